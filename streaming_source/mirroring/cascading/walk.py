@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.cascading.links import Link
-    from streaming_source.mirroring.cascading.lost_values import Lost
+    from streaming_source.mirroring.cascading.lost_values import Lost, Place
     from streaming_source.mirroring.cascading.stale_rows import Stale
     from streaming_source.mirroring.cascading.walk_rows import WalkRows
     from streaming_source.mirroring.control_row import ControlRow
@@ -38,8 +38,9 @@ _ORDER = "the order of its changes to those of that table, or whether two texts 
 
 class _Hit(NamedTuple):
     """Rows of a table that went, or were given other values in some of `columns` (None: in any). `lost` returns the
-    values of columns that they lost; None: nothing tells them, for the reason `why`. `unseen`: they went before the
-    walk, with this loss or an earlier one, and rows below them name none.
+    values of columns that they lost; None: nothing tells them, for the reason `why`, but they lost them at the place
+    `last`, or earlier. `unseen`: they went before the walk, with this loss or an earlier one, and rows below them name
+    none.
     """
 
     table: TableName
@@ -49,6 +50,7 @@ class _Hit(NamedTuple):
     level: int = 0
     columns: tuple[str, ...] | None = None
     unseen: Lost | None = None
+    last: Place | None = None
 
     def reaches(self, link: Link) -> str | None:
         """Return what a foreign key of another table does about it: CASCADE, SET NULL, or nothing."""
@@ -110,11 +112,24 @@ class CascadeWalk:
         if not row.live or table not in self._whole:
             return _Hit(table, event, None, "that table is still being read.")
         if self._rows.altered(table):
-            return _Hit(table, event, None, "that table was altered in the same micro-batch.")
+            why = "that table was altered in the same micro-batch."
+            return _Hit(table, event, None, why, last=self._last_change(table))
         return _Hit(table, event, lambda columns: self._rows.lost(table, columns, event))
+
+    def _last_change(self, table: TableName) -> Place | None:
+        """Return the place of the last change of a table; None where the batch does not tell it."""
+        changes = self._rows.changes(table)
+        if changes.fault is not None or changes.domains > 1:
+            return None
+        return max((met.last for met in changes.maps if not met.read), default=None)
 
     def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
         """Find the rows of one target that one foreign key changed."""
+        if hit.lost is None and hit.unseen is None and self._was_right_behind(link.child, hit.last):
+            self._untell(
+                link, hit.event, action, hit.why, hit.last
+            )  # each table below has its own
+            return
         try:
             stale, lost = self._look(hit, link, action, child)
         except (UntoldError, SchemaError) as error:
@@ -163,6 +178,11 @@ class CascadeWalk:
         began = self._began.get(child)
         last = None if began is None else began.get(lost.domain[number])
         return last is not None and lost.at[number][0] <= last.seq_no
+
+    def _was_right_behind(self, child: TableName, last: Place | None) -> bool:
+        """Tell whether a table was right at a position that has the place, in the only domain."""
+        began = self._began.get(child)
+        return last is not None and began is not None and len(began) == 1 and last[0] <= next(iter(began)).seq_no
 
     def _look_for_orphans(
         self, hit: _Hit, loss: Lost, link: Link, action: str, child: ControlRow
@@ -239,12 +259,12 @@ class CascadeWalk:
             )
         self._untell(link, hit.event, action, f"nor is it known of {_dotted(link.child)}.")
 
-    def _untell(self, link: Link, event: str, action: str, why: str) -> None:
+    def _untell(self, link: Link, event: str, action: str, why: str, last: Place | None = None) -> None:
         """Go on below a table of which it is not known which rows a foreign key changed."""
         gone = (event, action) == ("DELETE", "CASCADE")
         columns = None if gone else tuple(link.key.columns)
-        hit = _Hit(link.child, "DELETE" if gone else "UPDATE", None, why, columns=columns)
-        if self._is_new("untold", hit.table, hit.event, columns):
+        hit = _Hit(link.child, "DELETE" if gone else "UPDATE", None, why, columns=columns, last=last)
+        if self._is_new("untold", hit.table, hit.event, columns, last):
             self._hits.append(hit)
 
     def _shown(self, name: TableName) -> list[str]:

@@ -18,6 +18,7 @@ from streaming_source.mirroring.cascading.links import links_by_parent
 from streaming_source.mirroring.cascading.lost_values import Lost, latest_losses
 from streaming_source.mirroring.cascading.stale_rows import Stale
 from streaming_source.mirroring.cascading.walk import CascadeWalk
+from streaming_source.mirroring.outlines.met_maps import MetMap
 from streaming_source.mirroring.outlines.touched_tables import DELETES, INSERTS, UPDATES
 
 if TYPE_CHECKING:
@@ -119,12 +120,15 @@ class Batch:
         self.targets = targets
         self.events = events
         self.modes: dict[TableName, str] = {}
+        self.altered_tables: set[TableName] = set()
 
     def of(self, name: TableName) -> Control | None:
         return Control(mode=self.modes.get(name, "current")) if name in self.targets else None
 
     def changes(self, name: TableName) -> TableChanges:
-        return TableChanges(changes=sum(event.table == name for event in self.events), domains=1)
+        places = [event.place for event in self.events if event.table == name]
+        maps = (MetMap(b"", min(places), max(places), read=False, fault=""),) if places else ()
+        return TableChanges(changes=len(places), domains=1, maps=maps)
 
     def touched(self, name: TableName) -> int:
         bits = {"insert": INSERTS, "update": UPDATES, "delete": DELETES}
@@ -134,8 +138,8 @@ class Batch:
                 found |= bits[event.op]
         return found
 
-    def altered(self, name: TableName) -> bool:  # noqa: ARG002
-        return False
+    def altered(self, name: TableName) -> bool:
+        return name in self.altered_tables
 
     def lost(self, name: TableName, columns: Sequence[str], event: str) -> Lost:
         assert event == "DELETE"
@@ -349,11 +353,23 @@ def test_rows_that_were_read_meanwhile_are_what_the_server_has_or_are_told_to_be
             targets[name] |= moved[name]
     end = GtidPosition((Gtid(0, 1, server.number),))
     began = {name: end if place < right else GtidPosition() for place, name in enumerate(NAMES)}
-    walk = walk_of(keys, Batch(targets, server.events), began)
+    batch = Batch(targets, server.events)
+    batch.altered_tables = {name for name in NAMES if data.draw(st.booleans(), label=f"{name[1]} altered")}
+    walk = walk_of(keys, batch, began)
     change(targets, walk)
     for name in NAMES:
         if name not in walk.missed:
             assert targets[name] == server.tables[name], (name, walk.missed)
+
+
+def test_a_table_that_was_right_behind_all_changes_of_an_altered_one_is_not_doubted() -> None:
+    keys = {NAMES[1]: [Cascade("fk", NAMES[0], ("ON DELETE CASCADE",), (COLUMNS[1],), ("id",))]}
+    events = [Event(NAMES[0], "delete", (1, None, None), None, (5, 0))]
+    for seq_no, missed in ((4, {NAMES[1]}), (5, set())):
+        batch = Batch({NAMES[0]: {}, NAMES[1]: {7: (7, None, None)}}, events)
+        batch.altered_tables = {NAMES[0]}
+        walk = walk_of(keys, batch, dict.fromkeys(NAMES, GtidPosition((Gtid(0, 1, seq_no),))))
+        assert walk.missed.keys() == missed
 
 
 def walked(

@@ -58,7 +58,7 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
         try:
             replace_rows(folder, values, str(spark.conf.get(METADATA, "")))
         except NativeWriteError as refused:
-            _log.debug("Spark writes %s: %s", control, refused.message)
+            _log.debug("Spark writes %s: %s", control, refused)
         else:
             return
     table = pa.table(values)

@@ -126,9 +126,7 @@ class CascadeWalk:
     def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
         """Find the rows of one target that one foreign key changed."""
         if hit.lost is None and hit.unseen is None and self._was_right_behind(link.child, hit.last):
-            self._untell(
-                link, hit.event, action, hit.why, hit.last
-            )  # each table below has its own
+            self._untell(link, hit.event, action, hit.why, hit.last)  # each table below has its own
             return
         try:
             stale, lost = self._look(hit, link, action, child)

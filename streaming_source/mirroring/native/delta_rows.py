@@ -14,8 +14,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import ReplicaError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -34,8 +32,8 @@ _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 _PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
 
 
-class NativeWriteError(ReplicaError):
-    """A table that delta-rs cannot write, or not now: Spark does."""
+class NativeWriteError(Exception):
+    """Says why delta-rs did not write a table: Spark does."""
 
 
 class Commit(NamedTuple):

@@ -56,7 +56,7 @@ class TableTask:
                     self.folder, pa.Table.from_batches(found), self.names, self.keys, self.commit, dict(self.owner)
                 )
         except NativeWriteError as refused:
-            return refused.message
+            return str(refused)
         except Exception as error:  # noqa: BLE001  (whatever it is: of this table alone)
             _log.debug("a task could not write %s", self.folder, exc_info=True)
             return f"{type(error).__name__}: {error}"

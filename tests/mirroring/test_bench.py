@@ -26,4 +26,9 @@ def test_changes_by_every_way_and_their_ratios() -> None:
     for way in ways:
         assert f"changes  {way} " in table
     measured = {name for name, ratio in found["ratio"].items() if ratio is not None}
-    assert measured == {"recipe", "recipe_native", "recipe_held", *(["debezium", "debezium_cpu"] if with_debezium else [])}
+    assert measured == {
+        "recipe",
+        "recipe_native",
+        "recipe_held",
+        *(["debezium", "debezium_cpu"] if with_debezium else []),
+    }

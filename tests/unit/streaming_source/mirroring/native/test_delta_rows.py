@@ -171,7 +171,8 @@ def test_all_rows_are_replaced_or_none(tmp_path: Path) -> None:
     replace_rows(folder, {name: [value, value] for name, value in ROW.items()}, "told")
     assert pa.table(DeltaTable(folder).to_pyarrow_table()).num_rows == 2
     assert DeltaTable(folder).history(1)[0]["userMetadata"] == "told"
-    for values in ({"id": [7]}, {name: ["no number"] for name in ROW}):
+    broken: list[dict[str, list[object]]] = [{"id": [7]}, {name: ["no number"] for name in ROW}]
+    for values in broken:
         with pytest.raises(NativeWriteError):
             replace_rows(folder, values, "")
     assert DeltaTable(folder).version() == 2

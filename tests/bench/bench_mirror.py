@@ -6,7 +6,8 @@
               the same rows written into a Delta table from Spark's memory
     changes   small transactions on random rows that are in the binlog already: from the start of the first micro-batch
               with rows to the end of the last one, with default settings, into 1, 12 and 100 tables; against the recipe
-              for many tables of docs/recipes.md, which reads the same changes with the same settings. `held` is what
+              for many tables of docs/recipes.md, which reads the same changes with the same settings. `native` is the
+              mirror with writer=native. `held` is what
               no MERGE a table goes below: those of the mirror, its settings too, with the last change of each key in
               Spark's memory, where the mirror's commit of its control table and the reading are left out. In rounds,
               each with as many new changes, and with a start of both: the median of them, and each of them. `debezium`
@@ -14,7 +15,7 @@
               and brings the last change of each key in by the same MERGEs as `held`, one behind the other: without the
               start of the engine, which has read all of them once before, and where Maven reaches its registry
     latency   from the answer to a COMMIT to the moment when the file of the Delta commit that has it was written, while
-              one row a transaction comes at a steady rate; p50 and p99
+              one row a transaction comes at a steady rate; p50 and p99, with each writer
     size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
 
 All run in one session, so that they all have what mirror() sets in it. CPU seconds are those of JVM and Python
@@ -26,6 +27,7 @@ million rows (`--sizes`) wants some 60 GB of disk.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shutil
 import statistics
@@ -107,10 +109,11 @@ def _changes(
     bench: Bench, tables: int, rows: int, changes: int, *, rounds: int, engine: Path | None
 ) -> dict[str, list[Measured]]:
     names = bench.fill(tables, rows)
-    folders = {"mirror": bench.folder(), "recipe": bench.folder()}
+    folders = {"mirror": bench.folder(), "native": bench.folder(), "recipe": bench.folder()}
     bench.mirror(folders["mirror"]).awaitTermination()
+    bench.mirror(folders["native"], writer="native").awaitTermination()
     bench.recipe(folders["recipe"], names).awaitTermination()
-    found: dict[str, list[Measured]] = {"mirror": [], "recipe": [], "held": []}
+    found: dict[str, list[Measured]] = {"mirror": [], "native": [], "recipe": [], "held": []}
     if engine is not None:
         folders["debezium"] = bench.copied(folders["mirror"])
         found["debezium"] = []
@@ -119,6 +122,7 @@ def _changes(
         made = bench.change(names, rows, changes)
         before = bench.copied(folders["mirror"])
         found["mirror"].append(triggers(bench.mirror(folders["mirror"]), made))
+        found["native"].append(triggers(bench.mirror(folders["native"], writer="native"), made))
         found["recipe"].append(triggers(bench.recipe(folders["recipe"], names), made))
         found["held"].append(bench.held_changes(before, folders["mirror"], names, made))
         shutil.rmtree(before)
@@ -135,10 +139,10 @@ def _changes(
 def latency(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
     """One row a transaction at a steady rate, into as many tables in turn."""
     told: dict[str, Any] = {}
-    for tables in args.latency_tables:
+    for tables, writer in itertools.product(args.latency_tables, args.writers):
         names = bench.fill(tables, 1_000)
         folder = bench.folder()
-        query = bench.mirror(folder, trigger=None)
+        query = bench.mirror(folder, trigger=None, writer=writer)
         try:
             _write(bench, names, args.rate, args.warm, first=10_000_000)
             sent = _write(bench, names, args.rate, args.seconds, first=20_000_000)
@@ -155,10 +159,11 @@ def latency(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
             next(at for at, position in seen[name] if covers(position, gtid)) - answered
             for name, answered, gtid in sent
         )
-        told[str(tables)] = {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "rows": len(took)}
+        one = {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "rows": len(took)}
+        told.setdefault(str(tables), {})[writer] = one
         print(
-            f"latency  {tables:4} tables  {args.rate} commits/s  p50 {told[str(tables)]['p50']:.2f} s  "
-            f"p99 {told[str(tables)]['p99']:.2f} s",
+            f"latency  {writer:6} {tables:4} tables  {args.rate} commits/s  p50 {one['p50']:.2f} s  "
+            f"p99 {one['p99']:.2f} s",
             flush=True,
         )
         shutil.rmtree(folder, ignore_errors=True)
@@ -222,6 +227,7 @@ def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
         "jdbc_cpu": None,
         "jdbc_held": None,
         "recipe": None,
+        "recipe_native": None,
         "recipe_held": None,
         "debezium": None,
         "debezium_cpu": None,
@@ -232,6 +238,7 @@ def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
     with suppress(KeyError):
         compared = found["changes"][str(COMPARED_TABLES)]
         ratio["recipe"] = compared["mirror"]["rate"] / compared["recipe"]["rate"]
+        ratio["recipe_native"] = compared["native"]["rate"] / compared["recipe"]["rate"]
         ratio["recipe_held"] = compared["held"]["rate"] / compared["recipe"]["rate"]
         ratio["debezium"] = compared["mirror"]["rate"] / compared["debezium"]["rate"]
         ratio["debezium_cpu"] = compared["debezium"]["cpu_us"] / compared["mirror"]["cpu_us"]
@@ -254,6 +261,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--debezium", action=argparse.BooleanOptionalAction, default=True, help="changes by Debezium Embedded, too"
     )
     parser.add_argument("--latency-tables", type=_numbers, default=[1, 12])
+    parser.add_argument(
+        "--writers", type=lambda words: words.split(","), default=["spark", "native"], help="whose latency is measured"
+    )
     parser.add_argument("--rate", type=float, default=100.0, help="commits a second")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of commits that are not counted")
     parser.add_argument("--seconds", type=float, default=40.0, help="seconds of commits that are")

@@ -21,9 +21,14 @@ def test_changes_by_every_way_and_their_ratios() -> None:
     table, _, told = done.stdout.rstrip().rpartition("\n")
     found = json.loads(told)
     with_debezium = "WITHOUT debezium" not in table
-    ways = {"mirror", "recipe", "held", *(["debezium"] if with_debezium else [])}
+    ways = {"mirror", "native", "recipe", "held", *(["debezium"] if with_debezium else [])}
     assert set(found["changes"]["12"]) == ways
     for way in ways:
         assert f"changes  {way} " in table
     measured = {name for name, ratio in found["ratio"].items() if ratio is not None}
-    assert measured == {"recipe", "recipe_held", *(["debezium", "debezium_cpu"] if with_debezium else [])}
+    assert measured == {
+        "recipe",
+        "recipe_native",
+        "recipe_held",
+        *(["debezium", "debezium_cpu"] if with_debezium else []),
+    }

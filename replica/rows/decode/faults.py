@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
 
 DAMAGED: Final = "The bytes are damaged; verify the relay log's checksums."
+UNLIKE: Final = (
+    "Either the table was changed without the binlog (sql_log_bin=0), or the bytes are damaged: verify the relay log's "
+    "checksums. With binlog_row_metadata=FULL on the primary, rows bring their own definition."
+)
 OURS: Final = "The bytes may well be right: report this with the column's declaration."
 
 
@@ -38,7 +42,8 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
         d.UNKNOWN_KIND: "has a type that the decoder has no branch for",
     }[status]
     subject = f"the row image of {where}" if status == d.SHORT_IMAGE else where
-    return ProtocolError(f"{subject} {text}", offset=offset, hint=OURS if status == d.UNKNOWN_KIND else DAMAGED)
+    hint = {d.UNKNOWN_KIND: OURS, d.BAD_VALUE: UNLIKE}.get(status, DAMAGED)
+    return ProtocolError(f"{subject} {text}", offset=offset, hint=hint)
 
 
 def run_fault(status: int, run: Records, found: Scan, slots: SlotTable) -> ProtocolError:

@@ -92,7 +92,7 @@ class NativeChanges:
             reasons = {row["number"]: row["reason"] for row in found.collect()}
         except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
             return [f"the job ended: {type(error).__name__}"] * len(some)
-        return [reasons.get(number) for number in range(len(some))]
+        return [reasons.get(number, "its task told nothing") for number in range(len(some))]
 
     def _task(self, number: int, work: TableWork, folder: str, position: str) -> TableTask:
         part = work.part

@@ -101,19 +101,20 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
     """
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable, write_deltalake
-    from deltalake.exceptions import DeltaError
 
     try:
         table = DeltaTable(folder)
         _check(table, {})
+        there = pa.schema(table.schema().to_arrow())
         write_deltalake(
             table,
-            pa.table(values, schema=pa.schema(table.schema().to_arrow())),
+            pa.table(values, schema=there),
             mode="overwrite",
+            writer_properties=_properties(there),
             commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
         )
-    except DeltaError as error:
-        raise NativeWriteError(f"delta-rs: {error}") from error
+    except Exception as error:
+        raise NativeWriteError(f"{type(error).__name__}: {error}") from error
 
 
 def _check(table: DeltaTable, owner: dict[str, str]) -> None:

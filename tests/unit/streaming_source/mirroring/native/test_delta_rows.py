@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_source.mirroring.native import delta_rows
-from streaming_source.mirroring.native.delta_rows import Commit, NativeWriteError, merge_rows
+from streaming_source.mirroring.native.delta_rows import Commit, NativeWriteError, merge_rows, replace_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,6 +163,19 @@ def test_a_table_that_is_gone_too_large_or_has_other_columns_is_left_to_spark(
     monkeypatch.setattr(delta_rows, "MOST_BYTES", 10)
     with pytest.raises(NativeWriteError, match="it has 0 MB"):
         merged(folder, [(ROW, False)], 2)
+
+
+def test_all_rows_are_replaced_or_none(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    merged(folder, [(ROW, False)], 1)
+    replace_rows(folder, {name: [value, value] for name, value in ROW.items()}, "told")
+    assert pa.table(DeltaTable(folder).to_pyarrow_table()).num_rows == 2
+    assert DeltaTable(folder).history(1)[0]["userMetadata"] == "told"
+    broken: list[dict[str, list[object]]] = [{"id": [7]}, {name: ["no number"] for name in ROW}]
+    for values in broken:
+        with pytest.raises(NativeWriteError):
+            replace_rows(folder, values, "")
+    assert DeltaTable(folder).version() == 2
 
 
 def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from streaming_source.mirroring.left_out import values_left_out
 from streaming_source.mirroring.met_definitions import other_definition_of
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
-from streaming_source.mirroring.outlines.latest_rows import fits_one_task, latest_rows
+from streaming_source.mirroring.outlines.latest_rows import LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.outlines.table_rows import by_name_alone, rows_of_table, values_read
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.rule_check import ruled_table
@@ -127,14 +127,21 @@ class TablePart:
 
     def merge_changes(self) -> None:
         """Bring in all changes: where that can be done, by the last one of each key, as one task finds it."""
-        columns, keys, rule = self.columns, self.row.keys, self.settings.rule_of(self.row.name)
-        plain = rule.where is None and not rule.named and by_name_alone(self.row.name)
-        if columns is None or not (plain and self.mode.takes_reduced and fits_one_task(self.facts, columns, keys)):
+        latest = None if self.columns is None else self.one_task(self.columns)
+        if latest is None:
             self.merge(self.rows().where("op <> 'read'"))
             return
-        latest = latest_rows(self.batch, self.row.name, columns, keys, self.facts)
+        rows, keys = latest_rows(self.batch, latest, self.facts), self.row.keys
         names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
-        self.mode.change(BatchPart(latest, self.target, keys, names, partial=False, domains=False, reduced=True))
+        self.mode.change(BatchPart(rows, self.target, keys, names, partial=False, domains=False, reduced=True))
+
+    def one_task(self, columns: tuple[TableColumn, ...]) -> LatestOfTable | None:
+        """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot."""
+        rule = self.settings.rule_of(self.row.name)
+        plain = rule.where is None and not rule.named and by_name_alone(self.row.name)
+        if not (plain and self.mode.takes_reduced and fits_one_task(self.facts, columns, self.row.keys)):
+            return None
+        return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 
     def _part(self, rows: DataFrame) -> BatchPart:
         """Give change rows the columns of the target."""

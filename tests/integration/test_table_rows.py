@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from replica.errors import SchemaError
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.table_map import TableMapEvent, parse_table_map
 from replica.rows.decode.decode import DecodeOptions
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
@@ -227,6 +227,15 @@ def test_a_table_that_was_changed_since_is_refused(server: MariaDb, change: str)
         read(connection, schema)
 
 
+def read_and_logged(server: MariaDb, database: str) -> tuple[TableSchema, list[tuple[bytes, TableMapEvent]]]:
+    """The table t: its definition; its rows as they are read from it, and as the last file of the log has them."""
+    log = Log(last_file(server), catalog(server, database))
+    schema = log.catalog[database, "t"]
+    with closing(connect(server)) as connection:
+        block = read(connection, schema)
+    return schema, [(binlog(block), parse_table_map(block.table_map)), (log.data, log.table_map("t", database))]
+
+
 def test_years_that_an_alter_left_are_read_as_the_log_has_them(server: MariaDb) -> None:
     server.sql(
         "CREATE OR REPLACE DATABASE years",
@@ -238,11 +247,8 @@ def test_years_that_an_alter_left_are_read_as_the_log_has_them(server: MariaDb) 
         "FLUSH BINARY LOGS",
         "UPDATE t SET n = 1",
     )
-    log = Log(last_file(server), catalog(server, "years"))
-    schema = log.catalog["years", "t"]
-    with closing(connect(server)) as connection:
-        block = read(connection, schema)
-    for data, event in ((binlog(block), parse_table_map(block.table_map)), (log.data, log.table_map("t", "years"))):
+    schema, ways = read_and_logged(server, "years")
+    for data, event in ways:
         rows = decoded(data, event, schema, DecodeOptions(), schema.name)
         assert rows.after[1].to_pylist() == [1901, 2001, 0, 1970, 2000, 2155, None]
 
@@ -261,11 +267,8 @@ def test_digits_that_an_alter_left_are_read_as_select_shows_them(server: MariaDb
         run("UPDATE t SET n = 1")
         run("SELECT id, d, f FROM t ORDER BY id")
         shown = [(d, None if f is None else struct.unpack("f", struct.pack("f", f))[0]) for _, d, f in cursor]
-    log = Log(last_file(server), catalog(server, "digits"))
-    schema = log.catalog["digits", "t"]
-    with closing(connect(server)) as connection:
-        block = read(connection, schema)
-    for data, event in ((binlog(block), parse_table_map(block.table_map)), (log.data, log.table_map("t", "digits"))):
+    schema, ways = read_and_logged(server, "digits")
+    for data, event in ways:
         rows = decoded(data, event, schema, DecodeOptions(), schema.name)
         found = pa.table([*rows.after[:3]], names=["id", "d", "f"]).sort_by("id")
         assert list(zip(*(found.column(name).to_pylist() for name in ("d", "f")), strict=True)) == shown

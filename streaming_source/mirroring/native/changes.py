@@ -8,6 +8,7 @@ word (`delta_rows.py`). All others are written by Spark, in the same batch. The 
 from __future__ import annotations
 
 import logging
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -15,12 +16,13 @@ from replica.schema.patterns import table_text
 from streaming_source.mirroring.faults import SPARK_ERRORS
 from streaming_source.mirroring.native.delta_rows import Commit
 from streaming_source.mirroring.native.tasks import OUTCOME, TableTask
-from streaming_source.mirroring.outlines.latest_rows import LatestOfTable, fits_one_task
-from streaming_source.mirroring.outlines.table_rows import by_name_alone, parts_of_table, typed_columns
+from streaming_source.mirroring.outlines.table_rows import parts_of_table, typed_columns
 from streaming_source.mirroring.rule_check import ruled_table
 from streaming_source.ruling.target_columns import MIRROR, SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
     from replica.schema.known_tables import TableName
@@ -46,25 +48,34 @@ class NativeChanges:
         """Let tasks write the changes of all tables that they can; `position`: GTID position at the batch's end."""
         if self._settings.writer != NATIVE:
             return
-        chosen = [(work, folder) for work in works if (folder := self._folder_for(work)) is not None]
+        numbered = ((work, self._task(work, number, position)) for number, work in enumerate(works))
+        chosen = [(work, task) for work, task in numbered if task is not None]
         for first in range(0, len(chosen), MOST_IN_A_JOB):
             some = chosen[first : first + MOST_IN_A_JOB]
-            for (work, _), reason in zip(some, self._outcomes(batch, some, position), strict=True):
+            for (work, _), reason in zip(some, _outcomes(batch, [task for _, task in some]), strict=True):
                 work.changes_are_in = reason is None
                 self._tell(work.row, reason)
 
-    def _folder_for(self, work: TableWork) -> str | None:
-        """Return where the target of a work lies that tasks can write; None: Spark writes it."""
-        part = work.part
-        rule = self._settings.rule_of(part.row.name)
-        changes = bool(part.facts.changes) and not part.facts.partial
-        plain = rule.where is None and not rule.named and by_name_alone(part.row.name) and part.mode.takes_reduced
-        if work.statements or part.new or not (changes and plain) or part.other_definition():
+    def _task(self, work: TableWork, number: int, position: str) -> TableTask | None:
+        """Return the task that writes the changes of a table; None: Spark writes them."""
+        part, row = work.part, work.row
+        if work.statements or part.new or not part.facts.changes or part.other_definition():
             return None
-        columns = typed_columns(part.row.table, self._settings.policy)
-        if columns is None or not fits_one_task(part.facts, columns, part.row.keys):
+        columns = typed_columns(row.table, self._settings.policy)
+        latest = None if columns is None else part.one_task(columns)
+        # A target that is made again may lie elsewhere.
+        folder = None if latest is None else self.folder(part.spark, row.target, row.defined_at)
+        if latest is None or folder is None:
             return None
-        return self.folder(part.spark, part.row.target, part.row.defined_at)  # made again, it may lie elsewhere
+        return TableTask(
+            number=number,
+            folder=folder,
+            latest=latest,
+            names=tuple(column.name for column in ruled_table(part.spark, row.table, self._settings).columns),
+            keys=row.keys,
+            commit=Commit(row.mirror, part.number, position),
+            owner=((MIRROR, row.mirror), (SOURCE, table_text(row.name))),
+        )
 
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
         """Return where a table lies that tasks, or we, can write without Spark; None: nowhere. `made` tells tables of
@@ -80,44 +91,22 @@ class NativeChanges:
             self._folders[table, made] = None if told is None else _local(str(told[0]))
         return self._folders[table, made]
 
-    def _outcomes(self, batch: DataFrame, some: list[tuple[TableWork, str]], position: str) -> list[str | None]:
-        """Run one job, and return for each table why its changes are not in; None: they are."""
-        found: DataFrame | None = None
-        for number, (work, folder) in enumerate(some):
-            task = self._task(number, work, folder, position)
-            one = parts_of_table(batch, work.row.name, 1).mapInArrow(task, OUTCOME)
-            found = one if found is None else found.union(one)
-        assert found is not None  # noqa: S101  (there is at least one)
-        try:
-            reasons = {row["number"]: row["reason"] for row in found.collect()}
-        except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
-            return [f"the job ended: {type(error).__name__}"] * len(some)
-        return [reasons.get(number, "its task told nothing") for number in range(len(some))]
-
-    def _task(self, number: int, work: TableWork, folder: str, position: str) -> TableTask:
-        part = work.part
-        columns = typed_columns(part.row.table, self._settings.policy)
-        assert columns is not None  # noqa: S101  (the work was chosen)
-        names = [column.name for column in columns]
-        ruled = ruled_table(part.spark, part.row.table, self._settings)
-        return TableTask(
-            number=number,
-            folder=folder,
-            latest=LatestOfTable(part.row.name, columns, tuple(str(names.index(key)) for key in part.row.keys)),
-            names=tuple(column.name for column in ruled.columns),
-            keys=part.row.keys,
-            commit=Commit(part.row.mirror, part.number, position),
-            owner=((MIRROR, part.row.mirror), (SOURCE, table_text(part.row.name))),
-        )
-
     def _tell(self, row: ControlRow, reason: str | None) -> None:
         """Log that a table is written in another way than before."""
-        if row.name not in self._reasons and reason is None:
-            self._reasons[row.name] = None
-        elif self._reasons.get(row.name, "") != reason:
+        if self._reasons.get(row.name) != reason:
             self._reasons[row.name] = reason
             by = "a task itself" if reason is None else f"Spark's MERGE: {reason}"
             _log.info("Changes of %s are written by %s", table_text(row.name), by)
+
+
+def _outcomes(batch: DataFrame, tasks: Sequence[TableTask]) -> list[str | None]:
+    """Run one job, and return for each task why the changes of its table are not in; None: they are."""
+    jobs = [parts_of_table(batch, task.latest.name, 1).mapInArrow(task, OUTCOME) for task in tasks]
+    try:
+        reasons = {row["number"]: row["reason"] for row in reduce(lambda some, one: some.union(one), jobs).collect()}
+    except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
+        return [f"the job ended: {type(error).__name__}"] * len(tasks)
+    return [reasons.get(task.number, "its task told nothing") for task in tasks]
 
 
 def _local(location: str) -> str | None:

@@ -11,8 +11,9 @@ late, the second finds the commit there, or conflicts with it.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.versions import commit_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ class Commit(NamedTuple):
     @property
     def metadata(self) -> str:
         """What the commit says of itself, as all commits of a mirror do."""
-        return json.dumps({"mirror": self.mirror, "batch": self.batch, "position": self.position})
+        return commit_metadata(*self)
 
 
 def merge_rows(

@@ -55,18 +55,15 @@ def fits_one_task(changes: TableChanges, columns: Sequence[TableColumn], keys: S
     return few and plain and all(key in kinds and not kinds[key].startswith(_NO_KEYS) for key in keys)
 
 
-def latest_rows(
-    batch: DataFrame, name: TableName, columns: tuple[TableColumn, ...], keys: Sequence[str], changes: TableChanges
-) -> DataFrame:
+def latest_rows(batch: DataFrame, latest: LatestOfTable, changes: TableChanges) -> DataFrame:
     """Return the last change of each key of a table that `fits_one_task`."""
     from pyspark.sql import functions as f
 
-    names = [column.name for column in columns]
-    latest = LatestOfTable(name, columns, tuple(str(names.index(key)) for key in keys))
+    columns = latest.columns
     schema = numbered(columns).add(_gone(columns), "boolean")
-    found = parts_of_table(batch, name, 1).mapInArrow(latest, schema)
+    found = parts_of_table(batch, latest.name, 1).mapInArrow(latest, schema)
     rows = found.select(
-        *(f.col(str(number)).alias(name) for number, name in enumerate(names)),
+        *(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)),
         f.when(f.col(_gone(columns)), "delete").otherwise("upsert").alias("_op"),
     )
     return without_broadcast(rows, changes)
@@ -85,6 +82,12 @@ class LatestOfTable:
     name: TableName
     columns: tuple[TableColumn, ...]
     keys: tuple[str, ...]
+
+    @classmethod
+    def by_names(cls, name: TableName, columns: tuple[TableColumn, ...], keys: Sequence[str]) -> LatestOfTable:
+        """Return the function for a table with these key columns."""
+        names = [column.name for column in columns]
+        return cls(name, columns, tuple(str(names.index(key)) for key in keys))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

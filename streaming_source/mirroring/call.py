@@ -13,7 +13,7 @@ from replica.errors import ConfigError
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.argument_kinds import check_kinds, check_trigger
 from streaming_source.mirroring.compiled_classes import keep_compiled_classes
-from streaming_source.mirroring.control import mirrored_tables
+from streaming_source.mirroring.control import complete_control, mirrored_tables
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.hadoop_text import hadoop_text
 from streaming_source.mirroring.mode_change import check_modes
@@ -40,7 +40,7 @@ def mirror(
     checkpointLocation: str,  # noqa: N803  (as Spark spells it)
     control: str | None = None,
     format: str = "delta",  # noqa: A002  (as Spark spells it)
-    writer: str = "spark",
+    writer: str | None = None,
     onTruncate: str = "apply",  # noqa: N803
     onDrop: str = "keep",  # noqa: N803
     onSwap: str = "apply",  # noqa: N803
@@ -66,8 +66,8 @@ def mirror(
         checkpointLocation: a folder that belongs to this mirror alone.
         control: the table that says how far each target is. Unset: `mirror_control` beside the targets.
         format: what targets are: `delta`, or `parquet` for folders in the mode append_log.
-        writer: what brings changes into targets: `spark` runs a MERGE for each table, `native` has the tasks that
-            decode rows write them, where that can be.
+        writer: what writes targets. `native`: the tasks that decode the rows of a table, and Spark what they cannot.
+            `spark`: Spark's MERGE alone. Unset: `native` for Delta tables.
         onTruncate: `apply` empties the target, `stop` sets the table aside.
         onDrop: `keep` leaves the target with its last rows, `drop` removes it.
         onSwap: where another table takes a table's name, or rows of its partitions are exchanged, `apply` reads the
@@ -121,6 +121,7 @@ def mirror(
         if row.waits_for is not None:
             ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
     check_rules(own, settings)
+    complete_control(own, settings.names.control)
     from streaming_source.mirroring.outlines.outline_source import OutlineSource
     from streaming_source.mirroring.sink import MirrorSink
 

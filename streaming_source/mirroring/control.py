@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from streaming_source.mirroring.control_row import COLUMNS, ControlRow
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.full_disk import full_disk_told
-from streaming_source.mirroring.native.delta_rows import NativeWriteError, replace_rows
+from streaming_source.mirroring.native.data_files import NativeWriteError
+from streaming_source.mirroring.native.delta_rows import replace_rows
 from streaming_source.mirroring.versions import METADATA
 from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.row_schema import spark_type
@@ -33,7 +34,9 @@ def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
     store = control_store(spark, control)
     if not store.exists():
         return []
-    rows = [row.asDict() for row in store.rows().select(*ControlRow._fields).collect()]
+    table = store.rows()
+    there = [name for name in ControlRow._fields if name in table.columns]  # an older version may have made it
+    rows = [row.asDict() for row in table.select(*there).collect()]
     found = [ControlRow(**{**row, "keys": tuple(row["keys"] or ())}) for row in rows]
     return sorted(found, key=lambda row: row.name)
 
@@ -42,8 +45,17 @@ def make_control(spark: SparkSession, control: str, namespace: str | None, check
     """Make an empty control table, and the namespace that it lies in, where there is none."""
     if namespace is not None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-    columns = [TargetColumn(name, kind, nullable=True, comment=about) for name, kind, about in COLUMNS]
-    control_store(spark, control).make(columns, {CHECKPOINT: checkpoint})
+    control_store(spark, control).make(_columns(), {CHECKPOINT: checkpoint})
+
+
+def complete_control(spark: SparkSession, control: str) -> None:
+    """Add the columns that a control table of an older version of this package does not have."""
+    store = control_store(spark, control)
+    if store.exists():
+        there = store.rows().columns
+        lacking = [column for column in _columns() if column.name not in there]
+        if lacking:
+            store.add_columns(lacking)
 
 
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow], folder: str | None = None) -> None:
@@ -64,6 +76,10 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
     table = pa.table(values)
     with full_disk_told(f"the control table {control}"):
         control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
+
+
+def _columns() -> list[TargetColumn]:
+    return [TargetColumn(name, kind, nullable=True, comment=about) for name, kind, about in COLUMNS]
 
 
 def _arrow_value(value: object) -> object:

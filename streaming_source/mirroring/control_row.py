@@ -62,6 +62,7 @@ COLUMNS: Final = (
     ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
     ("waits_for", "STRING", "the request to read the table again that is not followed yet"),
     ("tries", "INT", "how often the table was begun again since it was last current"),
+    ("writer", "STRING", "what wrote the last rows: native, or spark with the reason"),
 )
 """Name, type and meaning of each column."""
 
@@ -108,6 +109,7 @@ class ControlRow(NamedTuple):
     rules: str | None
     waits_for: str | None = None
     tries: int = 0
+    writer: str | None = None
 
     @property
     def name(self) -> TableName:

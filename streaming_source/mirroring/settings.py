@@ -6,16 +6,18 @@ something else than all rows and all changes of the selected tables, and words t
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.option_values import seconds
 from streaming_source.mirroring.argument_kinds import check_kinds, check_names, property_texts
 from streaming_source.mirroring.formats.choose import FORMATS
+from streaming_source.mirroring.formats.delta import DELTA
 from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.native.installed import check_deltalake
 from streaming_source.mirroring.reread import requests_folder
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.ruling.hash_key import read_hash_key
@@ -43,9 +45,9 @@ PARALLEL: Final = 4
 """Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
 MOST_PARALLEL: Final = 64
 JOINED_ROWS: Final = 10_000
-JOINED_FOR: Final = "2s"
+JOINED_FOR: Final[Mapping[Writer, str]] = MappingProxyType({"native": "500ms", "spark": "2s"})
 """Small batches are joined up: one begins with so many changes, or so long after the one before. A batch costs about
-the same for one change as for some thousand, and a commit in each table; one behind a quiet time waits for nothing.
+the same for one change as for some thousand, and a commit in each table; one after a quiet time waits for nothing.
 """
 BATCH_BYTES: Final = "256m"
 """The most of the binlog that a batch takes: four times what streams do, because none of it is held in memory, and each
@@ -96,7 +98,7 @@ class MirrorSettings:
     hash_key: HashKey | None
     hash_key_file: str | None = None
     audit_every_s: float | None = None
-    writer: Writer = "spark"
+    writer: Writer = "native"
 
     def rule_of(self, name: TableName) -> TableRule:
         """Return what becomes of a table."""
@@ -134,7 +136,7 @@ def mirror_settings(
     source: Mapping[str, object],
     audit_every: str | float | None = None,
     kind: str = "delta",
-    writer: str = "spark",
+    writer: str | None = None,
 ) -> MirrorSettings:
     """Check the arguments of `mirror()` and return them as settings; `kind`: its argument `format`.
 
@@ -177,9 +179,7 @@ def mirror_settings(
         raise ConfigError(f"format={kind!r} is none of {', '.join(FORMATS)}.", hint="Choose one of them.")
     names, target_format = TargetNames(into, control, kind), FORMATS[kind]
     _check_format(target_format, names, ruled, audited=audit_every is not None)
-    way: Writer = _word(Writer, "writer", writer)
-    if way == "native":
-        _check_native(kind)
+    way = _writer(writer, kind)
     left_out = frozenset() if way == "spark" else NOT_NATIVE
     own_properties = {name: value for name, value in target_format.own_properties.items() if name not in left_out}
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
@@ -191,7 +191,7 @@ def mirror_settings(
     if "maxbytespertrigger" not in named:
         given["maxBytesPerTrigger"] = BATCH_BYTES
     if "maxtriggerdelay" not in named:
-        given["maxTriggerDelay"] = JOINED_FOR
+        given["maxTriggerDelay"] = JOINED_FOR[way]
     return MirrorSettings(
         given=given,
         options=_parsed(given),
@@ -245,14 +245,16 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
         raise ConfigError(f"auditEvery compares rows, and targets with {told} hold changes.", hint="Remove it.")
 
 
-def _check_native(kind: str) -> None:
-    if kind != "delta":
+def _writer(asked: str | None, kind: str) -> Writer:
+    """Return what writes targets of the format `kind`."""
+    if asked is None and kind != DELTA:
+        return "spark"
+    way: Writer = _word(Writer, "writer", asked or "native")
+    if way == "native" and kind != DELTA:
         raise ConfigError(f"writer=native writes Delta tables, and format={kind}.", hint="Leave writer out.")
-    if importlib.util.find_spec("deltalake") is None:
-        raise ConfigError(
-            "writer=native needs the package deltalake, which is not installed here.",
-            hint="Install the package with its extra `native` in the driver and on all executors.",
-        )
+    if way == "native":
+        check_deltalake()
+    return way
 
 
 def _seconds(name: str, value: str | float) -> float:

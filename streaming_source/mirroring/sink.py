@@ -28,7 +28,7 @@ from streaming_source.mirroring.lag import MirrorLag
 from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.merge_tables import MergeTables
 from streaming_source.mirroring.metrics import metrics_of
-from streaming_source.mirroring.native.changes import NativeChanges
+from streaming_source.mirroring.native.writer import NativeWriter
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import RESYNC, ask_again, wait_s, waiting
 from streaming_source.mirroring.sized_work import SizedWork
@@ -71,7 +71,7 @@ class MirrorSink:
         self._lag = MirrorLag()
         self._catalog = CatalogCheck(settings.options)
         self._merges = MergeTables(settings.options)
-        self._native = NativeChanges(settings)
+        self._native = NativeWriter(settings)
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -122,7 +122,7 @@ class MirrorSink:
             beginnings.meet_new(facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
-            self._native.bring_in(batch, works, str(end.position))
+            self._native.write(batch, works, str(end.position))
             rows = {**self._rows, **self._run(works)}
             rows = self._cascaded(batch, number, facts, rows, begun, end)
         finally:

@@ -127,7 +127,7 @@ class TablePart:
 
     def merge_changes(self) -> None:
         """Bring in all changes: where that can be done, by the last one of each key, as one task finds it."""
-        latest = None if self.columns is None else self.one_task(self.columns)
+        latest = None if self.columns is None or not self.mode.takes_reduced else self.one_task(self.columns)
         if latest is None:
             self.merge(self.rows().where("op <> 'read'"))
             return
@@ -135,11 +135,15 @@ class TablePart:
         names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
         self.mode.change(BatchPart(rows, self.target, keys, names, partial=False, domains=False, reduced=True))
 
+    @property
+    def plain(self) -> bool:
+        """Whether the target has the values of the table as they are, and the table's name selects no other."""
+        rule = self.settings.rule_of(self.row.name)
+        return rule.where is None and not rule.named and by_name_alone(self.row.name)
+
     def one_task(self, columns: tuple[TableColumn, ...]) -> LatestOfTable | None:
         """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot."""
-        rule = self.settings.rule_of(self.row.name)
-        plain = rule.where is None and not rule.named and by_name_alone(self.row.name)
-        if not (plain and self.mode.takes_reduced and fits_one_task(self.facts, columns, self.row.keys)):
+        if not (self.plain and fits_one_task(self.facts, columns, self.row.keys)):
             return None
         return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 

@@ -30,7 +30,9 @@ class TableWork:
     part: TablePart
     statements: list[StatementRow]
     changes_are_in: bool = False
-    """Whether a task has written them into the target: only rows that were read are left."""
+    """Whether the native writer has merged them: only new rows are left."""
+    reads_are_in: bool = False
+    """Whether the native writer has appended the new rows: those that were read, in append_log all rows."""
 
     @property
     def row(self) -> ControlRow:
@@ -45,7 +47,10 @@ class TableWork:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to be written."""
-        return self.changes_are_in and not self.facts.reads
+        if self.part.mode.append_only:
+            return self.reads_are_in
+        some = self.changes_are_in or self.reads_are_in
+        return some and (self.changes_are_in or not self.facts.changes) and (self.reads_are_in or not self.facts.reads)
 
     def count(self) -> int | None:
         """Return how many rows the target has before the batch; None where only reading them would tell."""
@@ -63,7 +68,7 @@ class TableWork:
         elif why := part.other_definition():
             part.wait(why)
             return part.row
-        else:
+        elif not self.is_over:
             self._of_one_definition()
         part.target.finish(part.facts.rows)
         return part.row._replace(

@@ -77,7 +77,7 @@ class Mirrored:
             "password": "replica-secret",
             "relayDir": str(folder / "relay"),
             "trigger": {"availableNow": True},
-            "writer": os.environ.get("MIRROR_WRITER", "spark"),
+            "writer": os.environ.get("MIRROR_WRITER"),
             **options,
         }
 

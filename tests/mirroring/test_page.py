@@ -55,7 +55,9 @@ def test_the_arguments_are_those_of_the_call() -> None:
 
 def test_the_numbers_that_join_small_batches_are_those_of_the_code() -> None:
     assert f"once {JOINED_ROWS:,} changes are there" in " ".join(PAGE.split())
-    assert f"or {JOINED_FOR.removesuffix('s')} seconds after the one before" in " ".join(PAGE.split())
+    native, spark = (re.sub(r"(\d)(m?s)$", r"\1 \2", JOINED_FOR[writer]) for writer in ("native", "spark"))
+    told = f'or {native} after the one before (`maxTriggerDelay`; {spark} with `writer="spark"`)'
+    assert told in " ".join(PAGE.split())
 
 
 def test_the_metrics_are_those_of_the_code() -> None:

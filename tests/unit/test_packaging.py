@@ -292,7 +292,7 @@ def test_every_install_line_of_the_documents_works_today(wheel_file: Path, tmp_p
         requirement = said.split()[0].strip('"')
         place, _, extra = requirement.partition("[")
         assert place == "." or list(tmp_path.glob(place.removeprefix("./"))), (page, requirement)
-        assert extra in ("", "spark]", "spark,native]"), (page, requirement)
+        assert extra in ("", "spark]"), (page, requirement)
 
 
 def test_a_clone_can_be_installed(tmp_path: Path) -> None:

@@ -238,6 +238,10 @@ class DeltaControl(DeltaTable):
         """Make it without rows, where it is not there."""
         self.spark.sql(create_if_absent(self.name, columns, properties))
 
+    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
+        """Add columns."""
+        self.spark.sql(altered(self.name, AddColumns(tuple(columns))))
+
     def rows(self) -> DataFrame:
         """Return its rows."""
         return self.spark.table(self.name)

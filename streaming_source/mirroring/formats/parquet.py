@@ -168,6 +168,11 @@ class ParquetControl(ParquetFolder):
         if not self.exists():
             self._begin(columns, "", properties)
 
+    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
+        """Note columns."""
+        wanted = merged(self._columns(), _schema(columns), self._folders.folder)
+        self._folders.write_note({**(self._folders.note() or {}), "schema": wanted.jsonValue()})
+
     def rows(self) -> DataFrame:
         """Return the rows of the newest state."""
         states = self._folders.batches()

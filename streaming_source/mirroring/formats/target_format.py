@@ -135,6 +135,9 @@ class ControlStore(Protocol):
     def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
         """Make it without rows, where it is not there."""
 
+    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
+        """Add columns, which are NULL in the rows that are there."""
+
     def rows(self) -> DataFrame:
         """Return its rows, by one version of it."""
 

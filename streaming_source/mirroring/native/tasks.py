@@ -1,63 +1,93 @@
-"""The function of a task that writes one table: the table's part of a batch becomes a commit in its target.
+"""Functions of tasks that write one table: its part of a batch becomes a commit, or files for the driver to commit.
 
-In: the partitions of a batch that have changes of the table. Out: one row, which says that the changes are in, or why
-not. What is wrong with one table ends no task: Spark then writes the table, and meets and tells what it was.
+In: the partitions of a batch that have rows of the table. Out: rows of `OUTCOME`. An error of one table ends no task:
+Spark then writes that table, meets the same error, and reports it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
-    from streaming_source.mirroring.native.delta_rows import Commit
+    from streaming_source.mirroring.native.data_files import DataFile
+    from streaming_source.mirroring.native.delta_rows import Commit, TargetShape
     from streaming_source.mirroring.outlines.latest_rows import LatestOfTable
 
-OUTCOME: Final = "number INT, reason STRING"
-"""The schema of what a task says: the number of its table, and why it was not written; NULL: it was."""
+OUTCOME: Final = "number INT, file STRING, reason STRING"
+"""What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TableTask:
-    """The function. `number` tells tables of one job apart; `names` and `keys` are columns of the target."""
+class ChangesTask:
+    """The function of the one task that merges the changes of a table. `number` tells functions of one job apart."""
 
     number: int
     folder: str
     latest: LatestOfTable
-    names: tuple[str, ...]
-    keys: tuple[str, ...]
+    target: TargetShape
     commit: Commit
-    owner: tuple[tuple[str, str], ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
+        from streaming_source.mirroring.native.delta_rows import merge_rows
+        from streaming_source.mirroring.native.net_changes import net_changes
 
-        reason = self._written(batches)
-        yield pa.RecordBatch.from_pydict(
-            {"number": [self.number], "reason": [reason]},
-            schema=pa.schema([("number", pa.int32()), ("reason", pa.string())]),
-        )
+        def write() -> None:
+            rows = net_changes(self.target.mode, self.latest, batches)
+            if rows is not None:
+                merge_rows(self.folder, rows, self.target, self.commit)
 
-    def _written(self, batches: Iterable[pa.RecordBatch]) -> str | None:
-        import pyarrow as pa
+        yield _outcome(self.number, reason=_reason(self.folder, write))
 
-        from streaming_source.mirroring.native.delta_rows import NativeWriteError, merge_rows
 
-        try:
-            found = list(self.latest(batches))
-            if found:
-                merge_rows(
-                    self.folder, pa.Table.from_batches(found), self.names, self.keys, self.commit, dict(self.owner)
-                )
-        except NativeWriteError as refused:
-            return str(refused)
-        except Exception as error:  # noqa: BLE001  (whatever it is: of this table alone)
-            _log.debug("a task could not write %s", self.folder, exc_info=True)
-            return f"{type(error).__name__}: {error}"
-        return None
+@dataclass(frozen=True, slots=True)
+class RowsTask:
+    """The function of tasks that write new rows of a table as files. `schema`: the table's, as delta-rs reports it."""
+
+    number: int
+    folder: str
+    latest: LatestOfTable
+    target: TargetShape
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streaming_source.mirroring.native.data_files import write_file
+        from streaming_source.mirroring.native.net_changes import new_rows
+
+        written: list[DataFile | None] = []
+
+        def write() -> None:
+            rows = new_rows(self.target.mode, self.latest, batches)
+            written.append(write_file(self.folder, self.schema, self.target.names, rows))
+
+        reason = _reason(self.folder, write)
+        file = next(filter(None, written), None)
+        yield _outcome(self.number, None if file is None else json.dumps(file), reason)
+
+
+def _reason(folder: str, write: Callable[[], None]) -> str | None:
+    """Return why a table could not be written; None if it was."""
+    from streaming_source.mirroring.native.data_files import NativeWriteError
+
+    try:
+        write()
+    except NativeWriteError as refused:
+        return str(refused)
+    except Exception as error:  # noqa: BLE001  (whatever it is: of this table alone)
+        _log.debug("a task could not write %s", folder, exc_info=True)
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _outcome(number: int, file: str | None = None, reason: str | None = None) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    schema = pa.schema([("number", pa.int32()), ("file", pa.string()), ("reason", pa.string())])
+    return pa.RecordBatch.from_pydict({"number": [number], "file": [file], "reason": [reason]}, schema=schema)

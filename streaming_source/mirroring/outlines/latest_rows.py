@@ -11,15 +11,14 @@ the row is gone from under it. The end of a version that is over already says no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.table_rows import (
+    flat_rows,
     numbered,
     parts_of_table,
-    plan_of_table,
     told_parts,
     without_broadcast,
 )
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.batch_facts import TableChanges
     from streaming_source.mirroring.outlines.table_rows import ToldPart
-    from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.schema.row_schema import TableColumn
 
 MOST_CHANGES: Final = 250_000
@@ -44,7 +42,8 @@ MOST_BYTES: Final = 64 << 20
 """Bytes of the binlog, of which the task may have to hold the rows: the last change of each key."""
 _NO_KEYS: Final = ("FLOAT", "DOUBLE", "ARRAY", "STRUCT", "VARIANT", "GEOMETRY")
 """Beginnings of types that Arrow does not group as Spark does, or not at all: -0.0 and NaN, and what has parts."""
-_CHANGE, _HISTORY = "_change_type", "_history"
+CHANGE: Final = "_change_type"
+HISTORY: Final = "_history"
 
 
 def fits_one_task(changes: TableChanges, columns: Sequence[TableColumn], keys: Sequence[str]) -> bool:
@@ -76,12 +75,13 @@ def _gone(columns: Sequence[TableColumn]) -> str:
 @dataclass(frozen=True, slots=True)
 class LatestOfTable:
     """The function of the task: the parts of a batch -> the last change of each key in them. `keys` are numbers of
-    columns, as text.
+    columns, as text; `metadata`: columns of the flat shape that follow the one that says whether the row is deleted.
     """
 
     name: TableName
     columns: tuple[TableColumn, ...]
     keys: tuple[str, ...]
+    metadata: tuple[str, ...] = ()
 
     @classmethod
     def by_names(cls, name: TableName, columns: tuple[TableColumn, ...], keys: Sequence[str]) -> LatestOfTable:
@@ -96,8 +96,7 @@ class LatestOfTable:
 
         found: list[pa.RecordBatch] = []
         for part in sorted(told_parts(batches), key=attrgetter("number")):
-            with spark_border():
-                found += self._of_part(part)
+            found += self._of_part(part)
         if found:
             (rows,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # they are few
             latest = rows.take(_last_places(rows, self.keys))
@@ -105,46 +104,44 @@ class LatestOfTable:
 
     def _of_part(self, part: ToldPart) -> Iterator[pa.RecordBatch]:
         """Yield the last changes of each batch, in memory of their own: the decoder uses its own again."""
-        from streaming_source.rows.reader import read_changes
-
-        changed = replace(part.partition, ranges=tuple(one for one in part.partition.ranges if one.read is None))
-        for rows in read_changes(changed, self._plan(part)):
-            told = _told(rows, _gone(self.columns))
+        metadata = (CHANGE, HISTORY, *self.metadata)
+        for rows in flat_rows(part, self.name, self.columns, metadata, read=False):
+            told = with_deleted(rows, len(self.columns))
             if told.num_rows:
                 yield told.take(_last_places(told, self.keys))
 
-    def _plan(self, part: ToldPart) -> ReadPlan:
-        schema = numbered(self.columns).add(_CHANGE, "string").add(_HISTORY, "boolean")
-        return replace(
-            plan_of_table(part.plan, self.name, part.known), shape="flat", columns=self.columns, schema=schema
-        )
 
+def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    """Return flat rows without ends of older versions, and whether each says that its key is deleted.
 
-def _told(rows: pa.RecordBatch, gone: str) -> pa.RecordBatch:
-    """Return flat rows with the column `gone` in the place of what they are, without ends of older versions."""
+    Args:
+        rows: so many columns of a table, then `_change_type` and `_history`, then any others.
+        columns: how many. The new column is named by this number, and stands in the place of the two.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    change, ended = rows.column(_CHANGE), rows.column(_HISTORY)
-    is_gone = pc.invert(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
-    names = rows.schema.names[:-2]
-    told = pa.RecordBatch.from_arrays([*rows.columns[:-2], is_gone], names=[*names, gone])
+    change, ended = rows.column(CHANGE), rows.column(HISTORY)
+    deleted = pc.invert(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
+    names, others = rows.schema.names[:columns], rows.schema.names[columns + 2 :]
+
+    def told(deleted: pa.Array) -> pa.RecordBatch:
+        arrays = [*rows.columns[:columns], deleted, *rows.columns[columns + 2 :]]
+        return pa.RecordBatch.from_arrays(arrays, names=[*names, str(columns), *others])
+
     if not ended.true_count:
-        return told
+        return told(deleted)
     ended = pc.and_kleene(ended, ended.is_valid())  # FALSE for NULL
     alone = pc.match_substring_regex(change, pattern="^(insert|delete)$")
-    told = told.set_column(len(names), gone, pc.or_(is_gone, ended))
-    return told.filter(pc.invert(pc.and_(ended, alone)))
+    return told(pc.or_(deleted, ended)).filter(pc.invert(pc.and_(ended, alone)))
 
 
-def _last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
-    """Return the place of the last row of each key, in the order of the rows.
+def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return a number for each row, which is the same for rows of one key.
 
     Arrow's own grouping would do, but it imports pandas.
     """
     import numpy as np
-
-    from replica.rows.types.arrow_arrays import array_of
 
     codes = np.zeros(rows.num_rows, np.int64)
     for key in keys:
@@ -152,8 +149,17 @@ def _last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
         codes = codes * len(encoded.dictionary) + _numbers(encoded.indices)
         if len(keys) > 1:  # no more codes than rows
             codes = np.unique(codes, return_inverse=True)[1]
+    return codes
+
+
+def _last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
+    """Return the place of the last row of each key, in the order of the rows."""
+    import numpy as np
+
+    from replica.rows.types.arrow_arrays import array_of
+
     last = np.full(rows.num_rows, -1)
-    last[codes] = np.arange(rows.num_rows)  # of several places, the last one stays
+    last[key_codes(rows, keys)] = np.arange(rows.num_rows)  # of several places, the last one stays
     return array_of(np.sort(last[last >= 0]))
 
 

@@ -20,7 +20,7 @@ from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE
 from streaming_source.schema.row_schema import envelope_schema, spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -181,6 +181,34 @@ class RowsOfTable:
         if self.values:
             return replace(plan, shape="flat", columns=self.columns, schema=numbered(self.columns))
         return replace(plan, shape="envelope", columns=self.columns)
+
+
+def flat_rows(
+    part: ToldPart, name: TableName, columns: tuple[TableColumn, ...], metadata: Sequence[str] = (), *, read: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one table in a partition, in the order of the stream, in the flat shape.
+
+    Args:
+        part: the partition.
+        name: the table.
+        columns: what its rows are decoded into. In the batches they are named by their numbers, `0`, `1`, ….
+        metadata: the columns of the flat shape that follow them, such as `_gtid`.
+        read: whether rows that were read from the table are wanted, or changes.
+
+    The decoder overwrites the memory of a batch when the next one is asked for.
+    """
+    from streaming_source.rows.reader import read_changes
+    from streaming_source.schema.row_schema import flat_schema
+
+    plan = plan_of_table(part.plan, name, part.known)
+    fields = {field.name: field for field in flat_schema((), wide_sequence=plan.wide_sequence)}
+    schema = numbered(columns)
+    for field in metadata:
+        schema = schema.add(fields[field])
+    ranges = tuple(one for one in part.partition.ranges if (one.read is not None) == read)
+    plan = replace(plan, shape="flat", columns=columns, schema=schema)
+    with spark_border():
+        yield from read_changes(replace(part.partition, ranges=ranges), plan)
 
 
 def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) -> ReadPlan:

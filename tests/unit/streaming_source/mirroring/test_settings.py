@@ -12,7 +12,7 @@ from replica.errors import ConfigError
 from streaming_source.mirroring.argument_kinds import KINDS, check_trigger
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.settings import MirrorSettings, mirror_settings
-from streaming_source.ruling.target_columns import PROPERTIES
+from streaming_source.ruling.target_columns import NOT_NATIVE, PROPERTIES
 
 SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}
 GIVEN: dict[str, Any] = {
@@ -49,17 +49,18 @@ def test_options_become_those_of_the_stream() -> None:
     assert made.options.wants_ddl
     assert made.options.patterns == ("shop.*",)
     assert made.checkpoint == "/checkpoints/mirror"
-    assert made.properties == PROPERTIES | {"delta.enableDeletionVectors": "false"}
+    native = {name: value for name, value in PROPERTIES.items() if name not in NOT_NATIVE}
+    assert made.properties == native | {"delta.enableDeletionVectors": "false"}
     assert "hidden-word" not in repr(made)
 
 
 @pytest.mark.parametrize(
     ("limits", "joined"),
     [
-        ({}, ("10000", "2s")),
-        ({"maxRowsPerTrigger": 500}, ("500", "2s")),
-        ({"maxrowspertrigger": "2000000"}, ("10000", "2s")),
-        ({"minrowspertrigger": 1}, ("1", "2s")),
+        ({}, ("10000", "500ms")),
+        ({"maxRowsPerTrigger": 500}, ("500", "500ms")),
+        ({"maxrowspertrigger": "2000000"}, ("10000", "500ms")),
+        ({"minrowspertrigger": 1}, ("1", "500ms")),
         ({"maxTriggerDelay": "1m"}, ("10000", "1m")),
     ],
 )
@@ -70,6 +71,14 @@ def test_small_batches_are_joined_up_unless_the_call_says_otherwise(
     given = {name.lower(): value for name, value in made.given.items()}
     assert (given["minrowspertrigger"], given["maxtriggerdelay"]) == joined
     assert str(made.options.min_rows_per_trigger) == joined[0]
+
+
+def test_spark_alone_writes_where_it_is_asked_to_or_the_format_is_another() -> None:
+    assert settings().writer == "native"
+    spark = settings(writer="spark")
+    assert (spark.writer, spark.properties) == ("spark", PROPERTIES)
+    assert spark.options.max_trigger_delay_s == 2
+    assert settings(**LOG).writer == "spark"
 
 
 def test_a_log_in_folders_has_no_properties_of_delta() -> None:
@@ -104,6 +113,8 @@ def test_a_log_in_folders_has_no_properties_of_delta() -> None:
         ({**LOG, "control": "lake.control"}, "format=parquet writes folders"),
         ({**LOG, "rules": None}, "has the mode append_log alone, and tables without a rule have the mode current"),
         ({**LOG, "rules": {"shop.a": {"mode": "history"}}}, "the rule shop.a asks for the mode history"),
+        ({"writer": "rust"}, "writer='rust' is none of spark, native"),
+        ({**LOG, "writer": "native"}, "writer=native writes Delta tables, and format=parquet"),
         ({**LOG, "audit_every": "1d"}, "auditEvery compares rows, and targets with format=parquet hold changes"),
     ],
 )

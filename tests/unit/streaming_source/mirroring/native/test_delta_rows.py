@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_source.mirroring.native import delta_rows
-from streaming_source.mirroring.native.delta_rows import Commit, NativeWriteError, merge_rows, replace_rows
+from streaming_source.mirroring.native.data_files import NativeWriteError
+from streaming_source.mirroring.native.delta_rows import Commit, TargetShape, merge_rows, replace_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +56,11 @@ def changes(rows: list[tuple[dict[str, Any], bool]]) -> pa.Table:
 
 
 def merged(folder: str, rows: list[tuple[dict[str, Any], bool]], batch: int) -> bool:
-    return merge_rows(folder, changes(rows), list(KINDS), ["id"], Commit("m", batch, "0-1-1"), OWNER)
+    return merge_rows(folder, changes(rows), target(*KINDS), Commit("m", batch, "0-1-1"))
+
+
+def target(*names: str) -> TargetShape:
+    return TargetShape("current", names, ("id",), tuple(OWNER.items()))
 
 
 def rows_of(folder: str) -> dict[int, str]:
@@ -157,9 +162,7 @@ def test_a_table_that_is_gone_too_large_or_has_other_columns_is_left_to_spark(
     folder = made(tmp_path / "t")
     merged(folder, [(ROW, False)], 1)
     with pytest.raises(NativeWriteError, match="it has no column other"):
-        merge_rows(
-            folder, changes([(ROW, False)]), ["id", "other", *list(KINDS)[2:]], ["id"], Commit("m", 2, ""), OWNER
-        )
+        merge_rows(folder, changes([(ROW, False)]), target("id", "other", *list(KINDS)[2:]), Commit("m", 2, ""))
     monkeypatch.setattr(delta_rows, "MOST_BYTES", 10)
     with pytest.raises(NativeWriteError, match="it has 0 MB"):
         merged(folder, [(ROW, False)], 2)

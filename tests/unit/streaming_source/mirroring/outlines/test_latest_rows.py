@@ -148,11 +148,11 @@ def test_the_task_imports_no_pandas() -> None:
     script = (
         "import sys; from tests.unit.streaming_source.mirroring.outlines import test_latest_rows as t; "
         "import pyarrow as pa; brought = 'pandas' in sys.modules; "
-        "from streaming_source.mirroring.outlines.latest_rows import _last_places, _told; "
+        "from streaming_source.mirroring.outlines.latest_rows import _last_places, with_deleted; "
         "from replica.rows.types.arrow_arrays import array_of_values as made; "
         "rows = pa.RecordBatch.from_arrays([made([1, 1], pa.int32()), made([2, 3], pa.int32()), "
         "made(['insert', 'delete'], pa.string()), made([None, True], pa.bool_())], schema=t.FLAT); "
-        "told = _told(rows, '2'); last = told.take(_last_places(told, ['0'])); "
+        "told = with_deleted(rows, 2); last = told.take(_last_places(told, ['0'])); "
         "print(last.num_rows, brought, 'pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)

@@ -1,0 +1,30 @@
+"""The package deltalake: whether it is installed, in a version whose files were compared with Spark's."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from replica.errors import ConfigError
+
+OLDEST: Final = (1, 6, 6)
+NEXT: Final = (1, 7)
+"""The first version that was not tried. pyproject.toml has the same limits."""
+_HINT: Final = (
+    'Install "deltalake>=1.6.6,<1.7" in the driver and on all executors, or have Spark write all tables (writer=spark).'
+)
+
+
+def check_deltalake() -> None:
+    """Refuse to start without a version of deltalake that was tried.
+
+    Raises:
+        ConfigError: it is not installed, or of another version.
+    """
+    try:
+        found = version("deltalake")
+    except PackageNotFoundError:
+        raise ConfigError("a mirror writes Delta tables with deltalake, which is not installed.", hint=_HINT) from None
+    numbers = tuple(int(part) if part.isdigit() else 0 for part in found.split(".")[:3])
+    if not OLDEST <= numbers < NEXT:
+        raise ConfigError(f"deltalake {found} is installed, which was not tried with this mirror.", hint=_HINT)

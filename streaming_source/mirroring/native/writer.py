@@ -1,0 +1,219 @@
+"""The tables of a batch that are written without Spark's MERGE: which they are, and one Spark job for all of them.
+
+`NativeWriter.write` takes the works of a batch and marks what is in. Changes of a table are merged by the one task
+that decodes them. New rows are written as files by all tasks, and appended by one commit of the driver. A table goes
+this way if all of its rows are of one definition, and delta-rs can write its target; `mirror_status` and the log name
+the reason for every other table, which Spark writes in the same batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import reduce
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from replica.schema.patterns import table_text
+from streaming_source.mirroring.faults import SPARK_ERRORS
+from streaming_source.mirroring.native.data_files import DataFile, NativeWriteError, remove_files
+from streaming_source.mirroring.native.delta_rows import READS, Commit, TargetShape, append_files, open_target
+from streaming_source.mirroring.native.tasks import OUTCOME, ChangesTask, RowsTask
+from streaming_source.mirroring.outlines.latest_rows import LatestOfTable
+from streaming_source.mirroring.outlines.table_rows import parts_of_table, typed_columns
+from streaming_source.mirroring.rule_check import ruled_table
+from streaming_source.ruling.target_columns import MIRROR, SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.table_work import TableWork
+    from streaming_source.schema.row_schema import TableColumn
+
+NATIVE: Final = "native"
+SPARK: Final = "spark"
+MOST_IN_A_JOB: Final = 200
+"""Each table is a branch of the job's plan, and the plan of so many takes Spark less than a second."""
+LONGEST_REASON: Final = 300
+"""Characters of a reason in the control table."""
+_log = logging.getLogger(__name__)
+
+
+class _TableTasks(NamedTuple):
+    """The functions by which tasks write one table; `rows` is the number of rows that the tasks of the second share."""
+
+    work: TableWork
+    folder: str
+    target: TargetShape
+    commit: Commit
+    changes: ChangesTask | None
+    rows: RowsTask | None
+    appended: int
+
+
+class NativeWriter:
+    """One per start of a mirror."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._settings = settings
+        self._folders: dict[tuple[str, str | None], str | None] = {}
+
+    def write(self, batch: DataFrame, works: list[TableWork], position: str) -> None:
+        """Write all tables that tasks can write; `position`: GTID position of the batch's end."""
+        if self._settings.writer != NATIVE:
+            for work in works:
+                work.part.row = work.row._replace(writer=SPARK)
+            return
+        chosen: list[_TableTasks] = []
+        for work in works:
+            try:
+                tasks = self._tasks(work, 2 * len(chosen), position)
+            except NativeWriteError as refused:
+                self._report(work, str(refused))
+            else:
+                chosen += [] if tasks is None else [tasks]
+        for first in range(0, len(chosen), MOST_IN_A_JOB):
+            some = chosen[first : first + MOST_IN_A_JOB]
+            outcomes = _outcomes(batch, some)
+            for tasks in some:
+                self._report(tasks.work, _finish(tasks, outcomes))
+
+    def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
+        """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
+        apart.
+        """
+        if self._settings.writer != NATIVE:
+            return None
+        if (table, made) not in self._folders:
+            try:
+                told = spark.sql(f"DESCRIBE DETAIL {table}").select("location").first()
+            except SPARK_ERRORS:  # what is wrong with it, who writes it meets and tells
+                return None
+            self._folders[table, made] = None if told is None else _local(str(told[0]))
+        return self._folders[table, made]
+
+    def _tasks(self, work: TableWork, number: int, position: str) -> _TableTasks | None:
+        """Return the tasks that write a table; None if it has no rows, or rows of another definition.
+
+        Raises:
+            NativeWriteError: why Spark has to write it.
+        """
+        part, row, facts = work.part, work.row, work.part.facts
+        if not facts.rows or part.other_definition():
+            return None
+        if work.statements:
+            raise NativeWriteError("statements are among its rows")
+        columns = typed_columns(row.table, self._settings.policy)
+        if columns is None or not part.plain:
+            raise NativeWriteError("its rows need a rule, or a type that only Spark converts")
+        # A target that is made again may lie elsewhere.
+        folder = self.folder(part.spark, row.target, row.defined_at)
+        if folder is None:
+            raise NativeWriteError("its storage is no local disk")
+        ruled = ruled_table(part.spark, row.table, self._settings)
+        target = TargetShape(
+            mode=row.mode,
+            names=tuple(column.name for column in part.mode.columns(ruled.columns)),
+            keys=row.keys,
+            owner=((MIRROR, row.mirror), (SOURCE, table_text(row.name))),
+        )
+        schema = open_target(folder, target)
+        commit = Commit(row.mirror, part.number, position)
+        changes = rows = None
+        if part.mode.append_only:
+            rows = RowsTask(number + 1, folder, LatestOfTable(row.name, columns, ()), target, schema)
+        else:
+            latest = _net_changes(work, columns)
+            if facts.changes:
+                changes = ChangesTask(number, folder, latest, target, commit)
+            if facts.reads and part.mode.can_append(part.target):
+                rows = RowsTask(number + 1, folder, latest, target, schema)
+        appended = facts.rows if part.mode.append_only else facts.reads
+        return _TableTasks(work, folder, target, commit, changes, rows, appended)
+
+    def _report(self, work: TableWork, reason: str | None) -> None:
+        """Note what writes a table, and log if it is another writer than before."""
+        row, by = work.row, NATIVE if reason is None else f"{SPARK}: {reason[:LONGEST_REASON]}"
+        if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
+            _log.info("%s is written by %s", table_text(row.name), by)
+        work.part.row = row._replace(writer=by)
+
+
+def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:
+    """Return what finds the net changes of a table.
+
+    Raises:
+        NativeWriteError: one task cannot.
+    """
+    part, keys = work.part, work.row.keys
+    if part.facts.changes and part.new:
+        raise NativeWriteError("its first rows and changes come together")
+    if not part.facts.changes:
+        return LatestOfTable(work.row.name, columns, ())
+    if not keys:
+        raise NativeWriteError("it has no key")
+    latest = part.one_task(columns)
+    if latest is None:
+        raise NativeWriteError("its changes are too many for one task, lack columns, or are of several domains")
+    return latest
+
+
+def _outcomes(batch: DataFrame, some: Sequence[_TableTasks]) -> dict[int, list[tuple[str | None, str | None]]]:
+    """Run one job, and return the files and reasons that tasks reported, by the numbers of their functions."""
+    jobs = []
+    for tasks in some:
+        name = tasks.work.row.name
+        if tasks.changes is not None:
+            jobs.append(parts_of_table(batch, name, 1).mapInArrow(tasks.changes, OUTCOME))
+        if tasks.rows is not None:
+            jobs.append(parts_of_table(batch, name, tasks.appended).mapInArrow(tasks.rows, OUTCOME))
+    found: dict[int, list[tuple[str | None, str | None]]] = {}
+    try:
+        reported = reduce(lambda one, other: one.union(other), jobs).collect()
+    except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
+        _log.debug("the job of the native writer ended", exc_info=True)
+        reason = f"the job ended: {type(error).__name__}"
+        return {number: [(None, reason)] for tasks in some for number in _numbers(tasks)}
+    for row in reported:
+        found.setdefault(row["number"], []).append((row["file"], row["reason"]))
+    return found
+
+
+def _numbers(tasks: _TableTasks) -> list[int]:
+    return [task.number for task in (tasks.changes, tasks.rows) if task is not None]
+
+
+def _finish(tasks: _TableTasks, outcomes: dict[int, list[tuple[str | None, str | None]]]) -> str | None:
+    """Append the files of a table after its changes, and mark what is in; return why not all of it is."""
+    work = tasks.work
+    if tasks.changes is not None:
+        reported = outcomes.get(tasks.changes.number, [(None, "its task reported nothing")])
+        reason = next((why for _, why in reported if why is not None), None)
+        work.changes_are_in = reason is None
+    else:
+        reason = None
+    if tasks.rows is None:
+        return reason
+    reported = outcomes.get(tasks.rows.number, [])
+    files = [DataFile(*json.loads(file)) for file, _ in reported if file is not None]
+    reason = reason or next((why for _, why in reported if why is not None), None)
+    added = False
+    if reason is None:
+        try:
+            commit = tasks.commit._replace(part=READS)
+            added = append_files(tasks.folder, files, tasks.target, commit, once=not work.part.new)
+            work.reads_are_in = True
+        except NativeWriteError as refused:
+            reason = str(refused)
+    if not added:
+        remove_files(tasks.folder, files)
+    return reason
+
+
+def _local(location: str) -> str | None:
+    """Return the path of a folder on a disk, as Spark names its place; None for other storage."""
+    place = urlsplit(location)
+    return unquote(place.path) if place.scheme in ("", "file") else None

@@ -27,6 +27,8 @@ NAMED: Final = 20
 """The most tables that one error names: who has more to mend reads `check --initial`."""
 FIXES: Final = 5
 """The most statements in one error's hint."""
+ABSENT: Final = "absent"
+"""The check that refuses a table which does not exist."""
 TOLD: Final = 240
 """The most characters of one table's reasons in an error."""
 
@@ -87,14 +89,19 @@ def judge(facts: TableFacts, *, settled: bool = False, unkeyed: bool = False) ->
     )
 
 
-def require(verdicts: InitialVerdicts) -> None:
+def require(verdicts: InitialVerdicts, *, table_by_table: bool = False) -> None:
     """Refuse to begin if the server or one of the tables is refused: all of them in one error.
+
+    With `table_by_table` a table that cannot be read stops none of those that can: refused is only a table that does
+    not exist, or a selection of which no table can be read.
 
     Raises:
         AuthenticationError: all that is missing is SELECT on tables.
         PrerequisiteError: a server's setting, or a table, does not allow it.
     """
     refused = verdicts.refused
+    if table_by_table and verdicts.read:
+        refused = tuple(one for one in refused if ABSENT in {reason.check for reason in one.reasons})
     if not verdicts.refusals and not refused:
         return
     parts = [one.what for one in verdicts.refusals]
@@ -134,7 +141,7 @@ def _unseen(name: tuple[str, str], answer: str, facts: TableFacts) -> InitialVer
         what = f"the account {facts.account} has no SELECT on it; whether there is such a table, only who has is told"
         reason = Reason("select", what, grant("SELECT", facts.account, on=quoted(name)))
     else:
-        reason = Reason("absent", "it does not exist on the server", "check the spelling")
+        reason = Reason(ABSENT, "it does not exist on the server", "check the spelling")
     return InitialVerdict(name=name, state="refused", reasons=(reason,))
 
 

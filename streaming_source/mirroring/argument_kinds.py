@@ -29,6 +29,7 @@ KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "onSwap": _TEXT,
     "onAlter": _TEXT,
     "onCascade": _TEXT,
+    "onTableError": _TEXT,
     "parallel": ("a whole number", (int,)),
     "tableProperties": _TABLE,
     "rules": _TABLE,

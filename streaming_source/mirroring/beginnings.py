@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError, ReplicaError, SchemaError
+from replica.errors import ConfigError, ReplicaError
 from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.control import make_control
 from streaming_source.mirroring.control_row import DROPPED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.faults import SPARK_ERRORS, fault_of_all, raise_fault
 from streaming_source.mirroring.kept_target import NewReading
 from streaming_source.mirroring.reread import RESYNC, waiting
-from streaming_source.mirroring.source_tables import hidden, read_source_tables
+from streaming_source.mirroring.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.statement_scope import widen_views
 from streaming_source.mirroring.suspension import kept, suspended
 from streaming_source.mirroring.targets import Targets
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.batch_facts import BatchFacts
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.source_tables import SourceTable, SourceTables
+    from streaming_source.mirroring.source_tables import SourceTables
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.reading_options import ReadAgain
 
@@ -56,40 +56,41 @@ class Beginnings:
         self._number = number
 
     def begin_all(self) -> None:
-        """Make the control table, and the targets of all tables that there are.
+        """Make the control table, and the targets of all tables that there are. A table that cannot have a target, or
+        cannot be read, is suspended.
 
         Raises:
-            ConfigError: two tables would have one target.
+            ReplicaError, PySparkException: no table can have a target, or what is wrong is not the table's.
         """
         spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
         make_control(spark, names.control, names.control_namespace, checkpoint)
         found = read_source_tables(self._settings.options)
-        self._settings.names.check(found.tables, {})
+        broken: dict[TableName, Exception] = dict(unreadable(self._settings.options))
+        tables = {name: unknown_table(name) for name in broken} | found.tables
+        position = str(found.position)
         targets = Targets(self._settings, spark, self._mirror)
-        at_once, items = self._settings.parallel, sorted(found.tables.items())
+        broken |= names.meetings(tables.keys() - broken.keys())
 
-        def begin(item: tuple[TableName, SourceTable]) -> ControlRow | Exception:
-            name, table = item
+        def begin(name: TableName) -> ControlRow | Exception:
+            table = tables[name]
             if table.unsettled:
-                return waiting(targets.row(name, table, str(found.position)), self._number, _UNSETTLED, state=READING)
+                return waiting(targets.row(name, table, position), self._number, _UNSETTLED, state=READING)
             try:
                 refuse_clash(table_text(name), [column.name for column in table.definition.columns])
-            except SchemaError as error:
-                return error
-            try:
-                return targets.begin(name, table, str(found.position))
-            except SPARK_ERRORS as error:  # the catalog does not take a name, or a type
+                return targets.begin(name, table, position)
+            except (ReplicaError, *SPARK_ERRORS) as error:  # the catalog does not take a name, or a type
                 return error
 
-        made = side_by_side(spark, begin, items, at_once=at_once, name="mirror-begin")
-        outcomes = {name: one for (name, _), one in zip(items, made, strict=True)}
+        chosen = sorted(tables.keys() - broken.keys())
+        made = side_by_side(spark, begin, chosen, at_once=self._settings.parallel, name="mirror-begin")
+        outcomes = dict(zip(chosen, made, strict=True))
         self._rows |= {name: one for name, one in outcomes.items() if isinstance(one, ControlRow)}
-        broken = {name: one for name, one in outcomes.items() if isinstance(one, Exception)}
-        fault = next(iter(broken.values()), None) if not self._rows else fault_of_all(broken.values(), written=1)
+        failed = {name: one for name, one in outcomes.items() if isinstance(one, Exception)}
+        fault = next(iter(failed.values()), None) if not self._rows else fault_of_all(failed.values(), written=1)
         if fault is not None:
             raise fault
-        for name, why in broken.items():
-            self._rows[name] = suspended(spark, targets.row(name, found.tables[name], str(found.position)), why)
+        for name, why in sorted((broken | failed).items()):
+            self._rows[name] = suspended(spark, targets.row(name, tables[name], position), why)
 
     def read_again(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
         """Make the targets new of tables whose rows are read again from this batch on, and return their names; `before`

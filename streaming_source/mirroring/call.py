@@ -46,6 +46,7 @@ def mirror(
     onSwap: str = "apply",  # noqa: N803
     onAlter: str = "evolve",  # noqa: N803
     onCascade: str = "apply",  # noqa: N803
+    onTableError: str = "suspend",  # noqa: N803
     parallel: int = PARALLEL,
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
     rules: Mapping[str, Mapping[str, object]] | None = None,
@@ -75,6 +76,8 @@ def mirror(
         onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
         onCascade: where a foreign key changed rows, which no binlog has, `apply` changes them in the target, `stop`
             sets the table aside, `ignore` leaves them.
+        onTableError: what becomes of a table that cannot go on: `suspend` sets it aside with its reason, and the others
+            go on; `fail` ends the query.
         parallel: how many tables are written at the same time.
         tableProperties: properties of new targets, beside and over the mirror's own.
         rules: what becomes of tables that are not copied as they are, by pattern:
@@ -104,6 +107,7 @@ def mirror(
         on_swap=onSwap,
         on_alter=onAlter,
         on_cascade=onCascade,
+        on_table_error=onTableError,
         parallel=parallel,
         properties=tableProperties,
         rules=rules,

@@ -16,7 +16,7 @@ from streaming_source.queries.sql_text import identifier
 from streaming_source.schema.spark_names import catalog_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from replica.schema.known_tables import TableName
 
@@ -67,17 +67,15 @@ class TargetNames:
         """
         return self.target(name) if self.folders else catalog_key(self.target(name))
 
-    def check(self, names: Iterable[TableName], there: Mapping[str, TableName]) -> None:
-        """Refuse source tables whose targets are one table; `there`: those that exist, by `key`.
-
-        Raises:
-            ConfigError: two tables have one target.
-        """
-        taken = dict(there)
-        for name in names:
+    def meetings(self, names: Iterable[TableName]) -> dict[TableName, ConfigError]:
+        """Return the source tables whose target another one of them has: the first in the order of names has it."""
+        taken: dict[str, TableName] = {}
+        found = {}
+        for name in sorted(names):
             other = taken.setdefault(self.key(name), name)
             if other != name:
-                raise self.meeting(other, name)
+                found[name] = self.meeting(other, name)
+        return found
 
     def meeting(self, other: TableName, name: TableName) -> ConfigError:
         """Make the error for two source tables that would have one target."""

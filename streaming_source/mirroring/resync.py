@@ -14,10 +14,8 @@ from replica.errors import ConfigError
 from replica.schema.patterns import table_named, table_text
 from streaming_source.mirroring.control import CHECKPOINT
 from streaming_source.mirroring.control_name import control_of
-from streaming_source.mirroring.control_row import NO_BATCH
 from streaming_source.mirroring.formats.choose import control_store
 from streaming_source.mirroring.reread import ask_again
-from streaming_source.schema.target_modes import APPEND_LOG, CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -75,7 +73,7 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
     """Return the tables of a mirror that a call names.
 
     Raises:
-        ConfigError: none is named, one is none of the mirror's, or one cannot be read.
+        ConfigError: none is named, or one is none of the mirror's.
     """
     known = {row.name: row for row in rows}
     if isinstance(tables, str) or not tables:
@@ -89,14 +87,4 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
             f"{', '.join(unknown)}: none of the mirror's tables.",
             hint="Give them as database.table; mirror_status has all.",
         )
-    chosen = [known[name] for name in names]
-    for row in chosen:
-        table = table_text(row.name)
-        # Reading it would end the query; a start of the mirror asks the server for the key that it may have by now.
-        counted = row.mode == CURRENT and row.batch != NO_BATCH
-        if not row.keys and row.mode != APPEND_LOG and not counted:
-            raise ConfigError(
-                f"{table} had no key when the mirror met it.",
-                hint=f"Give it one, and start the mirror with snapshotAgain={table}@WORD, with a new word.",
-            )
-    return [row.name for row in chosen]
+    return names

@@ -39,6 +39,7 @@ OnDrop = Literal["keep", "drop"]
 OnSwap = Literal["apply", "stop"]
 OnAlter = Literal["evolve", "stop"]
 OnCascade = Literal["apply", "ignore", "stop"]
+OnTableError = Literal["suspend", "fail"]
 Writer = Literal["spark", "native"]
 
 PARALLEL: Final = 4
@@ -99,6 +100,7 @@ class MirrorSettings:
     hash_key_file: str | None = None
     audit_every_s: float | None = None
     writer: Writer = "native"
+    on_table_error: OnTableError = "suspend"
 
     def rule_of(self, name: TableName) -> TableRule:
         """Return what becomes of a table."""
@@ -137,6 +139,7 @@ def mirror_settings(
     audit_every: str | float | None = None,
     kind: str = "delta",
     writer: str | None = None,
+    on_table_error: str = "suspend",
 ) -> MirrorSettings:
     """Check the arguments of `mirror()` and return them as settings; `kind`: its argument `format`.
 
@@ -155,6 +158,8 @@ def mirror_settings(
             "onDrop": on_drop,
             "onSwap": on_swap,
             "onAlter": on_alter,
+            "onCascade": on_cascade,
+            "onTableError": on_table_error,
             "parallel": parallel,
             "tableProperties": properties,
             "rules": rules,
@@ -210,6 +215,7 @@ def mirror_settings(
         hash_key_file=hash_key_file,
         audit_every_s=None if audit_every is None else _seconds("auditEvery", audit_every),
         writer=way,
+        on_table_error=_word(OnTableError, "onTableError", on_table_error),
     )
 
 

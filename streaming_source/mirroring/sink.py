@@ -20,7 +20,7 @@ from streaming_source.mirroring.cascading.cascades import Cascades
 from streaming_source.mirroring.catalog_check import CatalogCheck
 from streaming_source.mirroring.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control import mirrored_tables, write_control
-from streaming_source.mirroring.control_row import CURRENT, DROPPED, NO_BATCH, READING, ControlRow
+from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.faults import fault_of_all
 from streaming_source.mirroring.full_disk import full_disk, full_disk_told
 from streaming_source.mirroring.gone_targets import Presence, gone_error
@@ -61,6 +61,7 @@ class MirrorSink:
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
         self._rows: dict[TableName, ControlRow] | None = None
+        self._failed: set[TableName] = set()
         self._first = True
         self._end: SourceOffset | None = None
         self._repairs = Repairs(settings)
@@ -85,6 +86,7 @@ class MirrorSink:
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
                 self._rows = self._known(spark, mirror)
+                self._failed = {name for name, row in self._rows.items() if row.state == FAILED}
             elif self._alone.due():
                 check_alone(self._rows.values(), self._known(spark, mirror).values(), self._settings.names.control)
             end = end_of(spark, self._settings.checkpoint, number)
@@ -207,6 +209,13 @@ class MirrorSink:
 
     def _write_control(self, spark: SparkSession) -> None:
         assert self._rows is not None  # noqa: S101
+        failed = {name for name, row in self._rows.items() if row.state == FAILED}
+        if self._settings.on_table_error == "fail" and failed - self._failed:
+            name = min(failed - self._failed)
+            raise SchemaError(
+                f"{table_text(name)} cannot go on, and onTableError=fail ends the query there: {self._rows[name].error}"
+            )
+        self._failed = failed
         folder = self._native.folder(spark, self._settings.names.control)
         write_control(spark, self._settings.names.control, self._rows.values(), folder=folder)
 
@@ -267,7 +276,7 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         names = [row.name for row in self._waiting_since(waited)]
         for name, why in (unreadable(self._settings.options, names) if names else {}).items():
-            self._rows[name] = suspended(spark, self._rows[name], PrerequisiteError(why))
+            self._rows[name] = suspended(spark, self._rows[name], why)
 
     def _works(self, batch: DataFrame, number: int, facts: BatchFacts, begun: Collection[TableName]) -> list[TableWork]:
         """Return the work on all tables of a batch; `begun`: those whose rows are read again from this batch on."""

@@ -10,15 +10,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from replica.errors import PrerequisiteError
 from replica.handshake.ask import ask
 from replica.handshake.catalog import read_tables
 from replica.handshake.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import matcher
+from replica.schema.table import TableSchema
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
-from replica.table_reader.verdict import ask_verdicts
+from replica.table_reader.verdict import ABSENT, ask_verdicts
 from streaming_source.attached.folder import attached_directory
 from streaming_source.mirroring.blurred_key import blurred_names, sharp_indexes
 from streaming_source.mirroring.column_defaults import ask_defaults
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.schema.known_tables import TableName
-    from replica.schema.table import TableSchema
     from replica.table_reader.indexes import TableIndex
+    from replica.table_reader.table_verdict import Reason
     from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.options.source_options import SourceOptions
 
@@ -67,6 +69,11 @@ class SourceTables(NamedTuple):
     position: GtidPosition
 
 
+def unknown_table(name: TableName) -> SourceTable:
+    """Return a table of which the server shows nothing."""
+    return SourceTable(TableSchema(database=name[0], table=name[1], columns=()), (), "", {})
+
+
 def read_source_tables(options: SourceOptions) -> SourceTables:
     """Ask the server.
 
@@ -76,8 +83,11 @@ def read_source_tables(options: SourceOptions) -> SourceTables:
     return asyncio.run(ask(options.connection, partial(_steps, options)))
 
 
-def unreadable(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, str]:
-    """Ask the server which of these tables cannot be read, and return the reasons; one that is gone has none.
+def unreadable(
+    options: SourceOptions, names: Collection[TableName] | None = None
+) -> dict[TableName, PrerequisiteError]:
+    """Ask the server which of these tables cannot be read, and return the reasons; one that does not exist has none.
+    Without `names` all selected tables are asked about.
 
     Raises:
         DisconnectedError: it cannot be reached.
@@ -88,16 +98,21 @@ def unreadable(options: SourceOptions, names: Collection[TableName]) -> dict[Tab
             _reading_from(options),
             lambda _: ask_verdicts(
                 wanted.patterns,
-                lambda *name: name in names and wanted.wants(*name),
+                lambda *name: (names is None or name in names) and wanted.wants(*name),
                 unkeyed=options.snapshot_unkeyed == "whole",
             ),
         )
     )
     return {
-        one.name: "; ".join(reason.what for reason in one.reasons)
+        one.name: _error(one.reasons)
         for one in verdicts.refused
-        if one.name in names and "absent" not in {reason.check for reason in one.reasons}
+        if (names is None or one.name in names) and ABSENT not in {reason.check for reason in one.reasons}
     }
+
+
+def _error(reasons: Sequence[Reason]) -> PrerequisiteError:
+    fixes = dict.fromkeys(reason.fix for reason in reasons if reason.fix)
+    return PrerequisiteError("; ".join(reason.what for reason in reasons), hint="; ".join(fixes))
 
 
 def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:

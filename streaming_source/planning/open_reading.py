@@ -78,7 +78,7 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
         return open_reading(options, plan, feed.log.directory, feed.spool, limits)
 
     def judge() -> None:
-        judge_tables(options, plan)
+        judge_tables(options, plan, table_by_table=requests is not None)
 
     @cache
     def keys() -> KeyColumns:
@@ -128,10 +128,12 @@ def open_reading(
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 
 
-def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = False) -> InitialVerdicts:
+def judge_tables(
+    options: SourceOptions, plan: ReadPlan, *, settled: bool = False, table_by_table: bool = False
+) -> InitialVerdicts:
     """Refuse tables that cannot be read so that their rows are right, log what to know of the others, and return all.
 
-    `settled`: the position that rows hold at stands before they are read.
+    `settled`: the position that rows hold at stands before they are read. `table_by_table`: as for `require`.
     """
     from replica.table_reader.verdict import ask_verdicts, require, warnings_of
 
@@ -143,5 +145,5 @@ def judge_tables(options: SourceOptions, plan: ReadPlan, *, settled: bool = Fals
     verdicts = asyncio.run(ask(config, lambda _: steps()))
     for warning in warnings_of(verdicts):
         _log.warning("%s", warning)
-    require(verdicts)
+    require(verdicts, table_by_table=table_by_table)
     return verdicts

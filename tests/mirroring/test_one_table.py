@@ -154,3 +154,59 @@ def test_what_no_row_shows_is_found_in_the_catalog(mirrored: Callable[..., Mirro
         code = f"spark.table({mirror.control!r}).select('lag').collect()"
         lags = mirror.workbench.run(f"result = [row[0] for row in {code}]")
         assert all(0 <= lag < 3600 for lag in lags), "SET timestamp makes no lag of decades"
+
+
+@pytest.mark.slow
+def test_what_is_wrong_with_a_table_at_the_start_is_its_own_matter(mirrored: Callable[..., Mirrored]) -> None:
+    with MariaDb("11.8") as primary:
+        fill_shop(primary, "a", "b", "taken")
+        primary.sql(
+            "USE shop",
+            "CREATE TABLE keyless (n INT)",
+            "INSERT INTO keyless VALUES (1), (1)",
+            "CREATE TABLE isam (id INT PRIMARY KEY) ENGINE=MyISAM",
+            "CREATE TABLE `order-items` (id INT PRIMARY KEY)",
+            "CREATE TABLE A (id INT PRIMARY KEY)",
+            "CREATE TABLE hidden (id INT PRIMARY KEY)",
+            "INSERT INTO hidden VALUES (1)",
+        )
+        primary.sql("REVOKE ALL PRIVILEGES, GRANT OPTION FROM repl@'%'")
+        primary.sql("GRANT REPLICATION SLAVE, REPLICATION SLAVE ADMIN, BINLOG MONITOR ON *.* TO repl@'%'")
+        for table in ("a", "b", "taken", "keyless", "isam", "`order-items`", "A"):
+            primary.sql(f"GRANT SELECT ON shop.{table} TO repl@'%'")
+        mirror = mirrored(primary, "shop", tables="shop.*,shop.hidden")
+        mirror.workbench.run(f"spark.sql('CREATE NAMESPACE IF NOT EXISTS {mirror.lake}'); result = True")
+        mirror.workbench.run(f"spark.sql('CREATE TABLE {mirror.lake}.taken (x INT) USING delta'); result = True")
+        with pytest.raises(AssertionError, match="cannot go on, and onTableError=fail ends the query there"):
+            mirror.run(onTableError="fail")
+        mirror.run()
+        primary.sql("INSERT INTO shop.b VALUES (101, 1)", "INSERT INTO shop.keyless VALUES (2)")
+        mirror.run()
+        mirror.assert_equal("b")
+        states = mirror.states()
+        assert states.pop("b") == ("current", None)
+        reasons = {
+            "a": "would both become",
+            "keyless": "no primary key",
+            "isam": "MyISAM",
+            "order-items": "order-items",
+            "taken": "is there and made by something else",
+            "hidden": "GRANT SELECT ON `shop`.`hidden`",
+        }
+        assert {name: state for name, (state, _) in states.items()} == {"A": "current"} | dict.fromkeys(
+            reasons, "failed"
+        )
+        assert not [name for name, reason in reasons.items() if reason not in str(states[name][1])], states
+
+        primary.sql(
+            "ALTER TABLE shop.keyless ADD id INT AUTO_INCREMENT PRIMARY KEY", "GRANT SELECT ON shop.hidden TO repl@'%'"
+        )
+        mirror.workbench.run(f"spark.sql('DROP TABLE {mirror.lake}.taken'); result = True")
+        for table in ("keyless", "hidden", "taken", "isam"):
+            mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]).replace("shop.t", f"shop.{table}"))
+        mirror.run()
+        mirror.run()
+        mirror.assert_equal("b", "keyless", "hidden", "taken")
+        states = mirror.states()
+        assert states["isam"][0] == "failed", "nothing was done about it"
+        assert "MyISAM" in str(states["isam"][1])

@@ -1,0 +1,204 @@
+"""Data files of a Delta table, written by the task that decodes their rows. The driver commits them.
+
+`write_file` writes one Parquet file and returns its `DataFile`: name, size, rows and statistics as Delta's log takes
+them. A file that no commit names is invisible, so a task that fails or runs twice changes nothing; VACUUM removes its
+file. Statistics and dictionaries follow `parquet_columns`: they are written only for types that every reader orders
+and compares alike.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pyarrow as pa
+
+ROW_GROUP_BYTES: Final = 32 << 20
+"""Bytes of decoded rows that a task holds before it writes them as one row group. Smaller groups compress worse."""
+_PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
+_FIELD_ID: Final = b"delta.columnMapping.id"
+
+
+class NativeWriteError(Exception):
+    """Reason why a table was not written without Spark."""
+
+
+class DataFile(NamedTuple):
+    """A file in the folder of its table. `stats`: JSON, as in an `add` action of Delta's log."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+class ParquetColumns(NamedTuple):
+    """Names of columns as they stand in files: those with limits (minimum, maximum), and those with a dictionary."""
+
+    limited: frozenset[str]
+    dictionary: frozenset[str]
+
+
+def physical_name(field: pa.Field) -> str:
+    """Return the name that a column of a Delta table has in its files."""
+    return (field.metadata or {}).get(_PHYSICAL_NAME, field.name.encode()).decode()
+
+
+def parquet_columns(schema: pa.Schema) -> ParquetColumns:
+    """Return which columns of a target's schema get limits and dictionaries.
+
+    delta-rs rounds the limits of DECIMALs to doubles, Spark misses -0.0 in dictionaries of FLOAT and DOUBLE, and
+    readers cut limits of text, bytes and times in different ways. So only integers, dates and truth values have limits:
+    the last because delta-rs takes missing ones of a BOOLEAN for "no row is false". Only integers, dates and text have
+    dictionaries.
+    """
+    import pyarrow as pa
+
+    whole = {physical_name(one) for one in schema if pa.types.is_integer(one.type) or pa.types.is_date(one.type)}
+    truths = {physical_name(one) for one in schema if pa.types.is_boolean(one.type)}
+    text = {physical_name(one) for one in schema if pa.types.is_string(one.type)}
+    return ParquetColumns(frozenset(whole | truths), frozenset(whole | text))
+
+
+def write_file(
+    folder: str, schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> DataFile | None:
+    """Write rows as one Parquet file; return None if there are none.
+
+    Args:
+        folder: the folder of the table.
+        schema: the table's, as delta-rs reports it, with the names and numbers of column mapping.
+        names: the table's columns in the order of the batches' columns.
+        batches: the rows. Each batch may reuse the memory of the one before.
+
+    Raises:
+        NativeWriteError: the columns are not those of the table, or a value does not fit. Nothing is left behind.
+    """
+    wanted = _FileSchema(schema, names)
+    path = f"part-{uuid.uuid4()}.snappy.parquet"
+    whole = Path(folder, path)
+    try:
+        rows = wanted.write(whole, batches)
+    except BaseException:
+        whole.unlink(missing_ok=True)
+        raise
+    return DataFile(path, whole.stat().st_size, rows, wanted.stats(rows)) if rows else None
+
+
+def remove_files(folder: str, files: Iterable[DataFile]) -> None:
+    """Remove files that no commit names."""
+    for file in files:
+        Path(folder, file.path).unlink(missing_ok=True)
+
+
+class _FileSchema:
+    """The columns of one file, and their limits as far as it is written."""
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
+        import pyarrow as pa
+
+        if sorted(names) != sorted(schema.names):
+            raise NativeWriteError(f"its columns are {', '.join(schema.names)}, and rows have {', '.join(names)}")
+        fields = [schema.field(name) for name in names]
+        self._fields = fields
+        self._schema = pa.schema([_in_file(field) for field in fields])
+        self._columns = parquet_columns(schema)
+        self._limits: dict[str, tuple[Any, Any]] = {}
+        self._nulls = dict.fromkeys(sorted(self._columns.limited), 0)
+
+    def write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
+        import pyarrow.parquet as pq
+
+        rows = 0
+        writer: pq.ParquetWriter | None = None
+        try:
+            for group in _groups(self._schema, map(self._fitted, batches)):
+                if writer is None:
+                    writer = pq.ParquetWriter(
+                        path,
+                        self._schema,
+                        compression="snappy",
+                        use_dictionary=sorted(self._columns.dictionary),
+                        write_statistics=sorted(self._columns.limited),
+                        store_schema=False,
+                    )
+                writer.write_table(group, row_group_size=max(1, group.num_rows))
+                self._take(group)
+                rows += group.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        return rows
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with the types of the table."""
+        import pyarrow as pa
+
+        try:
+            arrays = [column.cast(field.type) for column, field in zip(batch.columns, self._fields, strict=True)]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise NativeWriteError(f"its columns have other types: {error}") from error
+        for array, field in zip(arrays, self._fields, strict=True):
+            if array.null_count and not field.nullable:
+                raise NativeWriteError(f"its column {field.name} is NOT NULL, and a row has no value for it")
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _take(self, group: pa.Table) -> None:
+        import pyarrow.compute as pc
+
+        for name in self._nulls:
+            column = group.column(name)
+            self._nulls[name] += column.null_count
+            if column.null_count == len(column):
+                continue
+            found = pc.min_max(column)
+            least, most = found["min"].as_py(), found["max"].as_py()
+            if name in self._limits:
+                least, most = min(least, self._limits[name][0]), max(most, self._limits[name][1])
+            self._limits[name] = least, most
+
+    def stats(self, rows: int) -> str:
+        """Return the statistics of a file with so many rows."""
+        return json.dumps(
+            {
+                "numRecords": rows,
+                "minValues": {name: _stat(least) for name, (least, _) in self._limits.items()},
+                "maxValues": {name: _stat(most) for name, (_, most) in self._limits.items()},
+                "nullCount": self._nulls,
+            },
+            separators=(",", ":"),
+        )
+
+
+def _in_file(field: pa.Field) -> pa.Field:
+    """Return a column as it stands in a file."""
+    import pyarrow as pa
+
+    number = (field.metadata or {}).get(_FIELD_ID)
+    metadata = {} if number is None else {b"PARQUET:field_id": number}
+    return pa.field(physical_name(field), field.type, field.nullable, metadata=metadata)
+
+
+def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.Table]:
+    """Yield row groups of some ROW_GROUP_BYTES, in memory of their own."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(pa.ipc.read_record_batch(batch.serialize(), schema))  # a copy: see `write_file`
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(held, schema)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _stat(value: Any) -> Any:
+    return value if isinstance(value, int) else value.isoformat()

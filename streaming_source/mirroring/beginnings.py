@@ -62,7 +62,7 @@ class Beginnings:
             ConfigError: two tables would have one target.
         """
         spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
-        make_control(spark, names.control, names.control_namespace, checkpoint)
+        make_control(spark, names.control, names.control_namespace, checkpoint, self._settings.control_properties)
         found = read_source_tables(self._settings.options)
         self._settings.names.check(found.tables, {})
         targets = Targets(self._settings, spark, self._mirror)

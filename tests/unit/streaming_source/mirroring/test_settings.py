@@ -72,6 +72,20 @@ def test_small_batches_are_joined_up_unless_the_call_says_otherwise(
     assert str(made.options.min_rows_per_trigger) == joined[0]
 
 
+def test_new_targets_of_the_native_writer_and_its_control_table_bound_their_logs() -> None:
+    made = settings(writer="native", properties={"delta.deletedFileRetentionDuration": "interval 1 days", "p": "q"})
+    bounds = {
+        "delta.logRetentionDuration": "interval 1 days",
+        "delta.deletedFileRetentionDuration": "interval 1 days",
+        "delta.checkpointInterval": "100",
+    }
+    assert made.control_properties == bounds
+    assert {name: made.properties[name] for name in bounds} == bounds
+    spark = settings(writer="spark")
+    assert not spark.control_properties
+    assert not bounds.keys() & spark.properties.keys()
+
+
 def test_a_log_in_folders_has_no_properties_of_delta() -> None:
     made = settings(**LOG)
     assert made.properties == {}

@@ -38,8 +38,8 @@ MOST_PERIOD_S: Final = 3600.0
 a table keeps a sixth more than it has to. Each removal lists a whole folder."""
 KEPT: Final = "interval 1 hours"
 """Retention of new targets, and of the control table, for log files and data files. At one commit a second these are
-3,600 versions. A commit lists the log, and reads the removed files of the last checkpoint, which takes some 15 ms more
-then, and a quarter of a second with 50,000 versions."""
+3,600 versions. A commit lists the log, and reads the removed files of the last checkpoint: 15 CPU ms more than with 100
+versions, and 0.2 CPU s more with 50,000."""
 _AT_ONCE: Final = 1000
 """Files that are removed before the clock is read again: on a local disk, some 20 ms."""
 _CHECKPOINT_INTERVAL: Final = 100

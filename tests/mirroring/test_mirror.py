@@ -59,7 +59,7 @@ import datetime as dt
 from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
 from streaming_source.mirroring.control_row import ControlRow
 spark.sql("CREATE DATABASE round")
-make_control(spark, "round.control", None, "here")
+make_control(spark, "round.control", None, "here", {})
 at = dt.datetime(2026, 7, 25, 1, 30, 0, 7, dt.UTC)
 full = ControlRow(
     *("m", "d", "a", "t", "current", "current", ("x", "y"), "0-1-1", 7, 1 << 40, at, 0.5, at, "e", "{}", "0-1-1"),

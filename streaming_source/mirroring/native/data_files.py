@@ -173,6 +173,13 @@ class _FileSchema:
         )
 
 
+def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch in memory of its own: the decoder overwrites that of a batch when the next one is asked for."""
+    import pyarrow as pa
+
+    return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
+
+
 def _in_file(field: pa.Field) -> pa.Field:
     """Return a column as it stands in a file."""
     import pyarrow as pa
@@ -189,7 +196,7 @@ def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        held.append(pa.ipc.read_record_batch(batch.serialize(), schema))  # a copy: see `write_file`
+        held.append(copied(batch))
         size += batch.nbytes
         if size >= ROW_GROUP_BYTES:
             yield pa.Table.from_batches(held, schema)

@@ -12,10 +12,12 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from streaming_source.mirroring.native.data_files import copied
 from streaming_source.mirroring.outlines.latest_rows import (
     CHANGE,
     HISTORY,
     key_codes,
+    last_places,
     with_deleted,
 )
 from streaming_source.mirroring.outlines.table_rows import flat_rows, told_parts
@@ -47,7 +49,7 @@ def net_changes(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
     import pyarrow as pa
 
     if mode == target_modes.HISTORY:
-        found = _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, *_PLACE))
+        found = map(copied, _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, *_PLACE)))
         events = [one for rows in found if (one := with_deleted(rows, len(latest.columns))).num_rows]
         return _versions(pa.Table.from_batches(events), latest) if events else None
     if mode == target_modes.SOFT_DELETE:
@@ -55,8 +57,9 @@ def net_changes(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
     last = list(latest(batches))
     if not last:
         return None
-    rows = pa.Table.from_batches(last)
-    return _marked(rows, len(latest.columns)) if mode == target_modes.SOFT_DELETE else rows
+    (rows,) = pa.Table.from_batches(last).combine_chunks().to_batches()
+    marked = _marked(rows, len(latest.columns)) if mode == target_modes.SOFT_DELETE else rows
+    return pa.Table.from_batches([marked])
 
 
 def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,15 +72,37 @@ def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]
         yield _valid(mode, rows, len(latest.columns))
 
 
+def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a target of the mode `current` or `soft_delete` that is new, from rows that were read and
+    changes together: the last of each key by its place in the stream. A change may be older than the row that was read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = len(latest.columns)
+    parts = list(batches)
+    found: list[pa.RecordBatch] = []
+    for read in (False, True):
+        rows = _flat(latest, parts, read=read, metadata=(CHANGE, HISTORY, *_PLACE))
+        found += map(copied, rows)
+    if not found:
+        return
+    (flat,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # the caller bounds them
+    order = pc.sort_indices(flat, sort_keys=[(SEQUENCE, "ascending")])  # stable: an update's two rows stay in order
+    rows = with_deleted(flat.take(order), columns)
+    last = rows.take(last_places(rows, latest.keys)).select(list(range(columns + 3)))
+    if mode == target_modes.SOFT_DELETE:
+        yield _marked(last, columns)
+    else:
+        yield last.filter(pc.invert(last.column(columns))).select(list(range(columns)))
+
+
 def _flat(
     latest: LatestOfTable, batches: Iterable[pa.RecordBatch], *, read: bool, metadata: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield flat rows in the order of the stream. Changes are in memory of their own; rows that were read are not."""
-    import pyarrow as pa
-
+    """Yield flat rows in the order of the stream, each batch in the memory of the one before."""
     for part in sorted(told_parts(batches), key=attrgetter("number")):
-        for rows in flat_rows(part, latest.name, latest.columns, metadata, read=read):
-            yield rows if read else pa.ipc.read_record_batch(rows.serialize(), rows.schema)
+        yield from flat_rows(part, latest.name, latest.columns, metadata, read=read)
 
 
 def _valid(mode: str, rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
@@ -111,15 +136,14 @@ def _log_rows(latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Itera
             yield _numbered(arrays)
 
 
-def _marked(rows: pa.Table, columns: int) -> pa.Table:
+def _marked(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
     """Return the last changes of keys with the columns of soft_delete."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    (latest,) = rows.combine_chunks().to_batches()
-    deleted, committed, gtid = latest.columns[columns:]
+    deleted, committed, gtid = rows.columns[columns:]
     at, by = (pc.if_else(deleted, value, pa.nulls(len(value), value.type)) for value in (committed, gtid))
-    return pa.Table.from_batches([_numbered([*latest.columns[:columns], deleted, at, by])])
+    return _numbered([*rows.columns[:columns], deleted, at, by])
 
 
 def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:

@@ -49,22 +49,28 @@ class ChangesTask:
 
 @dataclass(frozen=True, slots=True)
 class RowsTask:
-    """The function of tasks that write new rows of a table as files. `schema`: the table's, as delta-rs reports it."""
+    """The function of tasks that write new rows of a table as files.
+
+    `schema`: the table's, as delta-rs reports it. `with_changes`: one task writes the first state of a new table, which
+    rows that were read and changes make together.
+    """
 
     number: int
     folder: str
     latest: LatestOfTable
     target: TargetShape
     schema: pa.Schema
+    with_changes: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streaming_source.mirroring.native.data_files import write_file
-        from streaming_source.mirroring.native.net_changes import new_rows
+        from streaming_source.mirroring.native.net_changes import first_state, new_rows
 
+        made = first_state if self.with_changes else new_rows
         written: list[DataFile | None] = []
 
         def write() -> None:
-            rows = new_rows(self.target.mode, self.latest, batches)
+            rows = made(self.target.mode, self.latest, batches)
             written.append(write_file(self.folder, self.schema, self.target.names, rows))
 
         reason = _reason(self.folder, write)

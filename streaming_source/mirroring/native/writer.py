@@ -19,10 +19,11 @@ from streaming_source.mirroring.faults import SPARK_ERRORS
 from streaming_source.mirroring.native.data_files import DataFile, NativeWriteError, remove_files
 from streaming_source.mirroring.native.delta_rows import READS, Commit, TargetShape, append_files, open_target
 from streaming_source.mirroring.native.tasks import OUTCOME, ChangesTask, RowsTask
-from streaming_source.mirroring.outlines.latest_rows import LatestOfTable
+from streaming_source.mirroring.outlines.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.outlines.table_rows import parts_of_table, typed_columns
 from streaming_source.mirroring.rule_check import ruled_table
 from streaming_source.ruling.target_columns import MIRROR, SOURCE
+from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,17 +123,20 @@ class NativeWriter:
         )
         schema = open_target(folder, target)
         commit = Commit(row.mirror, part.number, position)
-        changes = rows = None
         if part.mode.append_only:
-            rows = RowsTask(number + 1, folder, LatestOfTable(row.name, columns, ()), target, schema)
-        else:
-            latest = _net_changes(work, columns)
-            if facts.changes:
-                changes = ChangesTask(number, folder, latest, target, commit)
-            if facts.reads and part.mode.can_append(part.target):
-                rows = RowsTask(number + 1, folder, latest, target, schema)
-        appended = facts.rows if part.mode.append_only else facts.reads
-        return _TableTasks(work, folder, target, commit, changes, rows, appended)
+            everything = RowsTask(number + 1, folder, LatestOfTable(row.name, columns, ()), target, schema)
+            return _TableTasks(work, folder, target, commit, None, everything, facts.rows)
+        latest = _net_changes(work, columns)
+        if part.new and facts.changes:
+            first = RowsTask(number + 1, folder, latest, target, schema, with_changes=True)
+            return _TableTasks(work, folder, target, commit, None, first, 1)
+        changes = ChangesTask(number, folder, latest, target, commit) if facts.changes else None
+        rows = None
+        if facts.reads and part.mode.can_append(part.target):
+            rows = RowsTask(number + 1, folder, latest, target, schema)
+        elif not facts.changes:
+            raise NativeWriteError("rows that are read may bring deleted ones back")
+        return _TableTasks(work, folder, target, commit, changes, rows, facts.reads)
 
     def _report(self, work: TableWork, reason: str | None) -> None:
         """Note what writes a table, and log if it is another writer than before."""
@@ -148,9 +152,9 @@ def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfT
     Raises:
         NativeWriteError: one task cannot.
     """
-    part, keys = work.part, work.row.keys
-    if part.facts.changes and part.new:
-        raise NativeWriteError("its first rows and changes come together")
+    part, keys, facts = work.part, work.row.keys, work.part.facts
+    if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
+        raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
     if not part.facts.changes:
         return LatestOfTable(work.row.name, columns, ())
     if not keys:
@@ -204,8 +208,9 @@ def _finish(tasks: _TableTasks, outcomes: dict[int, list[tuple[str | None, str |
     if reason is None:
         try:
             commit = tasks.commit._replace(part=READS)
-            added = append_files(tasks.folder, files, tasks.target, commit, once=not work.part.new)
+            added = bool(files) and append_files(tasks.folder, files, tasks.target, commit, once=not work.part.new)
             work.reads_are_in = True
+            work.changes_are_in |= tasks.rows.with_changes
         except NativeWriteError as refused:
             reason = str(refused)
     if not added:

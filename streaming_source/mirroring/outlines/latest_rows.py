@@ -99,7 +99,7 @@ class LatestOfTable:
             found += self._of_part(part)
         if found:
             (rows,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # they are few
-            latest = rows.take(_last_places(rows, self.keys))
+            latest = rows.take(last_places(rows, self.keys))
             yield from (latest.slice(first, BATCH_ROWS) for first in range(0, latest.num_rows, BATCH_ROWS))
 
     def _of_part(self, part: ToldPart) -> Iterator[pa.RecordBatch]:
@@ -108,7 +108,7 @@ class LatestOfTable:
         for rows in flat_rows(part, self.name, self.columns, metadata, read=False):
             told = with_deleted(rows, len(self.columns))
             if told.num_rows:
-                yield told.take(_last_places(told, self.keys))
+                yield told.take(last_places(told, self.keys))
 
 
 def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
@@ -152,7 +152,7 @@ def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArr
     return codes
 
 
-def _last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
+def last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
     """Return the place of the last row of each key, in the order of the rows."""
     import numpy as np
 

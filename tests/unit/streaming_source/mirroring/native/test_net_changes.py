@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.mirroring.native import net_changes as module
 from streaming_source.mirroring.native.delta_rows import Commit, TargetShape, merge_rows
-from streaming_source.mirroring.native.net_changes import net_changes, new_rows
+from streaming_source.mirroring.native.net_changes import first_state, net_changes, new_rows
 from streaming_source.mirroring.outlines import latest_rows
 from streaming_source.mirroring.outlines.latest_rows import LatestOfTable
 from streaming_source.schema.arrow import arrow_schema
@@ -169,6 +169,23 @@ def test_rows_that_were_read_are_valid_from_where_they_were_read(mode: str) -> N
         batches = list(new_rows(mode, LATEST, []))
     found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
     assert [exact(row) for row in found] == [exact(row) for row in walk.rows(mode)]
+
+
+@pytest.mark.parametrize("mode", ["current", "soft_delete"])
+@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(before=STEPS, after=STEPS, cut=st.integers(1, 4))
+def test_a_new_target_has_the_last_of_what_was_read_and_of_what_changed(
+    mode: str, before: list[Any], after: list[Any], cut: int
+) -> None:
+    walk = Walk()
+    changes = [row for step in before for row in walk.change(*step)]
+    place = (START, "0-1-0", f"{next(walk.numbers):020d}.{900_000_000_000:012d}")
+    reads = [walk._row(key, value, place, "insert") for key, (value, _) in walk.there.items()]
+    changes += [row for step in after for row in walk.change(*step)]
+    with pytest.MonkeyPatch.context() as patch:
+        patched(patch, changes, reads, cut)
+        found = [tuple(row.values()) for batch in first_state(mode, LATEST, []) for row in batch.to_pylist()]
+    assert sorted(str(exact(row)) for row in found) == sorted(str(exact(row)) for row in walk.rows(mode))
 
 
 def test_a_log_has_each_row_and_says_which_were_read() -> None:

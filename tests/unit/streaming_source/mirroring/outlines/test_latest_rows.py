@@ -19,8 +19,8 @@ from streaming_source.mirroring.outlines.latest_rows import (
     MOST_BYTES,
     MOST_CHANGES,
     LatestOfTable,
-    _last_places,
     fits_one_task,
+    last_places,
 )
 from streaming_source.mirroring.outlines.outline_reader import read_outline
 from streaming_source.mirroring.outlines.table_rows import RowsOfTable, ToldPart, numbered
@@ -104,7 +104,7 @@ def test_keys_of_several_columns_are_told_apart(rows: list[tuple[Any, ...]]) -> 
     )
     for keys in (["0"], ["0", "1"], ["2", "0", "1"]):
         last = {tuple(row[int(key)] for key in keys): place for place, row in enumerate(rows)}
-        assert _last_places(batch, keys).to_pylist() == sorted(last.values())
+        assert last_places(batch, keys).to_pylist() == sorted(last.values())
 
 
 def test_real_changes_end_as_their_rows_do() -> None:
@@ -148,11 +148,11 @@ def test_the_task_imports_no_pandas() -> None:
     script = (
         "import sys; from tests.unit.streaming_source.mirroring.outlines import test_latest_rows as t; "
         "import pyarrow as pa; brought = 'pandas' in sys.modules; "
-        "from streaming_source.mirroring.outlines.latest_rows import _last_places, with_deleted; "
+        "from streaming_source.mirroring.outlines.latest_rows import last_places, with_deleted; "
         "from replica.rows.types.arrow_arrays import array_of_values as made; "
         "rows = pa.RecordBatch.from_arrays([made([1, 1], pa.int32()), made([2, 3], pa.int32()), "
         "made(['insert', 'delete'], pa.string()), made([None, True], pa.bool_())], schema=t.FLAT); "
-        "told = with_deleted(rows, 2); last = told.take(_last_places(told, ['0'])); "
+        "told = with_deleted(rows, 2); last = told.take(last_places(told, ['0'])); "
         "print(last.num_rows, brought, 'pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)

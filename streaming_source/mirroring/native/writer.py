@@ -14,6 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from replica.errors import ReplicaError
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.faults import SPARK_ERRORS
 from streaming_source.mirroring.native.data_files import DataFile, NativeWriteError, remove_files
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.table_work import TableWork
     from streaming_source.schema.row_schema import TableColumn
+
+    Outcomes = dict[int, list[tuple[str | None, str | None]]]
 
 NATIVE: Final = "native"
 SPARK: Final = "spark"
@@ -72,7 +75,7 @@ class NativeWriter:
         for work in works:
             try:
                 tasks = self._tasks(work, 2 * len(chosen), position)
-            except NativeWriteError as refused:
+            except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as refused:  # Spark meets what is wrong, too
                 self._report(work, str(refused))
             else:
                 chosen += [] if tasks is None else [tasks]
@@ -121,19 +124,21 @@ class NativeWriter:
             keys=row.keys,
             owner=((MIRROR, row.mirror), (SOURCE, table_text(row.name))),
         )
-        schema = open_target(folder, target)
         commit = Commit(row.mirror, part.number, position)
+
+        def files(latest: LatestOfTable, *, with_changes: bool = False) -> RowsTask:
+            return RowsTask(number + 1, folder, latest, target, open_target(folder, target), with_changes)
+
         if part.mode.append_only:
-            everything = RowsTask(number + 1, folder, LatestOfTable(row.name, columns, ()), target, schema)
+            everything = files(LatestOfTable(row.name, columns, ()))
             return _TableTasks(work, folder, target, commit, None, everything, facts.rows)
         latest = _net_changes(work, columns)
         if part.new and facts.changes:
-            first = RowsTask(number + 1, folder, latest, target, schema, with_changes=True)
-            return _TableTasks(work, folder, target, commit, None, first, 1)
+            return _TableTasks(work, folder, target, commit, None, files(latest, with_changes=True), 1)
         changes = ChangesTask(number, folder, latest, target, commit) if facts.changes else None
         rows = None
         if facts.reads and part.mode.can_append(part.target):
-            rows = RowsTask(number + 1, folder, latest, target, schema)
+            rows = files(latest)
         elif not facts.changes:
             raise NativeWriteError("rows that are read may bring deleted ones back")
         return _TableTasks(work, folder, target, commit, changes, rows, facts.reads)
@@ -165,7 +170,7 @@ def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfT
     return latest
 
 
-def _outcomes(batch: DataFrame, some: Sequence[_TableTasks]) -> dict[int, list[tuple[str | None, str | None]]]:
+def _outcomes(batch: DataFrame, some: Sequence[_TableTasks]) -> Outcomes:
     """Run one job, and return the files and reasons that tasks reported, by the numbers of their functions."""
     jobs = []
     for tasks in some:
@@ -174,7 +179,7 @@ def _outcomes(batch: DataFrame, some: Sequence[_TableTasks]) -> dict[int, list[t
             jobs.append(parts_of_table(batch, name, 1).mapInArrow(tasks.changes, OUTCOME))
         if tasks.rows is not None:
             jobs.append(parts_of_table(batch, name, tasks.appended).mapInArrow(tasks.rows, OUTCOME))
-    found: dict[int, list[tuple[str | None, str | None]]] = {}
+    found: Outcomes = {}
     try:
         reported = reduce(lambda one, other: one.union(other), jobs).collect()
     except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
@@ -190,20 +195,17 @@ def _numbers(tasks: _TableTasks) -> list[int]:
     return [task.number for task in (tasks.changes, tasks.rows) if task is not None]
 
 
-def _finish(tasks: _TableTasks, outcomes: dict[int, list[tuple[str | None, str | None]]]) -> str | None:
+def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
     """Append the files of a table after its changes, and mark what is in; return why not all of it is."""
     work = tasks.work
+    reason = None
     if tasks.changes is not None:
-        reported = outcomes.get(tasks.changes.number, [(None, "its task reported nothing")])
-        reason = next((why for _, why in reported if why is not None), None)
+        _, reason = _reported(outcomes, tasks.changes.number)
         work.changes_are_in = reason is None
-    else:
-        reason = None
     if tasks.rows is None:
         return reason
-    reported = outcomes.get(tasks.rows.number, [])
-    files = [DataFile(*json.loads(file)) for file, _ in reported if file is not None]
-    reason = reason or next((why for _, why in reported if why is not None), None)
+    files, failed = _reported(outcomes, tasks.rows.number)
+    reason = reason or failed or _lacking(tasks, files)
     added = False
     if reason is None:
         try:
@@ -216,6 +218,22 @@ def _finish(tasks: _TableTasks, outcomes: dict[int, list[tuple[str | None, str |
     if not added:
         remove_files(tasks.folder, files)
     return reason
+
+
+def _reported(outcomes: Outcomes, number: int) -> tuple[list[DataFile], str | None]:
+    """Return the files that tasks wrote with one function, and why one of them wrote nothing."""
+    reported = outcomes.get(number, [(None, "its task reported nothing")])
+    files = [DataFile(*json.loads(file)) for file, _ in reported if file is not None]
+    return files, next((why for _, why in reported if why is not None), None)
+
+
+def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
+    """Return that files do not have all rows that were read; None if they have, or their number says nothing of it."""
+    assert tasks.rows is not None  # noqa: S101
+    work, written = tasks.work, sum(file.rows for file in files)
+    if work.part.mode.append_only or tasks.rows.with_changes or written == work.facts.reads:
+        return None
+    return f"its files have {written} rows of {work.facts.reads}"
 
 
 def _local(location: str) -> str | None:

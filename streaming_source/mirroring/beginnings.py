@@ -63,7 +63,7 @@ class Beginnings:
             ReplicaError, PySparkException: no table can have a target, or what is wrong is not the table's.
         """
         spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
-        make_control(spark, names.control, names.control_namespace, checkpoint)
+        make_control(spark, names.control, names.control_namespace, checkpoint, self._settings.control_properties)
         found = read_source_tables(self._settings.options)
         broken: dict[TableName, Exception] = dict(unreadable(self._settings.options))
         tables = {name: unknown_table(name) for name in broken} | found.tables

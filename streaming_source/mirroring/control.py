@@ -20,7 +20,7 @@ from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -41,11 +41,13 @@ def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
     return sorted(found, key=lambda row: row.name)
 
 
-def make_control(spark: SparkSession, control: str, namespace: str | None, checkpoint: str) -> None:
+def make_control(
+    spark: SparkSession, control: str, namespace: str | None, checkpoint: str, properties: Mapping[str, str]
+) -> None:
     """Make an empty control table, and the namespace that it lies in, where there is none."""
     if namespace is not None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-    control_store(spark, control).make(_columns(), {CHECKPOINT: checkpoint})
+    control_store(spark, control).make(_columns(), {CHECKPOINT: checkpoint, **properties})
 
 
 def complete_control(spark: SparkSession, control: str) -> None:

@@ -18,6 +18,7 @@ from streaming_source.mirroring.formats.choose import FORMATS
 from streaming_source.mirroring.formats.delta import DELTA
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.native.installed import check_deltalake
+from streaming_source.mirroring.native.upkeep import upkeep_properties
 from streaming_source.mirroring.reread import requests_folder
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.ruling.hash_key import read_hash_key
@@ -101,6 +102,12 @@ class MirrorSettings:
     audit_every_s: float | None = None
     writer: Writer = "native"
     on_table_error: OnTableError = "suspend"
+
+    @property
+    def control_properties(self) -> dict[str, str]:
+        """The properties of targets that the control table has too: those that bound its log."""
+        wanted = upkeep_properties({}).keys() if self.writer == "native" else ()
+        return {name: self.properties[name] for name in wanted if name in self.properties}
 
     def rule_of(self, name: TableName) -> TableRule:
         """Return what becomes of a table."""
@@ -187,6 +194,8 @@ def mirror_settings(
     way = _writer(writer, kind)
     left_out = frozenset() if way == "spark" else NOT_NATIVE
     own_properties = {name: value for name, value in target_format.own_properties.items() if name not in left_out}
+    asked = property_texts(properties)
+    bounds = upkeep_properties(asked) if way == "native" else {}
     given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
     given["snapshotRequests"] = str(requests_folder(checkpoint))
     options = _parsed(given)
@@ -209,7 +218,7 @@ def mirror_settings(
         on_alter=_word(OnAlter, "onAlter", on_alter),
         on_cascade=_word(OnCascade, "onCascade", on_cascade),
         parallel=parallel,
-        properties={**own_properties, **property_texts(properties)},
+        properties={**own_properties, **bounds, **asked},
         rules=ruled,
         hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
         hash_key_file=hash_key_file,

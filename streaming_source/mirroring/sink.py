@@ -28,6 +28,7 @@ from streaming_source.mirroring.lag import MirrorLag
 from streaming_source.mirroring.merge_settings import TargetSize
 from streaming_source.mirroring.merge_tables import MergeTables
 from streaming_source.mirroring.metrics import metrics_of
+from streaming_source.mirroring.native.upkeep import Upkeep
 from streaming_source.mirroring.native.writer import NativeWriter
 from streaming_source.mirroring.repairs import Repairs
 from streaming_source.mirroring.reread import RESYNC, ask_again, wait_s, waiting
@@ -73,6 +74,7 @@ class MirrorSink:
         self._catalog = CatalogCheck(settings.options)
         self._merges = MergeTables(settings.options)
         self._native = NativeWriter(settings)
+        self._upkeep = Upkeep()
 
     def __repr__(self) -> str:
         return f"MirrorSink({self._settings!r})"
@@ -155,6 +157,7 @@ class MirrorSink:
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+        self._keep_up(batch.sparkSession, works)
 
     def _start_of(self, spark: SparkSession, number: int) -> SourceOffset | None:
         """Return where a batch begins; None for the first one."""
@@ -218,6 +221,12 @@ class MirrorSink:
         self._failed = failed
         folder = self._native.folder(spark, self._settings.names.control)
         write_control(spark, self._settings.names.control, self._rows.values(), folder=folder)
+
+    def _keep_up(self, spark: SparkSession, works: list[TableWork]) -> None:
+        """Do some of the upkeep of the tables that this batch wrote without Spark."""
+        written = [(work.row.target, work.row.defined_at) for work in works if work.changes_are_in or work.reads_are_in]
+        folders = [self._native.folder(spark, *table) for table in (*written, (self._settings.names.control, None))]
+        self._upkeep.after_batch(folder for folder in folders if folder is not None)
 
     def _refuse(self, spark: SparkSession, end: SourceOffset) -> None:
         """Stop tables of which the stream brings no more rows: they cannot be read."""

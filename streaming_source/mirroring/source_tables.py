@@ -16,7 +16,7 @@ from replica.handshake.catalog import read_tables
 from replica.handshake.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.protocol.gtid import GtidPosition
-from replica.schema.patterns import matcher
+from replica.schema.patterns import matcher, table_text
 from replica.schema.table import TableSchema
 from replica.table_reader.indexes import ask_indexes
 from replica.table_reader.key import choose_key
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replica.handshake.registration import Steps
     from replica.schema.known_tables import TableName
     from replica.table_reader.indexes import TableIndex
-    from replica.table_reader.table_verdict import Reason
+    from replica.table_reader.table_verdict import InitialVerdict
     from streaming_source.mirroring.column_defaults import Defaults
     from streaming_source.options.source_options import SourceOptions
 
@@ -104,15 +104,16 @@ def unreadable(
         )
     )
     return {
-        one.name: _error(one.reasons)
+        one.name: _error(one)
         for one in verdicts.refused
         if (names is None or one.name in names) and ABSENT not in {reason.check for reason in one.reasons}
     }
 
 
-def _error(reasons: Sequence[Reason]) -> PrerequisiteError:
-    fixes = dict.fromkeys(reason.fix for reason in reasons if reason.fix)
-    return PrerequisiteError("; ".join(reason.what for reason in reasons), hint="; ".join(fixes))
+def _error(verdict: InitialVerdict) -> PrerequisiteError:
+    fixes = dict.fromkeys(reason.fix for reason in verdict.reasons if reason.fix)
+    why = "; ".join(reason.what for reason in verdict.reasons)
+    return PrerequisiteError(f"{table_text(verdict.name)} cannot be read: {why}.", hint="; ".join(fixes))
 
 
 def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:

@@ -44,13 +44,13 @@ sink.write_control = broken
 _MEND = "sink.write_control = whole"
 
 
-def fill_shop(primary: MariaDb, *tables: str) -> None:
-    """Make these tables in the database shop, of 30 rows each: the key, and the same number again."""
+def fill_shop(primary: MariaDb, *tables: str, database: str = "shop") -> None:
+    """Make these tables in a database, of 30 rows each: the key, and the same number again."""
     primary.add_user()
-    primary.sql("CREATE DATABASE shop")
+    primary.sql(f"CREATE DATABASE {database}")
     for table in tables:
         primary.sql(
-            "USE shop",
+            f"USE {database}",
             f"CREATE TABLE {table} (id INT PRIMARY KEY, v INT)",
             f"INSERT INTO {table} SELECT seq, seq FROM seq_1_to_30",
         )

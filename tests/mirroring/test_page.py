@@ -13,6 +13,8 @@ from streaming_source.mirroring.control_row import COLUMNS
 from streaming_source.mirroring.formats.target_format import ControlStore, OpenTarget, TargetFormat
 from streaming_source.mirroring.metrics import METRICS
 from streaming_source.mirroring.mirror_file import read_mirror_file
+from streaming_source.mirroring.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
+from streaming_source.mirroring.native.upkeep import LOOK_EVERY, upkeep_properties
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
 from streaming_source.mirroring.status import AUDITED
 from streaming_source.ruling.hash_key import read_hash_key
@@ -75,6 +77,18 @@ def test_the_modes_are_those_of_the_code() -> None:
     assert [rule.mode for _, rule in table_rules(names["rules"], has_key=False).given] == [*MEANINGS][1:]
 
 
+def test_the_upkeep_is_that_of_the_code() -> None:
+    names: dict[str, Any] = {}
+    exec(BLOCKS["kept"], names)  # noqa: S102  (that is what the page says)
+    assert upkeep_properties(names["tableProperties"]).keys() == {"delta.checkpointInterval"}
+    for told in (
+        f"every {LOOK_EVERY} commits",
+        f"has {FEW_FILES} files of less than {SMALL_BYTES >> 20} MB",
+        f"up to {MOST_BYTES >> 20} MB, become one file",
+    ):
+        assert told in PAGE
+
+
 def test_the_interface_for_formats_is_that_of_the_code() -> None:
     told = ""
     for kind in (TargetFormat, OpenTarget, ControlStore):
@@ -88,8 +102,8 @@ def test_the_interface_for_formats_is_that_of_the_code() -> None:
 
 
 def test_all_code_of_the_page_is_run_here() -> None:
-    blocks = {"parquet", "call", "file", "rules", "modes", "history", "again", "resync", "status", "position", "audit"}
-    assert set(BLOCKS) == blocks
+    blocks = {"parquet", "call", "file", "rules", "kept", "modes", "history", "again", "resync"}
+    assert set(BLOCKS) == blocks | {"status", "position", "audit"}
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 
 

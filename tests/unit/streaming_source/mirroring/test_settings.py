@@ -11,6 +11,7 @@ import pytest
 from replica.errors import ConfigError
 from streaming_source.mirroring.argument_kinds import KINDS, check_trigger
 from streaming_source.mirroring.call import mirror
+from streaming_source.mirroring.native.upkeep import upkeep_properties
 from streaming_source.mirroring.settings import MirrorSettings, mirror_settings
 from streaming_source.ruling.target_columns import NOT_NATIVE, PROPERTIES
 
@@ -50,7 +51,7 @@ def test_options_become_those_of_the_stream() -> None:
     assert made.options.patterns == ("shop.*",)
     assert made.checkpoint == "/checkpoints/mirror"
     native = {name: value for name, value in PROPERTIES.items() if name not in NOT_NATIVE}
-    assert made.properties == native | {"delta.enableDeletionVectors": "false"}
+    assert made.properties == native | upkeep_properties({}) | {"delta.enableDeletionVectors": "false"}
     assert "hidden-word" not in repr(made)
 
 
@@ -79,6 +80,20 @@ def test_spark_alone_writes_where_it_is_asked_to_or_the_format_is_another() -> N
     assert (spark.writer, spark.properties) == ("spark", PROPERTIES)
     assert spark.options.max_trigger_delay_s == 2
     assert settings(**LOG).writer == "spark"
+
+
+def test_new_targets_of_the_native_writer_and_its_control_table_bound_their_logs() -> None:
+    made = settings(writer="native", properties={"delta.deletedFileRetentionDuration": "interval 1 days", "p": "q"})
+    bounds = {
+        "delta.logRetentionDuration": "interval 1 days",
+        "delta.deletedFileRetentionDuration": "interval 1 days",
+        "delta.checkpointInterval": "100",
+    }
+    assert made.control_properties == bounds
+    assert {name: made.properties[name] for name in bounds} == bounds
+    spark = settings(writer="spark")
+    assert not spark.control_properties
+    assert not bounds.keys() & spark.properties.keys()
 
 
 def test_a_log_in_folders_has_no_properties_of_delta() -> None:

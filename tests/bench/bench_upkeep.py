@@ -1,0 +1,195 @@
+"""What many commits cost a table: `scripts/bench upkeep [--versions N ...] [--commits N] [--only NAME] [--json]`.
+
+versions  a table of 1 000 rows with so many versions in its log, and as many removed files in its last checkpoint. The
+          older commits are written by hand. Measured are medians of PASSES: DeltaTable(), a MERGE of five rows, and the
+          same MERGE with what delta-rs does after a commit by default
+run       a real loop of 50,000 such MERGEs (--commits), with upkeep after each. A retention of 200 seconds instead of
+          an hour stands for one commit a second, if the loop makes 18. Measured are MERGE and upkeep along the way,
+          files, and bytes of the log; `--inserts` inserts five rows instead of changing them
+
+No Spark and no server. The tables are in .cache/bench/upkeep, or below --folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from streaming_source.mirroring.native import upkeep
+from streaming_source.mirroring.native.delta_rows import after_commit
+from tests.bench.workloads import CACHE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deltalake import PostCommitHookProperties
+
+PASSES = 9
+ROWS = 1000
+CHANGED = 5
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("t", pa.string())])
+RUN_KEPT_S = 200
+LAST = 100
+
+
+def create(folder: Path, **properties: str) -> str:
+    """Make a table of ROWS rows."""
+    shutil.rmtree(folder, ignore_errors=True)
+    DeltaTable.create(str(folder), SCHEMA, configuration=properties, raise_if_key_not_exists=False)
+    merge(str(folder), range(ROWS), 0)
+    return str(folder)
+
+
+def merge(folder: str, ids: Sequence[int], number: int, after: PostCommitHookProperties | None = None) -> None:
+    """Change or insert these rows, as the task of a mirror does."""
+    values = [random.randrange(1 << 40) for _ in ids]
+    rows = pa.table([ids, values, [f"text {one}" for one in ids]], schema=SCHEMA)
+    table = DeltaTable(folder)
+    assert (table.transaction_version("m/changes") or 0) <= number
+    table.merge(
+        rows,
+        predicate="target.id = source.id",
+        source_alias="source",
+        target_alias="target",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction("m/changes", number)],
+            custom_metadata={"userMetadata": json.dumps({"mirror": "m", "batch": number, "position": "0-1-1"})},
+        ),
+        post_commithook_properties=after,
+    ).when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def add_versions(folder: str, versions: int) -> None:
+    """Write commits until the table has so many versions, each with one file in the place of another."""
+    log = Path(folder, "_delta_log")
+    merge(folder, [1], 0)
+    version = DeltaTable(folder).version()
+    actions: dict[str, Any] = {}
+    for line in (log / f"{version:020}.json").read_text().splitlines():
+        actions |= json.loads(line)
+    real = there = actions["add"]["path"]
+    for number in range(version + 1, versions):
+        name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        os.link(Path(folder, real), Path(folder, name))
+        written: tuple[dict[str, Any], ...] = (
+            {"commitInfo": actions["commitInfo"]},
+            {"add": {**actions["add"], "path": name}},
+            {"remove": {**actions["remove"], "path": there, "deletionTimestamp": int(time.time() * 1000)}},
+            {"txn": {**actions["txn"], "version": number}},
+        )
+        lines = [json.dumps(action, separators=(",", ":")) for action in written]
+        (log / f"{number:020}.json").write_text("\n".join(lines))
+        there = name
+    DeltaTable(folder).create_checkpoint()
+
+
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Wall and CPU milliseconds."""
+    began, cpu = time.perf_counter(), time.process_time()
+    call()
+    return (time.perf_counter() - began) * 1e3, (time.process_time() - cpu) * 1e3
+
+
+def measure_versions(root: Path, counts: Sequence[int]) -> dict[str, Any]:
+    print("versions   DeltaTable()      MERGE             MERGE, defaults of delta-rs   (wall and CPU ms)   log MB")
+    result: dict[str, Any] = {}
+    for versions in counts:
+        folder = create(root / f"versions-{versions}", **{"delta.checkpointInterval": "1000000"})
+        add_versions(folder, versions)
+        number, found = versions, []
+        for call in (
+            lambda: DeltaTable(folder),  # noqa: B023
+            lambda: merge(folder, random.sample(range(ROWS), CHANGED), number, after_commit()),  # noqa: B023
+            lambda: merge(folder, random.sample(range(ROWS), CHANGED), number),  # noqa: B023
+        ):
+            passes = [timed(call) for _ in range(PASSES)]
+            found.append([statistics.median(each) for each in zip(*passes, strict=True)])
+        _, log = sizes(Path(folder, "_delta_log"))
+        print(f"{versions:8}   " + "   ".join(f"{wall:6.1f} {cpu:6.1f}" for wall, cpu in found) + f"   {log / 1e6:.1f}")
+        result[str(versions)] = {"open": found[0], "merge": found[1], "merge_defaults": found[2], "log_bytes": log}
+        shutil.rmtree(folder)
+    return result
+
+
+def measure_run(root: Path, commits: int, *, inserts: bool) -> list[dict[str, Any]]:
+    kept = f"interval {RUN_KEPT_S} seconds"
+    properties = upkeep.upkeep_properties({}) | {
+        "delta.logRetentionDuration": kept, "delta.deletedFileRetentionDuration": kept,
+    }  # fmt: skip
+    folder = create(root / "run", **properties)
+    tables, spent, result = upkeep.Upkeep(), [], []
+    print("commits  MERGE ms: median, mean, p99   upkeep ms a commit, most   log files, MB   data files, MB, in use")
+    milestones = {LAST, 1000, *range(10_000, commits, 10_000), commits}
+    with patch.object(upkeep, "LEAST_PERIOD_S", RUN_KEPT_S / 6):
+        for number in range(1, commits + 1):
+            ids = range(number * CHANGED, (number + 1) * CHANGED) if inserts else random.sample(range(ROWS), CHANGED)
+            written = timed(lambda: merge(folder, ids, number, after_commit()))[0]  # noqa: B023
+            spent.append((written, timed(lambda: tables.after_batch([folder]))[0]))
+            if number in milestones:
+                merges = sorted(each for each, _ in spent[-10 * LAST :][-LAST if number == LAST else -10 * LAST :])
+                kept_up = [each for _, each in spent[-10 * LAST :]]
+                (files, size), (logs, log) = sizes(Path(folder)), sizes(Path(folder, "_delta_log"))
+                figures = {
+                    "commits": number,
+                    "merge_ms": statistics.median(merges),
+                    "merge_mean_ms": statistics.mean(merges),
+                    "merge_p99_ms": merges[len(merges) * 99 // 100],
+                    "upkeep_ms": statistics.mean(kept_up),
+                    "upkeep_most_ms": max(kept_up),
+                    "log_files": logs,
+                    "log_bytes": log,
+                    "files": files,
+                    "bytes": size,
+                    "in_use": len(DeltaTable(folder).file_uris()),
+                }
+                result.append(figures)
+                print(
+                    f"{number:7}  {figures['merge_ms']:.1f}, {figures['merge_mean_ms']:.1f}, "
+                    f"{figures['merge_p99_ms']:.1f}   {figures['upkeep_ms']:.2f}, {figures['upkeep_most_ms']:.0f}   "
+                    f"{logs}, {log / 1e6:.1f}   {files}, {size / 1e6:.1f}, {figures['in_use']}",
+                    flush=True,
+                )
+    shutil.rmtree(folder)
+    return result
+
+
+def sizes(folder: Path) -> tuple[int, int]:
+    """Return how many files a folder has, and their bytes."""
+    found = [entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()]
+    return len(found), sum(found)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="bench upkeep", description=__doc__)
+    parser.add_argument("--versions", type=int, nargs="+", default=[100, 3600, 10_000, 50_000])
+    parser.add_argument("--commits", type=int, default=50_000)
+    parser.add_argument("--inserts", action="store_true")
+    parser.add_argument("--only", choices=("versions", "run"))
+    parser.add_argument("--folder", type=Path, default=CACHE / "upkeep")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    result: dict[str, Any] = {}
+    if given.only != "run":
+        result["versions"] = measure_versions(given.folder, given.versions)
+    if given.only != "versions":
+        result["run"] = measure_run(given.folder, given.commits, inserts=given.inserts)
+    if given.json:
+        print(json.dumps(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,225 @@
+"""What a mirror does, each of it once and small: real Spark, a real server, SELECT as the judge. One JVM for all."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.mirrors import Mirrored, fill_shop
+from tests.mirroring.test_kills import folder, kill_in_a_batch, spark_settings
+from tests.recipes.workbench import Workbench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600)]
+
+CURRENT = ("current", None)
+COUNTS = "result = [list(row) for row in spark.sql({sql!r}).collect()]"
+RESYNC = (
+    "from streaming_source import mirror_resync; mirror_resync(spark, tables={tables!r}, into={into!r}); result = 1"
+)
+AUDIT = """
+from streaming_source import audit
+found = audit(spark, mirror={control!r}, repair=True, **{server!r})
+result = {{table.table: {{kind: n for kind, n in table.counts.items() if n}} for table in found.tables}}
+"""
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[MariaDb]:
+    with MariaDb("11.8", "--binlog-row-metadata=FULL") as running:
+        running.add_user()
+        yield running
+
+
+@pytest.fixture
+def database(primary: MariaDb, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database of the test's own, with three tables of 30 rows."""
+    name = f"of_{str(request.node.name).removeprefix('test_')}"
+    fill_shop(primary, *"abc", database=name)
+    yield name
+    primary.sql(f"DROP DATABASE {name}")
+
+
+def asked(mirror: Mirrored, sql: str) -> list[list[Any]]:
+    """Rows of a query over targets: `{lake}` is where they are."""
+    found: list[list[Any]] = mirror.workbench.run(COUNTS.format(sql=sql.format(lake=mirror.lake)))
+    return found
+
+
+def test_modes(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    modes = {"a": "soft_delete", "b": "history", "c": "append_log"}
+    mirror = mirrored(primary, database, rules={f"{database}.{name}": {"mode": mode} for name, mode in modes.items()})
+    mirror.run()
+    for table in "abc":
+        primary.sql(
+            f"USE {database}",
+            f"UPDATE {table} SET v = v + 1 WHERE id <= 2",
+            f"UPDATE {table} SET id = 99 WHERE id = 2",
+            f"DELETE FROM {table} WHERE id = 3",
+        )
+    mirror.break_off()
+    mirror.run()
+    assert mirror.states() == dict.fromkeys("abc", CURRENT)
+    gone = asked(mirror, "SELECT id, v FROM {lake}.a WHERE _deleted ORDER BY id")
+    assert gone == [[2, 3], [3, 3]]
+    assert asked(mirror, "SELECT count(*) FROM {lake}.a WHERE NOT _deleted") == [[29]]
+    versions = asked(mirror, "SELECT id, v, _current FROM {lake}.b WHERE id IN (1, 2, 3, 99) ORDER BY id, v")
+    assert versions == [[1, 1, False], [1, 2, True], [2, 2, False], [2, 3, False], [3, 3, False], [99, 3, True]]
+    kinds = "SELECT _change_type, count(*) FROM {lake}.c GROUP BY 1 ORDER BY 1"
+    assert asked(mirror, kinds) == [["delete", 1], ["read", 30], ["update_postimage", 3], ["update_preimage", 3]]
+    assert asked(mirror, "SELECT DISTINCT writer FROM {lake}.mirror_control") == [["native"]]
+
+
+def test_alter(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(primary, database)
+    mirror.run()
+    primary.sql(
+        f"USE {database}",
+        "INSERT INTO a VALUES (100, 1)",
+        "ALTER TABLE a ADD COLUMN note VARCHAR(20) DEFAULT 'new', MODIFY v BIGINT",
+        "INSERT INTO a VALUES (101, 1 << 40, 'between')",
+        "ALTER TABLE a RENAME COLUMN note TO remark",
+        "UPDATE a SET remark = 'later' WHERE id = 100",
+        "ALTER TABLE b DROP COLUMN v",
+        "DELETE FROM b WHERE id = 1",
+    )
+    mirror.run()
+    mirror.assert_equal("a", "b", "c")
+    primary.sql(f"USE {database}", "UPDATE a SET v = 0 WHERE id = 101", "INSERT INTO b VALUES (200)")
+    mirror.run()
+    mirror.assert_equal("a", "b", "c")
+    assert mirror.states() == dict.fromkeys("abc", CURRENT)
+
+
+def test_truncate_drop_and_swap(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(primary, database)
+    mirror.run()
+    primary.sql(
+        f"USE {database}",
+        "INSERT INTO a VALUES (100, 1)",
+        "TRUNCATE TABLE a",
+        "INSERT INTO a VALUES (1, 7)",
+        "CREATE TABLE new_b LIKE b",
+        "INSERT INTO new_b VALUES (1, 1)",
+        "RENAME TABLE b TO old_b, new_b TO b",
+        "DROP TABLE c",
+        "CREATE TABLE c (id INT PRIMARY KEY, t TEXT)",
+        "INSERT INTO c VALUES (1, 'another table')",
+    )
+    mirror.run()
+    mirror.run()
+    mirror.assert_equal("a", "b", "old_b", "c")
+    assert {state for name, (state, _) in mirror.states().items() if name != "new_b"} == {"current"}
+
+
+def test_policies_and_the_return_of_a_table(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(primary, database, onTruncate="stop", onAlter="stop", onDrop="drop")
+    mirror.run()
+    primary.sql(
+        f"USE {database}", "TRUNCATE TABLE a", "ALTER TABLE b ADD x INT", "DROP TABLE c", "CREATE TABLE d LIKE b"
+    )
+    mirror.run()
+    states = mirror.states()
+    assert {name: state for name, (state, _) in states.items()} == {
+        "a": "failed",
+        "b": "failed",
+        "c": "dropped",
+        "d": "current",
+    }
+    assert "onTruncate=stop" in str(states["a"][1])
+    assert "onAlter=stop" in str(states["b"][1])
+    assert len(mirror.target("a")) == 30, "a suspended table keeps its rows"
+    primary.sql(f"INSERT INTO {database}.a VALUES (1, 2)", f"INSERT INTO {database}.d VALUES (1, 2, 3)")
+    tables = [f"{database}.a", f"{database}.b"]
+    mirror.workbench.run(RESYNC.format(tables=tables, into=mirror.arguments["into"]))
+    mirror.run()
+    mirror.assert_equal("a", "b", "d")
+
+
+def test_cascade(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    primary.sql(
+        f"USE {database}",
+        "CREATE TABLE child (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id) ON DELETE CASCADE)",
+        "CREATE TABLE left_child (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id) ON DELETE SET NULL)",
+        "INSERT INTO child SELECT seq, seq DIV 2 + 1 FROM seq_1_to_50",
+        "INSERT INTO left_child SELECT seq, seq DIV 2 + 1 FROM seq_1_to_50",
+    )
+    mirror = mirrored(primary, database)
+    mirror.run()
+    primary.sql(f"DELETE FROM {database}.a WHERE id BETWEEN 5 AND 9", f"INSERT INTO {database}.child VALUES (99, 1)")
+    mirror.run()
+    mirror.assert_equal("a", "child", "left_child")
+    assert {state for state, _ in mirror.states().values()} == {"current"}
+
+
+def test_rules(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    primary.sql(f"ALTER TABLE {database}.a ADD secret VARCHAR(20) DEFAULT 'do not tell', ADD w INT DEFAULT 5")
+    rule = {"leaveOut": ["secret"], "rename": {"w": "weight"}, "where": "v > 10"}
+    mirror = mirrored(primary, database, rules={f"{database}.a": rule})
+    mirror.run()
+    primary.sql(f"UPDATE {database}.a SET v = 1 WHERE id = 20", f"UPDATE {database}.a SET v = 50, w = 6 WHERE id = 2")
+    mirror.run()
+    wanted = [[row[0], row[1], row[3]] for row in mirror.source("a") if int(str(row[1])) > 10]
+    assert mirror.target("a") == wanted
+    assert "secret" not in asked(mirror, "SHOW COLUMNS IN {lake}.a")[0]
+
+
+def test_changes_without_rows(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(primary, database)
+    mirror.run()
+    primary.sql(
+        f"USE {database}",
+        "SET SESSION binlog_format = STATEMENT",
+        "UPDATE a SET v = v * 2 WHERE id > 10",
+        "SET SESSION binlog_format = ROW",
+        "INSERT INTO b VALUES (100, 1)",
+    )
+    mirror.run()
+    mirror.run()
+    mirror.assert_equal("a", "b", "c")
+    assert mirror.states() == dict.fromkeys("abc", CURRENT)
+
+
+def test_audit_and_repair(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    mirror = mirrored(primary, database)
+    mirror.run()
+    for fault in (
+        "UPDATE {lake}.a SET v = -1 WHERE id = 3",
+        "DELETE FROM {lake}.a WHERE id IN (5, 6)",
+        "INSERT INTO {lake}.b VALUES (1000, 1)",
+    ):
+        asked(mirror, fault)
+    server = {name: mirror.arguments[name] for name in ("host", "port", "user", "password")}
+    found = mirror.workbench.run(AUDIT.format(control=mirror.control, server=server))
+    assert found == {
+        f"{database}.a": {"different": 1, "missing": 2},
+        f"{database}.b": {"extra": 1},
+        f"{database}.c": {},
+    }
+    primary.sql(f"INSERT INTO {database}.c VALUES (100, 1)")
+    mirror.run()
+    mirror.assert_equal("a", "b", "c")
+
+
+def test_a_killed_driver(primary: MariaDb, database: str, tmp_path: Path) -> None:
+    options: dict[str, object] = {"into": f"{tmp_path}/lake/{{table}}", "maxRowsPerTrigger": 500}
+    primary.sql(f"USE {database}", "INSERT INTO a SELECT seq + 1000, seq FROM seq_1_to_5000")
+    with Workbench(spark_settings(tmp_path), folder(tmp_path, "killed"), {}) as bench:
+        mirror = Mirrored(bench, primary, database, tmp_path, options)
+        killing = threading.Thread(target=kill_in_a_batch, args=(bench, tmp_path / "lake", 0.5))
+        killing.start()
+        with pytest.raises(AssertionError, match="the Spark driver has ended with -9"):
+            mirror.run(trigger=None)
+        killing.join()
+    primary.sql(f"USE {database}", "UPDATE a SET v = v + 1 WHERE id > 3000", "DELETE FROM b WHERE id < 9")
+    with Workbench(spark_settings(tmp_path), folder(tmp_path, "again"), {}) as bench:
+        mirror = Mirrored(bench, primary, database, tmp_path, options)
+        mirror.run()
+        mirror.assert_equal("a", "b", "c")
+        assert mirror.states() == dict.fromkeys("abc", CURRENT)

@@ -112,10 +112,14 @@ IN_CURRENT = ("padded", "rounded", "numbered", "ignored", "timed", "bits", "text
 def rows(mirror: Mirrored, table: str, where: str = "true") -> list[list[str | None]]:
     """Rows of a target as text, its columns in the server's order."""
     columns = [str(name) for (name, *_) in mirror.primary.sql(f"SHOW COLUMNS FROM shop.{table}")]
-    code = f"spark.table('{mirror.lake}.{table}').where('{where}').select(*{columns!r}).collect()"
-    shown = "bytes(v).decode() if isinstance(v, bytes | bytearray) else str(v)"
-    found = mirror.workbench.run(f"result = [[None if v is None else {shown} for v in r] for r in {code}]")
-    return sorted(found, key=str)
+    code = f"""
+found = spark.table('{mirror.lake}.{table}').where('{where}').select(*{columns!r})
+# Python would show a FLOAT with the digits of a DOUBLE, and the server shows it with its own.
+casts = [f"CAST(`{{n}}` AS {{'STRING' if t == 'float' else t}}) AS `{{n}}`" for n, t in found.dtypes]
+shown = lambda v: bytes(v).decode() if isinstance(v, bytes | bytearray) else str(v)
+result = [[None if v is None else shown(v) for v in r] for r in found.selectExpr(*casts).collect()]
+"""
+    return sorted(mirror.workbench.run(code), key=str)
 
 
 def held(mirror: Mirrored, table: str) -> list[list[str | None]]:
@@ -159,7 +163,7 @@ def test_alters_that_no_row_tells_end_in_what_the_server_has(mirrored: Callable[
         mirror.break_off()
         mirror.run()
         assert mirror.states() == dict.fromkeys(tables, ("current", None))
-        wrong = {}
+        wrong: dict[str, object] = {}
         for name in tables:
             history = name.endswith("_h")
             found, wanted = rows(mirror, name, "_current" if history else "true"), _shown(mirror, name)

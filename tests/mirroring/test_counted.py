@@ -183,3 +183,17 @@ def test_without_the_option_they_are_refused_or_set_aside_and_others_go_on(mirro
         assert "shop.plain cannot be read: it has no primary key" in str(error)
         mirror.run(**KEYLESS, snapshotAgain="shop.plain@counted")
         mirror.assert_equal("keyed", "plain")
+
+
+def test_a_mode_that_needs_a_key_suspends_a_table_without_one(mirrored: Callable[..., Mirrored]) -> None:
+    with MariaDb("10.11") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop", "USE shop", "CREATE TABLE keyed (id INT PRIMARY KEY, v INT)")
+        primary.sql("CREATE TABLE shop.plain (n INT)", "INSERT INTO shop.plain VALUES (1), (1)")
+        primary.sql("INSERT INTO shop.keyed VALUES (1, 1)")
+        mirror = mirrored(primary, "shop", **KEYLESS, rules={"shop.plain": {"mode": "history"}})
+        mirror.run()
+        mirror.assert_equal("keyed")
+        state, error = mirror.states()["plain"]
+        assert state == "failed"
+        assert "shop.plain has no primary key" in str(error)

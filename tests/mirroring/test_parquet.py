@@ -177,9 +177,19 @@ def test_a_column_of_another_type_sets_the_table_aside_until_its_folder_is_moved
 
 
 def test_what_parquet_cannot_be_is_refused(primary: MariaDb, log: Mirrored, tmp_path: Path) -> None:
-    (tmp_path / "lake" / "shop" / "a").mkdir(parents=True)
-    (tmp_path / "lake" / "shop" / "a" / "mine.parquet").touch()
-    with pytest.raises(AssertionError, match=r"ConfigError: the target .*/a` is there and made by something else"):
-        log.run()
     with pytest.raises(AssertionError, match=r"ConfigError: shop\.b would have the mode current"):
         log.run(rules={"shop.a": {"mode": "append_log"}})
+    folder = tmp_path / "lake" / "shop" / "a"
+    folder.mkdir(parents=True)
+    (folder / "mine.parquet").touch()
+    with pytest.raises(AssertionError, match=r"the target .*/a` is there and made by something else"):
+        log.run(onTableError="fail")
+    log.run()  # a run that has a batch of the one before ends after it
+    log.run()
+    assert states(log) == {"a": "failed", "b": "current"}
+    code = f"from streaming_source import mirror_status\nrows = mirror_status(spark, into={log.arguments['into']!r})"
+    (why,) = log.workbench.run(f"{code}\nresult = [row.error for row in rows.where('error IS NOT NULL').collect()]")
+    assert "/a` is there and made by something else" in why
+    rows = taken(log, "b")
+    assert replayed(rows) == of_server(log, "b", rows)
+    assert [file.name for file in folder.iterdir()] == ["mine.parquet"]

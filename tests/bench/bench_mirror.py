@@ -6,8 +6,8 @@
               the same rows written into a Delta table from Spark's memory
     changes   small transactions on random rows that are in the binlog already: from the start of the first micro-batch
               with rows to the end of the last one, with default settings, into 1, 12 and 100 tables; against the recipe
-              for many tables of docs/recipes.md, which reads the same changes with the same settings. `native` is the
-              mirror with writer=native. `held` is what
+              for many tables of docs/recipes.md, which reads the same changes with the same settings. `mirror` has
+              writer=spark, `native` the default. `held` is what
               no MERGE a table goes below: those of the mirror, its settings too, with the last change of each key in
               Spark's memory, where the mirror's commit of its control table and the reading are left out. In rounds,
               each with as many new changes, and with a start of both: the median of them, and each of them. `debezium`
@@ -110,7 +110,7 @@ def _changes(
 ) -> dict[str, list[Measured]]:
     names = bench.fill(tables, rows)
     folders = {"mirror": bench.folder(), "native": bench.folder(), "recipe": bench.folder()}
-    bench.mirror(folders["mirror"]).awaitTermination()
+    bench.mirror(folders["mirror"], writer="spark").awaitTermination()
     bench.mirror(folders["native"], writer="native").awaitTermination()
     bench.recipe(folders["recipe"], names).awaitTermination()
     found: dict[str, list[Measured]] = {"mirror": [], "native": [], "recipe": [], "held": []}
@@ -121,7 +121,7 @@ def _changes(
         skipped = bench.changed
         made = bench.change(names, rows, changes)
         before = bench.copied(folders["mirror"])
-        found["mirror"].append(triggers(bench.mirror(folders["mirror"]), made))
+        found["mirror"].append(triggers(bench.mirror(folders["mirror"], writer="spark"), made))
         found["native"].append(triggers(bench.mirror(folders["native"], writer="native"), made))
         found["recipe"].append(triggers(bench.recipe(folders["recipe"], names), made))
         found["held"].append(bench.held_changes(before, folders["mirror"], names, made))

@@ -311,7 +311,7 @@ def test_a_name_that_the_catalog_does_not_take_sets_its_table_aside(
 def test_each_target_is_written_with_the_settings_of_its_size_and_all_end_equal(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored]
 ) -> None:
-    mirror = mirrored(primary, shop)
+    mirror = mirrored(primary, shop, writer="spark")
     mirror.run()
     between = int(primary.sql("SELECT COUNT(*) FROM shop.`lines` WHERE order_id <> 4")[0][0])
     for order in (4, 5):

@@ -17,16 +17,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
 COLUMNS = (
     'id BIGINT UNSIGNED PRIMARY KEY, w DECIMAL(38,0), d DECIMAL(12,2), f DOUBLE, g FLOAT, `we``ird "n` VARCHAR(300), '
-    "t TIMESTAMP(6) NULL, m DATETIME(6), y DATE, b VARBINARY(60), k BIT(1), i INT"
+    "t TIMESTAMP(6) NULL, m DATETIME(6), y DATE, b VARBINARY(60), k BIT(1), i INT, h TIME(3)"
 )
 ENDS = (
     """18446744073709551615, -99999999999999999999999999999999999999, 0.01, -0.0, -0.0, REPEAT('\U0001f600', 60),
-    '2020-10-25 00:30:00.999999', '9999-12-31 23:59:59.999999', '1000-01-01', REPEAT(x'ff', 60), b'1', -2147483648""",
+    '2020-10-25 00:30:00.999999', '9999-12-31 23:59:59.999999', '1000-01-01', REPEAT(x'ff', 60), b'1', -2147483648,
+    '-838:59:59'""",
     """9223372036854775808, 99999999999999999999999999999999999999, -9999999999.99, 0.0, 0.0,
     CONCAT(REPEAT('a', 40), 'b'), '2020-10-25 01:30:00.000001', '1000-01-01 00:00:00.000001', '9999-12-31', x'00',
-    b'0', 2147483647""",
+    b'0', 2147483647, '00:00:00.001'""",
     """9007199254740993, 9007199254740993, 9007199254.99, 4.9e-324, 1.4e-45, '', '1970-01-01 00:00:01',
-    '2020-02-29 12:00:00', '2020-02-29', '', b'0', 0""",
+    '2020-02-29 12:00:00', '2020-02-29', '', b'0', 0, NULL""",
 )
 _WRITERS = (
     "result = [r[0] for r in spark.sql('DESCRIBE HISTORY {target}').select('engineInfo').limit({last}).collect()]"
@@ -113,3 +114,5 @@ def test_readers_find_all_values_of_targets_that_tasks_wrote(
     assert writers(mirror, "t", 3) == ["delta-rs"] * 3
     rows, wrong = mirror.workbench.run(_LOOKS.format(target=f"{mirror.lake}.t"))
     assert (rows, wrong) == (3, [])
+    texts = mirror.workbench.run(f"result = [row[0] for row in spark.sql('SELECT h FROM {mirror.lake}.t').collect()]")
+    assert {text for text in texts if text} == {"-838:59:59.000", "00:00:00.001"}

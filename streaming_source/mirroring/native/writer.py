@@ -110,7 +110,7 @@ class NativeWriter:
             return None
         if work.statements:
             raise NativeWriteError("statements are among its rows")
-        columns = typed_columns(row.table, self._settings.policy)
+        columns = typed_columns(row.table, self._settings.policy, times=True)
         if columns is None or not part.plain:
             raise NativeWriteError("its rows need a rule, or a type that only Spark converts")
         # A target that is made again may lie elsewhere.

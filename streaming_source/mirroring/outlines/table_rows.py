@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.schema.patterns import table_text
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.mirroring.outlines.outline_columns import KNOWN, RANGE
+from streaming_source.mirroring.outlines.time_text import INTERVAL, time_digits, time_texts
 from streaming_source.schema.row_schema import envelope_schema, spark_type
 
 if TYPE_CHECKING:
@@ -43,18 +44,22 @@ busy to the end, unless that would be very large files."""
 BROADCAST_BYTES: Final = 2 << 20
 """Spark takes these rows for as few bytes as their outline has, and would send a million of them to every task of a
 join. Below this it is right to: in memory a byte of the binlog is some four, and Spark's own limit is 10 MB."""
-OTHER_TYPES: Final = frozenset({"INTERVAL DAY TO SECOND", "GEOMETRY(ANY)"})
+OTHER_TYPES: Final = frozenset({INTERVAL, "GEOMETRY(ANY)"})
 """Types of rows that a target holds as something else, which VARIANT already has."""
 
 
-def typed_columns(table: TableSchema, policy: ValuePolicy) -> tuple[TableColumn, ...] | None:
-    """Return the columns that a table's rows can be decoded into; None where their images have to be VARIANT."""
+def typed_columns(table: TableSchema, policy: ValuePolicy, *, times: bool = False) -> tuple[TableColumn, ...] | None:
+    """Return the columns that a table's rows can be decoded into; None where their images have to be VARIANT.
+
+    `times`: the reader makes text of TIME, as `flat_rows` does.
+    """
     from streaming_source.schema.table_columns import catalog_table_columns
 
     if "*" in table.name or any(column.hidden for column in table.columns):  # a pattern; what VARIANT does not show
         return None
     columns = catalog_table_columns(table, policy)
-    return None if any(column.type in OTHER_TYPES for column in columns) else columns
+    others = OTHER_TYPES - {INTERVAL} if times else OTHER_TYPES
+    return None if any(column.type in others for column in columns) else columns
 
 
 def rows_of_table(
@@ -192,7 +197,7 @@ def flat_rows(
         part: the partition.
         name: the table.
         columns: what its rows are decoded into. In the batches they are named by their numbers, `0`, `1`, ….
-        metadata: the columns of the flat shape that follow them, such as `_gtid`.
+        metadata: the columns of the flat shape that follow them, such as `_gtid`. A TIME comes as text.
         read: whether rows that were read from the table are wanted, or changes.
 
     The decoder overwrites the memory of a batch when the next one is asked for.
@@ -207,8 +212,12 @@ def flat_rows(
         schema = schema.add(fields[field])
     ranges = tuple(one for one in part.partition.ranges if (one.read is not None) == read)
     plan = replace(plan, shape="flat", columns=columns, schema=schema)
+    times = {number: time_digits(one.declared) for number, one in enumerate(columns) if one.type == INTERVAL}
     with spark_border():
-        yield from read_changes(replace(part.partition, ranges=ranges), plan)
+        for rows in read_changes(replace(part.partition, ranges=ranges), plan):
+            for number, digits in times.items():
+                rows = rows.set_column(number, str(number), time_texts(rows.column(number), digits))  # noqa: PLW2901
+            yield rows
 
 
 def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) -> ReadPlan:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from replica.schema.known_tables import TableName
 
+PackedPart = tuple[bytes, bytes]
 _SECOND_US: Final = 1_000_000
 
 
@@ -67,26 +68,32 @@ class StatementRow(NamedTuple):
 class BatchFacts(NamedTuple):
     """All tables of a batch, those with statements alone too. `databases`: statements that name a database, or no clear
     table, by the database; `touched`: what is done to tables, also those that the mirror does not select
-    (`touched_tables.py`).
+    (`touched_tables.py`); `parts`: the partitions that have rows of a table, and what is known of it there, both as the
+    outline packs them.
     """
 
     tables: dict[TableName, TableChanges]
     statements: dict[TableName, list[StatementRow]]
     databases: dict[str, list[StatementRow]]
     touched: dict[TableName, int]
+    parts: dict[TableName, list[PackedPart]]
 
 
 def look_through(batch: DataFrame) -> BatchFacts:
     """Return the facts of a batch of outlines, by one job."""
-    from pyspark.sql import functions as f
-
-    told = batch.where(f.col(RANGE).isNull()).drop(RANGE, KNOWN).collect()
+    parts: dict[TableName, list[PackedPart]] = {}
+    packed = b""
     found: dict[TableName, list[Row]] = {}
     tables: dict[TableName, list[StatementRow]] = {}
     databases: dict[str, list[StatementRow]] = {}
     touched: dict[TableName, int] = {}
-    for row in told:
+    for row in batch.collect():  # a partition, and its tables after it
         name, statement = (row["database"], row["table"]), row[STATEMENT]
+        if row[RANGE] is not None:
+            packed = bytes(row[RANGE])
+            continue
+        if row[KNOWN] is not None:
+            parts.setdefault(name, []).append((packed, bytes(row[KNOWN])))
         if row[TOUCHED] is not None:
             touched[name] = touched.get(name, 0) | row[TOUCHED]
         elif statement is None:
@@ -97,7 +104,7 @@ def look_through(batch: DataFrame) -> BatchFacts:
             tables.setdefault(name, []).append(_statement(statement))
     names = {*found, *tables}
     changes = {name: _changes(found.get(name, ()), tables.get(name, ())) for name in names}
-    return BatchFacts(changes, tables, databases, touched)
+    return BatchFacts(changes, tables, databases, touched, parts)
 
 
 def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableChanges:

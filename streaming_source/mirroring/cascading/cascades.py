@@ -51,7 +51,7 @@ _PAST: Final = (
 READ_AGAIN_EVERY_S: Final = 600.0
 """A table is read again for its foreign keys at most so often: where each batch leaves a doubt, it would never end."""
 
-_NOTHING: Final = BatchFacts({}, {}, {}, {})
+_NOTHING: Final = BatchFacts({}, {}, {}, {}, {})
 
 _log = logging.getLogger(__name__)
 

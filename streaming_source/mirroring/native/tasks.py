@@ -1,26 +1,26 @@
 """Functions of tasks that write one table: its part of a batch becomes a commit, or files for the driver to commit.
 
-In: the partitions of a batch that have rows of the table. Out: rows of `OUTCOME`. An error of one table ends no task:
+In: the partitions of a batch that have rows of the table. Out: an `Outcome`. An error of one table ends no task:
 Spark then writes that table, meets the same error, and reports it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from streaming_source.mirroring.batch_facts import PackedPart
     from streaming_source.mirroring.native.data_files import DataFile
     from streaming_source.mirroring.native.delta_rows import Commit, TargetShape
     from streaming_source.mirroring.outlines.latest_rows import LatestOfTable
 
-OUTCOME: Final = "number INT, file STRING, reason STRING"
+Outcome = tuple[int, "DataFile | None", "str | None"]
 """What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class ChangesTask:
     target: TargetShape
     commit: Commit
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
         from streaming_source.mirroring.native.delta_rows import merge_rows
         from streaming_source.mirroring.native.net_changes import net_changes
 
@@ -44,7 +44,7 @@ class ChangesTask:
             if rows is not None:
                 merge_rows(self.folder, rows, self.target, self.commit)
 
-        yield _outcome(self.number, reason=_reason(self.folder, write))
+        return self.number, None, _reason(self.folder, write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RowsTask:
     schema: pa.Schema
     with_changes: bool = False
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
         from streaming_source.mirroring.native.data_files import write_file
         from streaming_source.mirroring.native.net_changes import first_state, new_rows
 
@@ -74,8 +74,15 @@ class RowsTask:
             written.append(write_file(self.folder, self.schema, self.target.names, rows))
 
         reason = _reason(self.folder, write)
-        file = next(filter(None, written), None)
-        yield _outcome(self.number, None if file is None else json.dumps(file), reason)
+        return self.number, next(iter(written), None), reason
+
+
+def run(jobs: Iterable[tuple[ChangesTask | RowsTask, Sequence[PackedPart]]]) -> Iterator[Outcome]:
+    """Call functions, each with the partitions that have rows of its table."""
+    from streaming_source.mirroring.outlines.table_rows import packed_batch
+
+    for task, parts in jobs:
+        yield task([packed_batch(parts)])
 
 
 def _reason(folder: str, write: Callable[[], None]) -> str | None:
@@ -90,10 +97,3 @@ def _reason(folder: str, write: Callable[[], None]) -> str | None:
         _log.debug("a task could not write %s", folder, exc_info=True)
         return f"{type(error).__name__}: {error}"
     return None
-
-
-def _outcome(number: int, file: str | None = None, reason: str | None = None) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    schema = pa.schema([("number", pa.int32()), ("file", pa.string()), ("reason", pa.string())])
-    return pa.RecordBatch.from_pydict({"number": [number], "file": [file], "reason": [reason]}, schema=schema)

@@ -145,6 +145,18 @@ class ToldPart(NamedTuple):
     known: TableSchema | None
 
 
+def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
+    """Return partitions, each with what is known of a table there, as `told_parts` takes them from an outline."""
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import array_of_values
+
+    ranges = [value for packed, _ in parts for value in (packed, None)]
+    known = [value for _, packed in parts for value in (None, packed)]
+    arrays = [array_of_values(values, pa.binary()) for values in (ranges, known)]
+    return pa.RecordBatch.from_arrays(arrays, names=[RANGE, KNOWN])
+
+
 def told_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[ToldPart]:
     """Yield the partitions that `parts_of_table` leaves of outlines."""
     told: tuple[int, ChangePartition, ReadPlan] | None = None

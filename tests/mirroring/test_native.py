@@ -61,6 +61,7 @@ def writers(mirror: Mirrored, table: str, last: int) -> list[str]:
     return ["delta-rs" if one.startswith("delta-rs") else one.partition("/")[0] for one in told]
 
 
+@pytest.mark.slow
 def test_tasks_write_changes_and_spark_what_they_cannot(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
     primary.sql(
         "CREATE DATABASE native",

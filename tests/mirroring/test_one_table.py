@@ -28,9 +28,8 @@ def _behind_the_log(primary: MariaDb, *statements: str) -> None:
     primary.sql("USE shop", "SET sql_log_bin = 0", *statements, "SET sql_log_bin = 1")
 
 
-@pytest.mark.parametrize(
-    ("version", "metadata"), [("11.8", "NO_LOG"), pytest.param("10.5", "FULL", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("version", "metadata"), [("11.8", "NO_LOG"), ("10.5", "FULL")])
 def test_what_the_stream_does_not_know_of_one_table_is_read_again(
     mirrored: Callable[..., Mirrored], version: str, metadata: str
 ) -> None:

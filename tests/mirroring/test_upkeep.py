@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.mirroring.mirrors import Mirrored
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _SOON = "from streaming_source.mirroring.native import compaction; compaction.FEW_FILES = {few}"
 _HISTORY = """

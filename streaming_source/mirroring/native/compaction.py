@@ -68,12 +68,12 @@ def compact(folder: str) -> int:
 def _commit(table: DeltaTable, small: list[dict[str, Any]], new: DataFile | None, about: dict[str, str]) -> None:
     """Put the new file in the place of the small ones."""
     from deltalake import CommitProperties
-    from deltalake.transaction import AddAction, RemoveAction
+    from deltalake.transaction import RemoveAction
 
     if (0 if new is None else new.rows) != sum(file["num_records"] for file in small):
         raise NativeWriteError("its files do not have the rows that the log counts")
     now = int(time.time() * 1000)
-    added = [] if new is None else [AddAction(new.path, new.size, {}, now, False, new.stats)]
+    added = [] if new is None else [new.added(data_change=False)]
     removed = [RemoveAction(file["path"], False, now, file["size_bytes"]) for file in small]
     table.create_write_transaction(
         [*added, *removed],

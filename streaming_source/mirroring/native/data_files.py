@@ -9,6 +9,7 @@ and compares alike.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
+    from deltalake.transaction import AddAction
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Bytes of decoded rows that a task holds before it writes them as one row group. Smaller groups compress worse."""
@@ -35,6 +37,12 @@ class DataFile(NamedTuple):
     size: int
     rows: int
     stats: str
+
+    def added(self, *, data_change: bool) -> AddAction:
+        """Return the action of a commit that adds the file; `data_change`: whether its rows are new to the table."""
+        from deltalake.transaction import AddAction
+
+        return AddAction(self.path, self.size, {}, int(time.time() * 1000), data_change, self.stats)
 
 
 class ParquetColumns(NamedTuple):

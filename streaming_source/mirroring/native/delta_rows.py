@@ -249,14 +249,8 @@ def _same_version(changes: Mapping[str, str], closes: str) -> str:
 
 
 def _append(table: DeltaTable, files: Sequence[DataFile], commit: Commit, *, once: bool) -> None:
-    import time
-
-    from deltalake.transaction import AddAction
-
-    now = int(time.time() * 1000)
-    actions = [AddAction(file.path, file.size, {}, now, data_change=True, stats=file.stats) for file in files]
     table.create_write_transaction(
-        list(actions),
+        [file.added(data_change=True) for file in files],
         "append",
         table.schema(),
         commit_properties=_commit_properties(commit, once=once),

@@ -65,7 +65,7 @@ class _Table:
     commits: int = LOOK_EVERY - 1
     log_cleaned_at: float | None = None
     files_removed_at: float | None = None
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
 
 def upkeep_properties(given: Mapping[str, str]) -> dict[str, str]:
@@ -158,9 +158,9 @@ class Upkeep:
 
         key = f"{what}: {type(error).__name__}"
         if isinstance(error, CommitFailedError | TableNotFoundError):
-            _log.debug("The %s of %s is put off: %s", what, folder, error)
-        elif key not in table.told:
-            table.told.add(key)
+            _log.debug("The %s of %s is postponed: %s", what, folder, error)
+        elif key not in table.reported:
+            table.reported.add(key)
             _log.warning(
                 "The %s of %s failed, and is tried again later: %s: %s", what, folder, type(error).__name__, error
             )

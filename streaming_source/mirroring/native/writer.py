@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class _TableTasks(NamedTuple):
-    """The functions by which tasks write one table; `rows` is the number of rows that the tasks of the second share."""
+    """The functions by which tasks write one table. `appended`: the rows that the tasks of the second one share."""
 
     work: TableWork
     folder: str

@@ -106,9 +106,9 @@ class LatestOfTable:
         """Yield the last changes of each batch, in memory of their own: the decoder uses its own again."""
         metadata = (CHANGE, HISTORY, *self.metadata)
         for rows in flat_rows(part, self.name, self.columns, metadata, read=False):
-            told = with_deleted(rows, len(self.columns))
-            if told.num_rows:
-                yield told.take(last_places(told, self.keys))
+            changes = with_deleted(rows, len(self.columns))
+            if changes.num_rows:
+                yield changes.take(last_places(changes, self.keys))
 
 
 def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
@@ -125,15 +125,15 @@ def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
     deleted = pc.invert(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
     names, others = rows.schema.names[:columns], rows.schema.names[columns + 2 :]
 
-    def told(deleted: pa.Array) -> pa.RecordBatch:
+    def marked(deleted: pa.Array) -> pa.RecordBatch:
         arrays = [*rows.columns[:columns], deleted, *rows.columns[columns + 2 :]]
         return pa.RecordBatch.from_arrays(arrays, names=[*names, str(columns), *others])
 
     if not ended.true_count:
-        return told(deleted)
+        return marked(deleted)
     ended = pc.and_kleene(ended, ended.is_valid())  # FALSE for NULL
     alone = pc.match_substring_regex(change, pattern="^(insert|delete)$")
-    return told(pc.or_(deleted, ended)).filter(pc.invert(pc.and_(ended, alone)))
+    return marked(pc.or_(deleted, ended)).filter(pc.invert(pc.and_(ended, alone)))
 
 
 def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:

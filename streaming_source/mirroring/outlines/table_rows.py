@@ -208,8 +208,9 @@ def flat_rows(
     Args:
         part: the partition.
         name: the table.
-        columns: what its rows are decoded into. In the batches they are named by their numbers, `0`, `1`, ….
-        metadata: the columns of the flat shape that follow them, such as `_gtid`. A TIME comes as text.
+        columns: what its rows are decoded into. In the batches they are named by their numbers, `0`, `1`, …; a TIME is
+            text there.
+        metadata: the columns of the flat shape that follow them, such as `_gtid`.
         read: whether rows that were read from the table are wanted, or changes.
 
     The decoder overwrites the memory of a batch when the next one is asked for.

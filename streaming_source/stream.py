@@ -41,6 +41,9 @@ CLOSE_TIMEOUT_S = 2.0
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's reader of a stream. `options` is None in tasks."""
 
+    ends_before_statements = False
+    """Whether a batch ends before a statement on one of its tables."""
+
     def __init__(self, options: SourceOptions, plan: ReadPlan) -> None:
         self._options: SourceOptions | None = options
         self._plan = plan
@@ -58,7 +61,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             if self._options is None:
                 raise RuntimeError("only the process that plans the query may ask for offsets")
-            self._planner = open_planner(self._options, self._plan)
+            self._planner = open_planner(self._options, self._plan, borders=self.ends_before_statements)
             signal.signal(signal.SIGTERM, self._terminated)
         return self._planner
 

@@ -31,12 +31,15 @@ STRETCH_BYTES: Final = 64 << 20
 
 
 class RelayStatement(NamedTuple):
-    """A statement in the log. `location` is the beginning of its group; `server`: the rules to read it by."""
+    """A statement in the log. `location` is the beginning of its group; `server`: the rules to read it by; `alone`: the
+    group has no rows.
+    """
 
     location: RelayLocation
     gtid: Gtid
     query: QueryEvent
     server: ServerRules
+    alone: bool = True
 
 
 class RelayText(NamedTuple):
@@ -70,7 +73,7 @@ def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) 
     for file, begin, mapped, description, server in _stretches(log, start, end):
         for found in logged_statements(mapped.data, description, mapped.passed):
             location = RelayLocation(file, begin + found.start)
-            yield RelayStatement(location, found.gtid, found.query, server)
+            yield RelayStatement(location, found.gtid, found.query, server, found.alone)
 
 
 def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:

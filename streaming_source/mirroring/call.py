@@ -97,6 +97,8 @@ def mirror(
     """
     check_kinds({"trigger": trigger})
     check_trigger(trigger)
+    if trigger is not None and "once" in trigger:
+        trigger = {"availableNow": True}  # one batch could not end before a statement
     settings = mirror_settings(
         tables=tables,
         into=into,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from replica.errors import DataLossError, DisconnectedError, RelayError, SchemaError
+from replica.errors import DataLossError, DisconnectedError, RelayError
 from streaming_source.mirroring.full_disk import FULL, texts_of
 
 if TYPE_CHECKING:
@@ -74,11 +74,6 @@ def is_away(error: Exception) -> bool:
     return isinstance(error, DisconnectedError) or (
         isinstance(error, SPARK_ERRORS) and _names((told_by(error), *texts_of(error)), DisconnectedError)
     )
-
-
-def other_definition(error: Exception) -> bool:
-    """Tell whether a task met a row that is not of the definition that its table was read with."""
-    return isinstance(error, SPARK_ERRORS) and _names(texts_of(error), SchemaError)
 
 
 def _names(texts: Collection[str], kind: type[ReplicaError]) -> bool:

@@ -1,7 +1,7 @@
 """Compare the definition that a mirror has of a table with what the rows of a micro-batch say of it.
 
-In: the table maps that rows were met with, the table's definition, places between which rows are taken. Out: why the
-rows are not of that definition; '' if they are. ALTER TABLE under sql_log_bin=0, and one that a server does not log,
+In: the table maps that rows were met with, the table's definition. Out: why the rows are not of that definition; '' if
+they are. ALTER TABLE under sql_log_bin=0, and one that a server does not log,
 are in no statement of the stream: they show here, before a value is missing or stands under another name.
 """
 
@@ -17,7 +17,6 @@ from replica.rows.tables.match import difference
 if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.batch_facts import TableChanges
-    from streaming_source.mirroring.outlines.met_maps import Place
 
 _WITHOUT_ID: Final = bytes(8)
 """The place of table id and flags in a TABLE_MAP."""
@@ -28,33 +27,12 @@ def unreadable_rows(changes: TableChanges) -> str:
     return changes.fault or next((met.fault for met in changes.maps if met.fault), "")
 
 
-def other_definition_of(
-    changes: TableChanges,
-    table: TableSchema,
-    *,
-    after: Place | None = None,
-    before: Place | None = None,
-    reads: bool = True,
-) -> str:
-    """Return why rows of a batch are not of a definition.
-
-    Args:
-        changes: what the batch has of the table.
-        table: the definition.
-        after: the place behind which changes are taken; None: from the first on.
-        before: the place before which they are taken; None: up to the last.
-        reads: whether rows that were read from the table are taken too.
-    """
+def other_definition_of(changes: TableChanges, table: TableSchema) -> str:
+    """Return why rows that a batch has of a table are not of a definition."""
     if changes.fault is not None:
         return changes.fault
-    for met in changes.maps:
-        inside = (after is None or met.last > after) and (before is None or met.first < before)
-        if not (reads if met.read else inside):
-            continue
-        why = met.fault or _difference(met.content, table, read=met.read)
-        if why:
-            return why
-    return ""
+    reasons = (met.fault or _difference(met.content, table, read=met.read) for met in changes.maps)
+    return next((why for why in reasons if why), "")
 
 
 @lru_cache(maxsize=4096)

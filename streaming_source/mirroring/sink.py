@@ -126,6 +126,7 @@ class MirrorSink:
             beginnings.meet_new(facts)
             self._miss_gone(batch.sparkSession, facts)
             works = self._works(batch, number, facts, begun)
+            self._work.follow(works, self._native.has_rows)
             self._native.write(batch.sparkSession, works, facts, str(end.position))
             rows = {**self._rows, **self._run(works)}
             rows = self._cascaded(batch, number, facts, rows, begun, end)

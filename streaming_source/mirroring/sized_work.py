@@ -1,6 +1,7 @@
 """The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
 
-In: the works of a batch. Out: for each, the table's row behind the batch, or what went wrong with it.
+In: the works of a batch. Out: their statements followed; then for each work the table's row behind the batch, or what
+went wrong with it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING
 from replica.errors import ReplicaError
 from streaming_source.mirroring.faults import SPARK_ERRORS
 from streaming_source.mirroring.merge_settings import MergeSettings
+from streaming_source.mirroring.native.data_files import NativeWriteError
 from streaming_source.mirroring.shuffle_size import ShuffleSize
 from streaming_source.mirroring.target_sizes import TargetSizes
 from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from streaming_source.mirroring.control_row import ControlRow
@@ -30,6 +34,21 @@ class SizedWork:
         self._sizes = TargetSizes()
         self._shuffles = ShuffleSize()
         self._settings = MergeSettings()
+
+    def follow(self, works: list[TableWork], written: Callable[[TableWork], bool]) -> None:
+        """Follow the statements that the batch begins with; `written`: tells whether a target has rows of the batch
+        already. A work whose statements cannot be followed has `failed` with the reason.
+        """
+
+        def follow(work: TableWork) -> None:
+            try:
+                work.follow(applied=work.part.replayed and written(work))
+            except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
+                work.failed = error
+
+        works = [one for one in works if one.statements]
+        if works:
+            side_by_side(works[0].part.spark, follow, works, at_once=self._parallel, name="mirror-statements")
 
     def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
         """Do the work of all tables, several at a time."""
@@ -58,5 +77,5 @@ class SizedWork:
 def _done(work: TableWork) -> ControlRow | Exception:
     try:
         return work.done()
-    except (ReplicaError, *SPARK_ERRORS) as error:
+    except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
         return error

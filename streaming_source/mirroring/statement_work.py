@@ -1,8 +1,9 @@
-"""The statements on one table in a micro-batch, each followed at its place among the rows.
+"""The statements on one table at the beginning of a micro-batch, and the changes without rows in it.
 
 In: the table's part of the batch, its statements in order. Out: a target that has what the server had behind the last
-of them, and the table's row of the control table with its definition and state. What comes before a statement goes in
-before it. Where an earlier try of the batch left a part of that, the target first goes back to what it was.
+statement, and the table's row of the control table with its definition and state. The source ends a batch before a
+statement, so rows come behind the statements of their batch. Where they do not, because an earlier version planned the
+batch, or a server has it in another order, the table is read again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streaming_source.mirroring.alterations import (
     Made,
     NotInRows,
     asked_of,
+    changes_rows,
 )
 from streaming_source.mirroring.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.column_names import composed
@@ -28,14 +30,11 @@ from streaming_source.mirroring.met_definitions import unreadable_rows
 from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.reread import RESYNC, waiting
 from streaming_source.mirroring.rule_check import checked_rule
-from streaming_source.mirroring.table_part import kept_in
 from streaming_source.ruling.target_columns import WHOLE
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pyspark.sql import Column, DataFrame
 
     from streaming_source.mirroring.alterations import Asked
     from streaming_source.mirroring.batch_facts import StatementRow
@@ -43,35 +42,66 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.table_part import TablePart
 
 _SHOWN_CHARACTERS = 200
+_UNORDERED = "the batch has changes of it in several replication domains, unordered."
+_MIXED = "the batch has changes of it before the statement, and others behind it."
 
 
 class StatementWork:
-    """The statements of one batch on one table, of which there is at least one."""
+    """The statements of one batch on one table."""
 
     def __init__(self, part: TablePart, statements: Sequence[StatementRow]) -> None:
         self._part = part
         self._settings = part.settings
         self._target = part.target
-        self._statements = statements
-        self._begun_before = False
-        """Whether the batch has changes before its first statement: of a table that this one may replace."""
+        self._statements = [one for one in statements if not changes_rows(one.effect)]
+        self._untold = [one for one in statements if changes_rows(one.effect)]
+        self._applied = False
+        """Whether the target has what the statements ask for: an earlier try of the batch came so far."""
 
-    def follow(self) -> None:
-        """Do what each statement asks, with the rows before it.
+    @property
+    def rows_go_in(self) -> bool:
+        """Whether the rows of the batch go in although a change in it has none. The table is read again anyway. Until
+        then no row may be missed that a log keeps, and none be looked for that the target may not have.
+        """
+        mode = self._part.mode
+        return not self._untold or mode.append_only or (mode.repeatable and not self._part.facts.partial)
+
+    def follow(self, *, applied: bool = False) -> None:
+        """Do what each statement asks, before the rows.
+
+        Args:
+            applied: whether the target has rows of the batch already, and so what comes before them.
 
         Raises:
             SchemaError: the table cannot be kept equal behind a statement.
         """
         part = self._part
+        self._applied = applied
         if part.row.live and (fault := unreadable_rows(part.facts)):
             part.wait(fault)
-        if not part.row.live:
-            for statement in self._statements:
+        if part.row.live and self._statements:
+            if self._domains > 1:
+                self._wait(self._statements[0], _UNORDERED)
+                return
+            if self._mixed():
+                self._wait(self._statements[0], _MIXED)
+            else:
+                self._go_back()
+        emptied = False
+        for statement in self._statements:
+            clears = self._row.live and self._clears(statement)
+            if not (clears and emptied):
                 self._follow(statement)
-        elif self._domains > 1:
-            self._wait(self._statements[0], "the batch has changes of it in several replication domains, unordered.")
-        else:
-            self._in_order(gone=part.replayed and not part.new and not self._went_back())
+            emptied = clears
+
+    def end(self) -> None:
+        """Do what changes without rows ask, behind the rows.
+
+        Raises:
+            SchemaError: the table is to be set aside behind such a change.
+        """
+        for statement in self._untold:
+            self._follow(statement)
 
     @property
     def _row(self) -> ControlRow:
@@ -85,75 +115,22 @@ class StatementWork:
     def _domains(self) -> int:
         return max(self._part.facts.domains, len({statement.domain for statement in self._statements}))
 
-    def _went_back(self) -> bool:
-        """Undo what an earlier try of the batch left, a half of the statements it may be; tell whether the target is
-        there: the earlier try may have followed a DROP.
-        """
-        if not self._target.exists():
-            return False
-        self._target.go_back(self._row, self._part.number)
-        return True
+    def _mixed(self) -> bool:
+        """Tell whether changes come before a statement that is not the first thing of the batch."""
+        last = self._statements[-1]
+        place = last.number, last.ordinal
+        return any(not met.read and met.first < place for met in self._part.facts.maps)
 
-    def _in_order(self, *, gone: bool) -> None:
-        """Bring in the rows up to each statement, then what it does; `gone`: there is nothing to bring rows into.
-
-        A MERGE costs a commit, also one without rows: a batch of many statements has few rows between two of them. Rows
-        that a TRUNCATE behind them takes out at once are not brought in first.
-        """
-        rows = self._part.rows()
-        if self._part.facts.changes:
-            rows.persist(kept_in(self._part.spark, self._settings))  # they are asked for once more than there are parts
-        try:
-            self._parts_in_order(rows, gone=gone)
-        finally:
-            rows.unpersist()
-
-    def _parts_in_order(self, rows: DataFrame, *, gone: bool) -> None:
-        from pyspark.sql import functions as f
-
-        place = f.struct(f.col("transaction.sequence_number"), f.col("transaction.ordinal"))
-        change, before = f.col("op") != "read", f.lit(True)
-        places = [_place_of(statement) for statement in self._statements]
-        filled = self._filled(rows, place, places)
-        self._begun_before = 0 in filled
-        emptied = gone
-        for number, (statement, here) in enumerate(zip(self._statements, places, strict=True)):
-            clears = self._row.live and self._clears(statement)
-            if number in filled and not clears:
-                self._compare(number)
-            if number in filled and self._row.live and not gone and not clears:
-                self._part.merge(rows.where(change & before & (place < here)))
-                emptied = False
-            before = place > here
-            if not (clears and emptied):
-                self._follow(statement)
-            emptied = emptied or clears
-        if len(places) in filled or self._part.facts.reads:
-            self._compare(len(places))
-        if self._row.live and not gone and (len(places) in filled or self._part.facts.reads):
-            self._part.merge(rows.where(~change | before))
-
-    def _compare(self, number: int) -> None:
-        """Ask for the table again if its rows between two statements are not of its definition there: those before
-        the statement of a number, or behind all.
-        """
-        if not self._row.live:
+    def _go_back(self) -> None:
+        """Undo what an earlier try of the batch left of the statements, if it came no further."""
+        part = self._part
+        if not part.replayed or part.new or self._applied:
             return
-        places = [(one.number, one.ordinal) for one in self._statements]
-        after = places[number - 1] if number else None
-        before = places[number] if number < len(places) else None
-        why = self._part.other_definition(after, before, reads=before is None)
-        if why:
-            self._part.wait(why)
-
-    def _filled(self, rows: DataFrame, place: Column, places: Sequence[Column]) -> set[int]:
-        """Return which parts of the batch have changes: 0 is the one before the first of `places`, 1 the next."""
-        from pyspark.sql import functions as f
-
-        if not self._part.facts.changes:
-            return set()
-        part = f.size(f.filter(f.array(*places), lambda one: one < place))
-        return {row[0] for row in rows.where("op <> 'read'").select(part).distinct().collect()}
+        if self._target.exists():
+            self._target.go_back(self._row, part.number)
+            part.restored = True
+        else:  # the earlier try followed a DROP
+            self._applied = True
 
     def _clears(self, statement: StatementRow) -> bool:
         """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
@@ -228,7 +205,7 @@ class StatementWork:
         """
         harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self._row.table
         harmless = harmless and same_defaults(self._defaults_behind(statement), self._row.defaults)
-        first = statement == self._statements[0] and not self._begun_before
+        first = self._statements and statement == self._statements[0]
         new = isinstance(asked, Made) and first and not self._row.rows
         came = self._part.new and isinstance(asked, NotInRows)  # under this name, with rows that it had before
         if came or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
@@ -237,10 +214,13 @@ class StatementWork:
     def _empty(self, statement: StatementRow) -> None:
         if self._settings.on_truncate == "stop":
             raise self._error(statement, "onTruncate=stop asks to stop there.")
-        self._part.mode.empty(self._target, statement)
+        if not self._applied:
+            self._part.mode.empty(self._target, statement)
 
     def _drop(self, statement: StatementRow) -> None:
         self._row = self._row._replace(state=DROPPED, waits_for=None, error=None)
+        if self._applied:
+            return
         if self._settings.on_drop == "drop":
             self._target.drop()
         else:
@@ -265,9 +245,9 @@ class StatementWork:
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         check_names(".".join(self._row.name), self._row.mode, ruled.columns)
-        if asked.actions:
+        if asked.actions and not self._applied:
             self._target.alter(self._part.mode.columns(ruled.columns), asked.actions)
-        if values:
+        if values and not self._applied:
             self._target.fill({name: value.column() for name, value in values})
         self._row = self._row.defined(asked.definition, self._defaults_behind(statement))
 
@@ -279,15 +259,6 @@ class StatementWork:
         return SchemaError(
             f"{table} cannot be kept equal behind {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
         )
-
-
-def _place_of(statement: StatementRow) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.struct(
-        f.lit(statement.number).cast("bigint").alias("sequence_number"),
-        f.lit(statement.ordinal).cast("bigint").alias("ordinal"),
-    )
 
 
 def _shown(statement: StatementRow) -> str:

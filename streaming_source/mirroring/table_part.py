@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control_row import ControlRow
     from streaming_source.mirroring.formats.target_format import OpenTarget
     from streaming_source.mirroring.modes.mode import Mode
-    from streaming_source.mirroring.outlines.met_maps import Place
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.schema.row_schema import TableColumn
 
@@ -45,8 +44,8 @@ _log = logging.getLogger(__name__)
 class TablePart:
     """The part of one table. `row` is what the control table has of it, and changes with what is brought in.
 
-    `replayed`: the batch may have been tried before. `columns`: what all rows are decoded into; None for rows of
-    several definitions, whose images are VARIANT.
+    `replayed`: the batch may have been tried before; `restored`: what such a try left in the target is undone.
+    `columns`: what rows are decoded into; None if their images are VARIANT, because a type has no other way.
     """
 
     settings: MirrorSettings
@@ -55,6 +54,7 @@ class TablePart:
     row: ControlRow
     facts: TableChanges
     replayed: bool = False
+    restored: bool = False
     columns: tuple[TableColumn, ...] | None = None
     target: OpenTarget = field(init=False)
 
@@ -78,11 +78,9 @@ class TablePart:
 
     # -- definitions -------------------------------------------------------------------------------------------------
 
-    def other_definition(self, after: Place | None = None, before: Place | None = None, *, reads: bool = True) -> str:
-        """Return why rows of the batch are not of the table's definition, '' if they are; arguments as in
-        `other_definition_of`.
-        """
-        return other_definition_of(self.facts, self.row.table, after=after, before=before, reads=reads)
+    def other_definition(self) -> str:
+        """Return why rows of the batch are not of the table's definition, '' if they are."""
+        return other_definition_of(self.facts, self.row.table)
 
     def wait(self, why: str) -> None:
         """Leave the target as it is until the table is read again, because rows are of another definition.
@@ -118,7 +116,7 @@ class TablePart:
 
     def append(self, rows: DataFrame) -> None:
         """Append rows of which none can be there; once, however often the batch comes."""
-        once = None if self.new else Appended(self.row.mirror, self.number)
+        once = None if self.new or self.restored else Appended(self.row.mirror, self.number)
         self.target.append(self.mode.appended(self._part(rows)), once)
 
     def merge(self, rows: DataFrame) -> None:

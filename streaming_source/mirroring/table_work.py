@@ -1,10 +1,10 @@
 """The work on one table in a micro-batch: what the batch has of it is brought into its target.
 
 In: the table's part of the batch, the statements on it. Out: the table's row of the control table behind the batch.
-Rows that were read are appended, as none of them can be there; changes are one MERGE with the last change of each key.
-Where there are statements, each divides the rows (`statement_work.py`). The same batch again leaves the target as it
-is: Delta knows an append by its number, a MERGE of the same changes changes nothing or is known by its commit, and
-where there are statements the target goes back to what it was before the batch.
+Statements come first (`statement_work.py`). Rows that were read are appended, as none of them can be there; changes are
+one MERGE with the last change of each key. The same batch again leaves the target as it is: Delta knows an append by
+its number, a MERGE of the same changes changes nothing or is known by its commit, and a try that came to a statement
+and no further is undone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming_source.mirroring.faults import SPARK_ERRORS, other_definition
 from streaming_source.mirroring.outlines.table_rows import typed_columns
 from streaming_source.mirroring.statement_work import StatementWork
 from streaming_source.mirroring.versions import has_batch
@@ -33,6 +32,9 @@ class TableWork:
     """Whether the native writer has merged them: only new rows are left."""
     reads_are_in: bool = False
     """Whether the native writer has appended the new rows: those that were read, in append_log all rows."""
+    failed: Exception | None = None
+    """Why the statements could not be followed."""
+    _told: StatementWork | None = None
 
     @property
     def row(self) -> ControlRow:
@@ -46,7 +48,9 @@ class TableWork:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to be written."""
+        """Whether no rows are left to be written."""
+        if not self.has_rows:
+            return True
         if self.part.mode.append_only:
             return self.reads_are_in
         some = self.changes_are_in or self.reads_are_in
@@ -56,38 +60,44 @@ class TableWork:
         """Return how many rows the target has before the batch; None where only reading them would tell."""
         return self.part.target.count()
 
-    def done(self) -> ControlRow:
-        """Bring all of it into the target, and return the table's row behind it.
+    def follow(self, *, applied: bool) -> None:
+        """Follow the statements that the batch begins with; `applied`: the target has rows of the batch already.
 
         Raises:
             SchemaError: the table cannot be kept equal behind a statement; it is set aside.
         """
+        self._told = StatementWork(self.part, self.statements)
+        self._told.follow(applied=applied)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows are to be written: the table is not read again, and there are some."""
+        wanted = self._told is None or self._told.rows_go_in
+        return wanted and self.failed is None and self.row.live and self.facts.rows > 0
+
+    def done(self) -> ControlRow:
+        """Bring the rows into the target, and return the table's row behind the batch.
+
+        Raises:
+            SchemaError: the table cannot be kept equal; it is set aside.
+        """
         part = self.part
-        if self.statements:
-            StatementWork(part, self.statements).follow()
-        elif why := part.other_definition():
+        if self.failed is not None:
+            raise self.failed
+        if self.has_rows and (why := part.other_definition()):
             part.wait(why)
-            return part.row
         elif not self.is_over:
-            self._of_one_definition()
+            part.columns = typed_columns(part.row.table, part.settings.policy)
+            self._bring_in()
+        if self._told is not None:
+            self._told.end()
         part.target.finish(part.facts.rows)
         return part.row._replace(
             rows=part.row.rows + part.facts.rows,
             committed_at=part.facts.committed_at or part.row.committed_at,
         )
 
-    def _of_one_definition(self) -> None:
-        """Bring in rows as the table is defined, or, where some are of another definition, by the names of columns."""
-        self.part.columns = typed_columns(self.part.row.table, self.part.settings.policy)
-        try:
-            self._without_statements()
-        except SPARK_ERRORS as error:
-            if self.part.columns is None or not other_definition(error):
-                raise
-            self.part.columns = None
-            self._without_statements()
-
-    def _without_statements(self) -> None:
+    def _bring_in(self) -> None:
         part = self.part
         if part.mode.append_only:
             part.append(part.rows())
@@ -107,7 +117,7 @@ class TableWork:
     def _once(self) -> None:
         """Bring in all of the batch by one commit, unless an earlier try did."""
         part = self.part
-        if part.replayed and not part.new and has_batch(part.spark, part.row, part.number):
+        if part.replayed and not (part.new or part.restored) and has_batch(part.spark, part.row, part.number):
             return
         if part.facts.changes:
             part.merge(part.rows())

@@ -16,6 +16,7 @@ from streaming_source.planning.open_reading import table_rows
 from streaming_source.planning.order import OrderLimit
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.statement_borders import StatementBorders
 from streaming_source.planning.statement_dml import StatementDml
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.partition_size import PartitionSize
@@ -34,20 +35,22 @@ _KERNELS: Final = (
 """What tasks call and this process does not import: where a cache is empty it is begun here, not by the first task."""
 
 
-def open_planner(options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
-    """Make the planner of a query in this process. Nothing connects before its first call."""
+def open_planner(options: SourceOptions, plan: ReadPlan, *, borders: bool = False) -> ChangePlanner:
+    """Make the planner of a query in this process; `borders`: its batches end before statements on its tables. Nothing
+    connects before its first call.
+    """
     compile_ahead(f"replica.rows.decode.kernel_{'variant' if plan.shape == 'variant' else 'typed'}", *_KERNELS)
     directory = attached_directory(options)
     if directory is None:
         from streaming_source.planning.feed import ReplicaFeed
 
-        return planner_over(ReplicaFeed(options), options, plan)
+        return planner_over(ReplicaFeed(options), options, plan, borders=borders)
     from streaming_source.attached.feed import AttachedFeed
 
-    return planner_over(AttachedFeed(options, directory), options, plan)
+    return planner_over(AttachedFeed(options, directory), options, plan, borders=borders)
 
 
-def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePlanner:
+def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan, *, borders: bool = False) -> ChangePlanner:
     """Make the planner over a feed that is there; where a server is named, it may read the tables themselves, too."""
     tables = plan.tables
     cutter = open_cutter(options, plan)
@@ -59,7 +62,18 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan) -> ChangePl
     statements = StatementDml(tables, options.on_statement_dml)
     order = OrderLimit(strict=options.gtid_strict_mode)
     history = open_history(options, plan)
-    return ChangePlanner(feed, cutter, admission, history, selection, statements, order, rows=rows, shared=shared)
+    return ChangePlanner(
+        feed,
+        cutter,
+        admission,
+        history,
+        selection,
+        statements,
+        order,
+        borders=StatementBorders(tables) if borders else None,
+        rows=rows,
+        shared=shared,
+    )
 
 
 def open_cutter(options: SourceOptions, plan: ReadPlan) -> RangeCutter:

@@ -9,6 +9,7 @@ writes. Out: the next offset, and the ranges of relay bytes between two offsets.
   moved in between would lose rows. So the first batch is empty on purpose, an **anchor**: its end, which Spark does
   log, is the start position, and `partitions` gives nothing for it whatever start Spark names. Trigger.Once has no
   second batch: the end of its first one says itself where it began.
+* Batches of a mirror end before a statement on one of its tables (statement_borders.py).
 * What a checkpoint was written for is compared before its first offset is used (remembered_selection.py).
 * The same offset is the same JSON text, and offsets never go backwards: Spark checks neither.
 * `partitions` is called cold after a restart; places.py finds the range, or fetches it again from the primary.
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.planning.remembered_selection import RememberedSelection
+    from streaming_source.planning.statement_borders import StatementBorders
     from streaming_source.planning.statement_dml import StatementDml
     from streaming_source.planning.table_history import TableHistory
     from streaming_source.planning.table_rows import SnapshotRows
@@ -75,8 +77,9 @@ class ChangePlanner:
     become partitions.
 
     `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for,
-    `statements` which changes of them have no rows, `order` how far sequence numbers let a batch go. `rows` are those
-    of the tables themselves, None for none; `shared` is what changes may take of the limits beside them.
+    `statements` which changes of them have no rows, `order` how far sequence numbers let a batch go; `borders` end
+    batches before statements, None: statements stand among rows. `rows` are those of the tables themselves, None for
+    none; `shared` is what changes may take of the limits beside them.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class ChangePlanner:
         statements: StatementDml,
         order: OrderLimit | None = None,
         *,
+        borders: StatementBorders | None = None,
         rows: SnapshotRows | None = None,
         shared: Admission | None = None,
     ) -> None:
@@ -98,6 +102,7 @@ class ChangePlanner:
         self._selection = selection
         self._statements = statements
         self._order = order or OrderLimit(strict=False)
+        self._borders = borders
         self._rows = rows
         self._shared = shared or admission
         self._kept = KeptLog(feed)
@@ -257,6 +262,7 @@ class ChangePlanner:
         reading = self._is_reading(start)
         admission = self._shared if reading else self._admission
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
+        wait = wait and not (self._borders is not None and self._borders.ended)  # what comes behind it is there
         seen = admission.looked_at(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
         news = self._feed.wait_beyond(seen, 0.0 if ready else self._poll_s(reading=reading))
@@ -333,7 +339,8 @@ class ChangePlanner:
             group = log.cut(place.reached, self._feed.head().location, 1)
             self._statements.admit_part(log, start, place, group.location)
             return replace(start.place, part=end.part)
-        head, schema = self._tables.admit(log, start, place, end.head)
+        bordered = end.head if self._borders is None else self._borders.admit(log, place.reached, end.head)
+        head, schema = self._tables.admit(log, start, place, bordered)
         admitted = self._statements.admit(log, start, place, head)
         if admitted != head:
             head, schema = self._tables.admit(log, start, place, admitted)

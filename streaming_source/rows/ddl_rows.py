@@ -146,9 +146,7 @@ class DdlRows:
         left = self._tables.filter
         if left is not None and not left.passes_ddl(database or None, table or None):
             return False
-        if table:
-            return self._tables.wants(database, table)
-        return not database or self._tables.wants_database(database)
+        return self._tables.wants_statement(database, table)
 
     def _queries(self, start: int, end: int) -> Iterator[QueryEvent]:
         """Yield the statements at the beginning of a group: rows, where it has any, come behind them."""

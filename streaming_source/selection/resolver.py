@@ -75,6 +75,12 @@ class SelectedTables:
         small = (lowered(name[0]), lowered(name[1]))
         return (name,) if small == name or self.server != ANY_SERVER else (name, small)
 
+    def wants_statement(self, database: str, table: str) -> bool:
+        """Tell whether a statement on a table comes with the rows: '' as table is all of the database, and '' as
+        database is any.
+        """
+        return self.wants(database, table) if table else not database or self.wants_database(database)
+
     def wants_database(self, database: str) -> bool:
         """Tell whether any table of a database could be asked for."""
         return matcher(self.patterns).fits_database(database) and all_of(database) not in self.exclude

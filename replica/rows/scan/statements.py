@@ -13,7 +13,7 @@ import numpy as np
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.protocol.constants import CHECKSUM_LENGTH
+from replica.protocol.constants import CHECKSUM_LENGTH, GtidFlag
 from replica.protocol.events import ExecuteLoadQueryEvent, GtidEvent, decode
 from replica.protocol.header import parse_header
 from replica.protocol.query import QueryEvent
@@ -39,12 +39,13 @@ FIRST_FOUND: Final = 64
 
 class LoggedStatement(NamedTuple):
     """A statement as logged. `start` is where its event group begins in the range: rows from there on may be of the new
-    table.
+    table. `alone`: the group has no rows.
     """
 
     start: int
     gtid: Gtid
     query: QueryEvent
+    alone: bool
 
 
 class LoggedText(NamedTuple):
@@ -71,7 +72,7 @@ def logged_statements(
     for start, begin, query, _ in _found(data, description, passed, unmarked=False):
         if not isinstance(begin, GtidEvent) or not isinstance(query, QueryEvent):
             raise ProtocolError("a group that is marked as DDL does not begin as one", offset=start)
-        yield LoggedStatement(start, begin.gtid, query)
+        yield LoggedStatement(start, begin.gtid, query, bool(begin.flags2 & GtidFlag.STANDALONE))
 
 
 def logged_texts(

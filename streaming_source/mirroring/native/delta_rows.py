@@ -91,6 +91,25 @@ def open_target(folder: str, target: TargetShape) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
 
 
+def has_rows(folder: str, commit: Commit) -> bool:
+    """Tell whether a table has changes, or rows that were read, of the batch of a commit.
+
+    Raises:
+        NativeWriteError: the table is there, and cannot be read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+
+    try:
+        table = DeltaTable(folder)
+    except (TableNotFoundError, DeltaProtocolError):  # it was never written here
+        return False
+    except DeltaError as error:
+        raise NativeWriteError(f"delta-rs: {error}") from error
+    last = (table.transaction_version(commit._replace(part=part).writer) for part in (_CHANGES, READS))
+    return any(batch is not None and batch >= commit.batch for batch in last)
+
+
 def merge_rows(folder: str, rows: pa.Table, target: TargetShape, commit: Commit) -> bool:
     """Merge net changes into a table; return False if the commit is already there.
 

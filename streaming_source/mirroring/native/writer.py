@@ -17,7 +17,14 @@ from replica.schema.patterns import table_text
 from streaming_source.mirroring.faults import SPARK_ERRORS
 from streaming_source.mirroring.formats.delta import DELTA
 from streaming_source.mirroring.native.data_files import NativeWriteError, remove_files
-from streaming_source.mirroring.native.delta_rows import READS, Commit, TargetShape, append_files, open_target
+from streaming_source.mirroring.native.delta_rows import (
+    READS,
+    Commit,
+    TargetShape,
+    append_files,
+    has_rows,
+    open_target,
+)
 from streaming_source.mirroring.native.tasks import ChangesTask, RowsTask, run
 from streaming_source.mirroring.outlines.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.outlines.table_rows import tasks_for, typed_columns
@@ -97,6 +104,16 @@ class NativeWriter:
             for tasks in chosen:
                 self._report(tasks.work, _finish(tasks, outcomes))
 
+    def has_rows(self, work: TableWork) -> bool:
+        """Tell whether a target has rows of the batch, by an earlier try of it.
+
+        Raises:
+            NativeWriteError: its log cannot be read.
+        """
+        row = work.row
+        folder = self.folder(work.part.spark, row.target, row.defined_at)
+        return folder is not None and has_rows(folder, Commit(row.mirror, work.part.number, ""))
+
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
         """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
         apart.
@@ -112,16 +129,14 @@ class NativeWriter:
         return self._folders[table, made]
 
     def _tasks(self, work: TableWork, number: int, position: str) -> _TableTasks | None:
-        """Return the tasks that write a table; None if it has no rows, or rows of another definition.
+        """Return the tasks that write a table; None if no rows of it go in.
 
         Raises:
             NativeWriteError: why Spark has to write it.
         """
         part, row, facts = work.part, work.row, work.part.facts
-        if not facts.rows or part.other_definition():
+        if not work.has_rows or part.other_definition():
             return None
-        if work.statements:
-            raise NativeWriteError("statements are among its rows")
         columns = typed_columns(row.table, self._settings.policy, times=True)
         if columns is None or not part.plain:
             raise NativeWriteError("its rows need a rule, or a type that only Spark converts")

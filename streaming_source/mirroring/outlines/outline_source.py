@@ -46,6 +46,8 @@ class NumberedPartition(ChangePartition):
 class OutlineStreamReader(ChangeStreamReader):
     """The stream's reader, of which tasks make outlines."""
 
+    ends_before_statements = True
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return numbered(super().partitions(start, end))
 

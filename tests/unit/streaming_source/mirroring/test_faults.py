@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import SchemaError
-from streaming_source.mirroring.faults import fault_of_all, may_pass, other_definition, told_by
+from streaming_source.mirroring.faults import fault_of_all, may_pass, told_by
 
 DISK = PySparkException("java.io.IOException: No space left on device")
 TABLE = AnalysisException("[DELTA_MERGE_UNRESOLVED_EXPRESSION] no such column")
@@ -22,13 +22,6 @@ def test_what_broke_off_or_lost_a_machine_ends_the_query(words: str) -> None:
 def test_rows_that_cannot_be_read_end_the_query(name: str) -> None:
     unread = PySparkException(f"Job aborted: replica.errors.{name}: 7.relay is no longer there")
     assert fault_of_all([TABLE, unread], written=9) is unread
-    assert not other_definition(unread)
-
-
-def test_a_row_of_another_definition_is_told_by_the_name_of_the_error() -> None:
-    assert other_definition(PySparkException("Job aborted: replica.errors.SchemaError: column v is VARCHAR"))
-    assert not other_definition(SchemaError("it is ours, and no task's"))
-    assert not other_definition(TABLE)
 
 
 def test_a_full_disk_is_that_of_one_target_where_others_were_written() -> None:

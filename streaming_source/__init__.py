@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from streaming_source.auditing.call import audit
     from streaming_source.auditing.result import AuditResult, Difference, TableAudit
     from streaming_source.mirroring.call import mirror
-    from streaming_source.mirroring.one_position import mirror_tables
-    from streaming_source.mirroring.resync import mirror_resync
-    from streaming_source.mirroring.status import mirror_status
+    from streaming_source.mirroring.control.one_position import mirror_tables
+    from streaming_source.mirroring.control.status import mirror_status
+    from streaming_source.mirroring.reading.resync import mirror_resync
     from streaming_source.queries.latest_changes import latest_per_key
     from streaming_source.queries.query_lag import Lag, lag
     from streaming_source.queries.query_start import started
@@ -56,9 +56,9 @@ __getattr__, __dir__ = on_demand(
         "lag": "queries.query_lag",
         "latest_per_key": "queries.latest_changes",
         "mirror": "mirroring.call",
-        "mirror_resync": "mirroring.resync",
-        "mirror_status": "mirroring.status",
-        "mirror_tables": "mirroring.one_position",
+        "mirror_resync": "mirroring.reading.resync",
+        "mirror_status": "mirroring.control.status",
+        "mirror_tables": "mirroring.control.one_position",
         "started": "queries.query_start",
         "upsert_into": "queries.upserts",
     },

@@ -1,20 +1,23 @@
 """The mirror as a program, for spark-submit: `python -m streaming_source.mirroring mirror.toml`.
 
-In: a file with the arguments of `mirror()`. Out: the exit code: 0 where the query has ended by itself (a trigger of
-once), that of our error where it is one, 130 behind Ctrl-C, else 1. The session is what spark-submit, or
-spark-defaults.conf, makes it.
+In: a file of TOML with the arguments of `mirror()`, names and values as in the call; `trigger`, `tableProperties` and
+`rules` are tables of TOML. Out: the exit code: 0 where the query has ended by itself (`availableNow`), that of our
+error where it is one, 130 behind Ctrl-C, else 1. The session is what spark-submit, or spark-defaults.conf, makes it.
+Refused, with a ConfigError that names the file: what cannot be read, what is no TOML, arguments that are missing,
+values that are no single word, number or switch.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from replica import errors
-from replica.errors import ReplicaError
+from replica.errors import ConfigError, ReplicaError
 from replica.plain_text import printable
-from streaming_source.mirroring.mirror_file import read_mirror_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +31,8 @@ _LONGEST = 2000
 INTERRUPTED = 130
 """What shells say of a program that Ctrl-C ended."""
 USAGE = "usage: python -m streaming_source.mirroring MIRROR.toml"
+NEEDED: Final = ("tables", "into", "checkpointLocation")
+_TABLES: Final = ("trigger", "tableProperties", "rules")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -79,6 +84,33 @@ def _cause(text: str) -> str:
     text = text.partition(_SPARKS_OWN)[0].strip()
     starts = [found.start() for found in _STARTS.finditer(text)]
     return text[starts[-1] if starts else 0 :][:_LONGEST]
+
+
+def read_mirror_file(path: str | Path) -> dict[str, Any]:
+    """Return the arguments that a file has.
+
+    Raises:
+        ConfigError: the file cannot be read, is no TOML, or lacks an argument that every mirror needs.
+    """
+    try:
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Name the file of a mirror.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}.", hint="Strings stand in quotes there.") from None
+    missing = [name for name in NEEDED if name not in given]
+    if missing:
+        raise ConfigError(f"{path} lacks {', '.join(missing)}.", hint="Give what mirror() takes, one name a line.")
+    if "spark" in given:
+        raise ConfigError(f"{path}: spark is the session, which no file has.", hint="Remove it.")
+    for name, value in given.items():
+        if isinstance(value, dict) != (name in _TABLES) or not isinstance(value, (str, int, float, bool, dict)):
+            raise ConfigError(
+                f"{path}: {name} has a value of the wrong kind.",
+                hint=f"Of all arguments only {', '.join(_TABLES)} are tables; the others are texts, numbers, or "
+                "true and false.",
+            )
+    return given
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.argument_kinds import check_kinds, check_trigger
-from streaming_source.mirroring.compiled_classes import keep_compiled_classes
-from streaming_source.mirroring.control import complete_control, mirrored_tables
-from streaming_source.mirroring.formats.choose import control_store
-from streaming_source.mirroring.hadoop_text import hadoop_text
-from streaming_source.mirroring.mode_change import check_modes
-from streaming_source.mirroring.reread import ask_again
-from streaming_source.mirroring.rules_at_start import check_rules
-from streaming_source.mirroring.settings import PARALLEL, mirror_settings
+from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
+from streaming_source.mirroring.control.checkpoint import hadoop_text
+from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
+from streaming_source.mirroring.reading.reread import ask_again
+from streaming_source.mirroring.reading.rules_at_start import check_modes, check_rules
+from streaming_source.mirroring.settings import PARALLEL, check_kinds, check_trigger, mirror_settings
+from streaming_source.mirroring.writers.choose import control_store
 from streaming_source.queries.query_start import started
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streaming_source.mirroring.control_row import ControlRow
+    from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 
@@ -128,7 +126,7 @@ def mirror(
             ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
     check_rules(own, settings)
     complete_control(own, settings.names.control)
-    from streaming_source.mirroring.outlines.outline_source import OutlineSource
+    from streaming_source.mirroring.batch.outline_source import OutlineSource
     from streaming_source.mirroring.sink import MirrorSink
 
     spark.dataSource.register(OutlineSource)

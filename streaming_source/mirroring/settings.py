@@ -1,37 +1,38 @@
 """The settings of a mirror as one value: options of the source, names, and policies.
 
-In: the arguments of `mirror()`. Out: `MirrorSettings`. Refused, with a ConfigError: options that would make the stream
-something else than all rows and all changes of the selected tables, and words that no policy has.
+In: the arguments of `mirror()`. Out: `MirrorSettings`. Refused, with a ConfigError that names the argument: another
+kind (a file of TOML can give a number where a name has to be), options that are written twice or like an argument,
+options that would make the stream something else than all rows and all changes of the selected tables, and words that
+no policy has.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
 from replica.option_values import seconds
-from streaming_source.mirroring.argument_kinds import check_kinds, check_names, property_texts
-from streaming_source.mirroring.formats.choose import FORMATS
-from streaming_source.mirroring.formats.delta import DELTA
 from streaming_source.mirroring.names import TargetNames
-from streaming_source.mirroring.native.installed import check_deltalake
-from streaming_source.mirroring.native.upkeep import upkeep_properties
-from streaming_source.mirroring.reread import requests_folder
-from streaming_source.options.source_options import SourceOptions
+from streaming_source.mirroring.reading.reread import requests_folder
+from streaming_source.mirroring.writers.choose import FORMATS
+from streaming_source.mirroring.writers.delta import DELTA
+from streaming_source.mirroring.writers.native.installed import check_deltalake
+from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
+from streaming_source.options.source_options import OPTIONS, SourceOptions
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import table_rules
 from streaming_source.ruling.target_columns import NOT_NATIVE
 from streaming_source.schema.target_modes import CURRENT, live_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.formats.target_format import TargetFormat
+    from streaming_source.mirroring.writers.target_format import TargetFormat
     from streaming_source.ruling.hash_key import HashKey
     from streaming_source.ruling.table_rules import TableRule, TableRules
 
@@ -42,7 +43,6 @@ OnAlter = Literal["evolve", "stop"]
 OnCascade = Literal["apply", "ignore", "stop"]
 OnTableError = Literal["suspend", "fail"]
 Writer = Literal["spark", "native"]
-
 PARALLEL: Final = 4
 """Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
 MOST_PARALLEL: Final = 64
@@ -78,6 +78,41 @@ _NOT_OURS: Final = {
 }
 """Options of the source that a mirror does not take, and why."""
 _OURS: Final = {"startingPosition": "initial", "includeDdl": "true", "onStatementDml": "row"}
+_OF_SERVER: Final = frozenset(
+    {
+        *("host", "port", "unixsocket", "user", "password", "passwordfile", "defaultsfile", "serverpublickey"),
+        *("tls", "tlsca", "tlscert", "tlskey", "compress", "connecttimeout", "connectretry", "netwritetimeout"),
+        *("backoffinitial", "backoffmax", "reconnectretry", "heartbeat", "reporthost", "relaymaxbytes", "minfreebytes"),
+        *("invaliddates", "invalidtext", "snapshotconnections", "snapshotchunkrows", "snapshotrowspersecond"),
+    }
+)
+"""The options by which the driver reads the server beside the stream: the server, the login, what values become."""
+_TEXT: Final = ("a text", (str,))
+_FILE: Final = ("a path", (str, os.PathLike))
+_TABLE: Final = ("a table of names and values", (Mapping,))
+KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
+    "tables": _TEXT,
+    "into": _TEXT,
+    "checkpointLocation": _FILE,
+    "control": _TEXT,
+    "format": _TEXT,
+    "writer": _TEXT,
+    "onTruncate": _TEXT,
+    "onDrop": _TEXT,
+    "onSwap": _TEXT,
+    "onAlter": _TEXT,
+    "onCascade": _TEXT,
+    "onTableError": _TEXT,
+    "parallel": ("a whole number", (int,)),
+    "tableProperties": _TABLE,
+    "rules": _TABLE,
+    "hashKeyFile": _FILE,
+    "auditEvery": ("a time such as 6h", (str, int, float)),
+    "trigger": _TABLE,
+}
+"""What each argument of `mirror()` has to be."""
+_BY_LOWER: Final = {name.lower(): name for name in KINDS}
+_TRIGGERS: Final = ("processingTime", "availableNow", "once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,3 +322,77 @@ def _word(kind: object, name: str, value: str) -> Any:
     if value not in get_args(kind):
         raise ConfigError(f"{name}={value!r} is none of {', '.join(get_args(kind))}.", hint="Choose one of them.")
     return value
+
+
+def batch_options(settings: MirrorSettings) -> dict[str, str]:
+    """Return the options of a batch read of the same server."""
+    return {name: value for name, value in settings.given.items() if name.lower() in _OF_SERVER}
+
+
+def check_kinds(given: Mapping[str, object]) -> None:
+    """Refuse arguments of another kind; those that are None are not set.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for name, value in given.items():
+        told, kinds = KINDS[name]
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise ConfigError(f"{name}={value!r} is not {told}.", hint="Numbers and switches stand without quotes.")
+
+
+def check_names(source: Mapping[str, object]) -> None:
+    """Refuse options of the source that are given twice, or are a misspelt argument of `mirror()`.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    known = {option.name.lower() for option in OPTIONS}
+    seen: dict[str, str] = {}
+    for name in source:
+        argument = _BY_LOWER.get(name.lower())
+        if argument is not None:
+            raise ConfigError(f"{name} is no argument of a mirror.", hint=f"It is spelt {argument}.")
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise ConfigError(f"the options {other} and {name} are one.", hint="Remove one of them.")
+        if name.lower() not in known:
+            near = difflib.get_close_matches(name.lower(), [*known, *_BY_LOWER], n=1, cutoff=0.75)
+            if near and near[0] in _BY_LOWER:
+                raise ConfigError(f"{name} is no argument of a mirror.", hint=f"Did you mean {_BY_LOWER[near[0]]}?")
+
+
+def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:
+    """Return the properties of targets as texts: `true` as TOML and Python have it is the text that Delta knows.
+
+    Raises:
+        ConfigError: a value is a list, or a table, as TOML makes one of a name with a dot and without quotes.
+    """
+    made = {}
+    for name, value in (properties or {}).items():
+        if not isinstance(value, (str, int, float)):
+            raise ConfigError(
+                f"tableProperties: {name} has a value of the wrong kind.",
+                hint="In a file, names with a dot stand in quotes: \"delta.appendOnly\" = 'true'.",
+            )
+        made[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return made
+
+
+def check_trigger(trigger: Mapping[str, Any] | None) -> None:
+    """Refuse what Spark's `trigger()` does not take.
+
+    Raises:
+        ConfigError: it is not one of the triggers, with a value of its kind.
+    """
+    if trigger is None:
+        return
+    right = len(trigger) == 1 and all(
+        isinstance(value, str) if name == _TRIGGERS[0] else name in _TRIGGERS and value is True
+        for name, value in trigger.items()
+    )
+    if not right:
+        raise ConfigError(
+            f"trigger={dict(trigger)} is none of Spark's triggers for a mirror.",
+            hint='Give one: {"processingTime": "5 seconds"} or {"availableNow": True}; none: batch after batch.',
+        )

@@ -13,32 +13,30 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import pin
-from streaming_source.mirroring.batch_end import end_of
-from streaming_source.mirroring.batch_facts import TableChanges, look_through
-from streaming_source.mirroring.beginnings import Beginnings, hidden_error
-from streaming_source.mirroring.cascading.cascades import Cascades
-from streaming_source.mirroring.catalog_check import CatalogCheck
-from streaming_source.mirroring.continuation import Alone, check_alone, is_there
-from streaming_source.mirroring.control import mirrored_tables, write_control
-from streaming_source.mirroring.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
-from streaming_source.mirroring.faults import fault_of_all
-from streaming_source.mirroring.full_disk import full_disk, full_disk_told
-from streaming_source.mirroring.gone_targets import Presence, gone_error
-from streaming_source.mirroring.lag import MirrorLag
-from streaming_source.mirroring.merge_settings import TargetSize
-from streaming_source.mirroring.merge_tables import MergeTables
-from streaming_source.mirroring.metrics import metrics_of
-from streaming_source.mirroring.native.upkeep import Upkeep
-from streaming_source.mirroring.native.writer import NativeWriter
-from streaming_source.mirroring.repairs import Repairs
-from streaming_source.mirroring.reread import RESYNC, ask_again, wait_s, waiting
-from streaming_source.mirroring.sized_work import SizedWork
-from streaming_source.mirroring.source_tables import hidden, unreadable
-from streaming_source.mirroring.statement_scope import statements_of
-from streaming_source.mirroring.suspension import suspended, suspended_by_work
-from streaming_source.mirroring.table_part import TablePart, kept_in
-from streaming_source.mirroring.table_work import TableWork
-from streaming_source.mirroring.versions import METADATA, commit_metadata
+from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, full_disk_told
+from streaming_source.mirroring.apply.gone_targets import Presence, gone_error
+from streaming_source.mirroring.apply.merge_settings import TargetSize
+from streaming_source.mirroring.apply.repairs import Repairs
+from streaming_source.mirroring.apply.sized_work import SizedWork
+from streaming_source.mirroring.apply.suspension import suspended, suspended_by_work
+from streaming_source.mirroring.apply.table_part import TablePart, kept_in
+from streaming_source.mirroring.apply.table_work import TableWork
+from streaming_source.mirroring.batch.batch_facts import TableChanges, look_through
+from streaming_source.mirroring.control.checkpoint import end_of
+from streaming_source.mirroring.control.continuation import Alone, check_alone, is_there
+from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
+from streaming_source.mirroring.control.control_table import mirrored_tables, write_control
+from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
+from streaming_source.mirroring.foreign_keys.cascades import Cascades
+from streaming_source.mirroring.reading.beginnings import Beginnings, hidden_error
+from streaming_source.mirroring.reading.reread import RESYNC, ask_again, wait_s, waiting
+from streaming_source.mirroring.reading.source_tables import hidden, unreadable
+from streaming_source.mirroring.statements.catalog_check import CatalogCheck
+from streaming_source.mirroring.statements.merge_tables import MergeTables
+from streaming_source.mirroring.statements.statement_scope import statements_of
+from streaming_source.mirroring.writers.native.upkeep import Upkeep
+from streaming_source.mirroring.writers.native.writer import NativeWriter
+from streaming_source.mirroring.writers.versions import METADATA, commit_metadata
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.short_errors import short_java_errors
 from streaming_source.ruling.kept_rule import kept_rule
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.batch_facts import BatchFacts
+    from streaming_source.mirroring.batch.batch_facts import BatchFacts
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.offsets.offset import SourceOffset
 

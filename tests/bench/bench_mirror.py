@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo.written import covers
-from streaming_source.mirroring.compiled_classes import SETTING
-from streaming_source.mirroring.shuffle_size import SNAPSHOT_PARTS
+from streaming_source.mirroring.apply.compiled_classes import SETTING
+from streaming_source.mirroring.apply.merge_settings import SNAPSHOT_PARTS
 from tests.bench.debezium_changes import debezium_changes
 from tests.bench.mirror_runs import COLUMNS, DATABASE, Bench, commits, measured, triggers
 from tests.bench.peer_programs import debezium_program

@@ -28,8 +28,8 @@ from unittest.mock import patch
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from streaming_source.mirroring.native import upkeep
-from streaming_source.mirroring.native.delta_rows import after_commit
+from streaming_source.mirroring.writers.native import upkeep
+from streaming_source.mirroring.writers.native.delta_rows import after_commit
 from tests.bench.workloads import CACHE
 
 if TYPE_CHECKING:

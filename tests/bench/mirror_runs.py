@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions as f
 
 from streaming_source import mirror, upsert_into
-from streaming_source.mirroring.merge_settings import COMPILED, MARKED_ROWS, TargetSize
+from streaming_source.mirroring.apply.merge_settings import COMPILED, MARKED_ROWS, PARTS, SNAPSHOT_PARTS, TargetSize
+from streaming_source.mirroring.apply.sized_work import SizedWork
 from streaming_source.mirroring.settings import PARALLEL
-from streaming_source.mirroring.shuffle_size import PARTS, SNAPSHOT_PARTS
-from streaming_source.mirroring.sized_work import SizedWork
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.queries.upserts import merge_statement
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter

@@ -24,9 +24,9 @@ from replica.rows.types.floats import decimals_of
 from replica.rows.types.types import ValuePolicy
 from replica.schema.effect import StatementEffect
 from replica.schema.session import StatementContext
-from streaming_source.mirroring.added_values import NULL, KnownValue
-from streaming_source.mirroring.alterations import Evolved, NotInRows, asked_of
-from streaming_source.mirroring.column_defaults import ask_defaults, defaults_behind
+from streaming_source.mirroring.statements.added_values import NULL, KnownValue
+from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
+from streaming_source.mirroring.statements.column_defaults import ask_defaults, defaults_behind
 from streaming_source.ruling.target_columns import target_columns
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.alter_cases import MODES, Cases, Table
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from replica.handshake.registration import Steps
     from replica.schema.table import TableSchema
-    from streaming_source.mirroring.column_defaults import Defaults
+    from streaming_source.mirroring.statements.column_defaults import Defaults
 
 pytestmark = pytest.mark.server
 

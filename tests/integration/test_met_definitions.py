@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.table_reader.table_map import table_map_body
-from streaming_source.mirroring.batch_facts import TableChanges
-from streaming_source.mirroring.met_definitions import other_definition_of
-from streaming_source.mirroring.outlines.met_maps import MetMap
-from streaming_source.mirroring.outlines.outline_reader import read_outline
-from streaming_source.mirroring.source_tables import read_source_tables
+from streaming_source.mirroring.batch.batch_facts import TableChanges
+from streaming_source.mirroring.batch.met_definitions import other_definition_of
+from streaming_source.mirroring.batch.met_maps import MetMap
+from streaming_source.mirroring.batch.outline_reader import read_outline
+from streaming_source.mirroring.reading.source_tables import read_source_tables
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
 from streaming_source.options.source_options import SourceOptions
 from tests.integration.edges.log import version

@@ -10,7 +10,6 @@ import pytest
 
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.load import load_plan
-from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from streaming_source.offsets.offset import SourceOffset
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

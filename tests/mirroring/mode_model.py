@@ -11,10 +11,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from replica.schema.effect import StatementEffect
-from streaming_source.mirroring.batch_facts import StatementRow
-from streaming_source.mirroring.formats.delta import DeltaTarget
+from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.writers.delta import DeltaTarget
 from streaming_source.ruling.target_columns import TargetColumn
 from tests.spark.test_latest_changes import NAMES, START, History, envelope
 

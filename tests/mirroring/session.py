@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming_source.mirroring.merge_settings import INTERPRETED
+from streaming_source.mirroring.apply.merge_settings import INTERPRETED
 from tests.fixtures.jars import delta_settings
 from tests.spark.conftest import CONFIGURATION
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_source.auditing.call import audit
-from streaming_source.mirroring.metrics import metric_prefix
+from streaming_source.mirroring.control.metrics import metric_prefix
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:

@@ -174,7 +174,7 @@ def test_a_crash_between_the_targets_of_a_cascade(shop: MariaDb, mirrored: Calla
 
 
 BETWEEN = """
-from streaming_source.mirroring.cascading import found_rows
+from streaming_source.mirroring.foreign_keys import found_rows
 whole_write, count = found_rows.FoundRows.write, iter(range(100))
 def write(self, *arguments):
     if next(count) == {written}:

@@ -36,7 +36,7 @@ def test_a_full_disk_is_named(full: str, mirrored: Callable[..., Mirrored], tmp_
         try:
             place = stack.enter_context(small_disk(tmp_path, 4))
         except MountRefusedError as error:
-            pytest.skip(f"no small disk here: {error}; the unit test of full_disk.py has the words that are met")
+            pytest.skip(f"no small disk here: {error}; the unit test of faults.py has the words that are met")
         primary = stack.enter_context(MariaDb("11.8"))
         primary.add_user()
         primary.sql("CREATE DATABASE shop", "USE shop")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring import beginnings
+from streaming_source.mirroring.reading import beginnings
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.merge_settings import COMPILED, INTERPRETED, MARKED_ROWS, WHOLE_FILES
+from streaming_source.mirroring.apply.merge_settings import COMPILED, INTERPRETED, MARKED_ROWS, WHOLE_FILES
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ result = [int(number) for number in kept if executions.getQueryExecution(int(num
 """Executions that have ended, and whose jobs Spark's scheduler keeps all the same."""
 
 _SIZES = """
-from streaming_source.mirroring import merge_settings, sized_work, target_sizes
+from streaming_source.mirroring.apply import merge_settings, sized_work
 kept = {name: spark.conf.get(name) for name in merge_settings.INTERPRETED}
 limit, side_by_side, seen, counted = merge_settings.MOST_ROWS, sized_work.side_by_side, [], {}
 for name in kept:
     spark.conf.unset(name)
-merge_settings.MOST_ROWS = target_sizes.MOST_ROWS = 600
+merge_settings.MOST_ROWS = 600
 def told(spark, work, items, **rest):
     done = side_by_side(spark, work, items, **rest)
     if rest["name"] == "mirror-size":
@@ -47,7 +47,7 @@ def as_a_task_has_it(_batches, names=(*merge_settings.INTERPRETED, *merge_settin
 sized_work.side_by_side = told
 """
 _SEEN = """
-merge_settings.MOST_ROWS = target_sizes.MOST_ROWS = limit
+merge_settings.MOST_ROWS = limit
 sized_work.side_by_side = side_by_side
 result = seen, counted, [spark.conf.get(name, None) for name in kept]
 for name, value in kept.items():
@@ -56,8 +56,8 @@ for name, value in kept.items():
 
 _ROUND = """
 import datetime as dt
-from streaming_source.mirroring.control import make_control, mirrored_tables, write_control
-from streaming_source.mirroring.control_row import ControlRow
+from streaming_source.mirroring.control.control_table import make_control, mirrored_tables, write_control
+from streaming_source.mirroring.control.control_row import ControlRow
 spark.sql("CREATE DATABASE round")
 make_control(spark, "round.control", None, "here", {})
 at = dt.datetime(2026, 7, 25, 1, 30, 0, 7, dt.UTC)
@@ -172,8 +172,8 @@ def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
     if tracks:
         assert mirror.workbench.run(_ROW_IDS.format(lake=mirror.lake)) == tracked  # of rows that were updated since
     versions = mirror.workbench.run(
-        "from streaming_source.mirroring.control import mirrored_tables\n"
-        "from streaming_source.mirroring.versions import version_at\n"
+        "from streaming_source.mirroring.control.control_table import mirrored_tables\n"
+        "from streaming_source.mirroring.writers.versions import version_at\n"
         f"rows = mirrored_tables(spark, '{mirror.lake}.mirror_control')\n"
         "result = [[row.position, spark.read.option('versionAsOf', version_at(spark, row)).table(row.target).count()] "
         "for row in rows]"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 LOST = """
 import shutil
-from streaming_source.mirroring.sized_work import SizedWork
+from streaming_source.mirroring.apply.sized_work import SizedWork
 kept = SizedWork.done
 def lost(work, works):
     shutil.rmtree({relay!r})

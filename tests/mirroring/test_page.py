@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming_source.mirroring.__main__ import read_mirror_file
 from streaming_source.mirroring.call import mirror
-from streaming_source.mirroring.control_row import COLUMNS
-from streaming_source.mirroring.formats.target_format import ControlStore, OpenTarget, TargetFormat
-from streaming_source.mirroring.metrics import METRICS
-from streaming_source.mirroring.mirror_file import read_mirror_file
-from streaming_source.mirroring.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
-from streaming_source.mirroring.native.upkeep import LOOK_EVERY, upkeep_properties
+from streaming_source.mirroring.control.control_row import COLUMNS
+from streaming_source.mirroring.control.metrics import METRICS
+from streaming_source.mirroring.control.status import AUDITED
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
-from streaming_source.mirroring.status import AUDITED
+from streaming_source.mirroring.writers.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
+from streaming_source.mirroring.writers.native.upkeep import LOOK_EVERY, upkeep_properties
+from streaming_source.mirroring.writers.target_format import ControlStore, OpenTarget, TargetFormat
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import FIELDS, TableRule, table_rules
 from streaming_source.schema.target_modes import MEANINGS, OWN_COLUMNS

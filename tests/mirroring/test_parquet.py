@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 TABLES = ("a", "b")
 # The n-th rename of a run does not happen: all before it did.
 BREAK = """
-from streaming_source.mirroring.formats import batch_folders
+from streaming_source.mirroring.writers import batch_folders
 whole, calls = batch_folders.BatchFolders._rename, []
 def broken(self, old, new):
     calls.append(str(new))

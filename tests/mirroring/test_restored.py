@@ -61,7 +61,7 @@ def test_copies_of_two_moments_are_refused_and_those_of_one_go_on(
 
 _ANOTHER_RUN = """
 from streaming_source import mirror
-from streaming_source.mirroring import continuation
+from streaming_source.mirroring.control import continuation
 kept, continuation.LOOK_EVERY_S = continuation.LOOK_EVERY_S, 0
 query = mirror(spark, **{arguments!r})
 try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
-_SOON = "from streaming_source.mirroring.native import compaction; compaction.FEW_FILES = {few}"
+_SOON = "from streaming_source.mirroring.writers.native import compaction; compaction.FEW_FILES = {few}"
 _HISTORY = """
 result = [list(row) for row in spark.sql("DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()]
 """
@@ -49,8 +49,8 @@ result = names(folder), names(folder + "/_delta_log"), folder
 """
 _MARKED = """
 from deltalake import DeltaTable
-from streaming_source.mirroring.native import compaction
-from streaming_source.mirroring.native.upkeep import Upkeep
+from streaming_source.mirroring.writers.native import compaction
+from streaming_source.mirroring.writers.native.upkeep import Upkeep
 properties = "'delta.columnMapping.mode'='name', 'delta.enableDeletionVectors'='true'"
 table = "delta.`{folder}`"
 spark.sql(f"CREATE TABLE {{table}} (id BIGINT, v STRING) USING delta TBLPROPERTIES ({{properties}})")

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from streaming_source.mirroring.batch_facts import StatementRow
-    from streaming_source.mirroring.formats.target_format import OpenTarget
+    from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.writers.target_format import OpenTarget
     from streaming_source.ruling.target_columns import TargetColumn
 
 

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import pyspark.sql.types
 from replica import decode_files
-from streaming_source.mirroring.outlines.outline_reader import read_outline
+from streaming_source.mirroring.batch.outline_reader import read_outline
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.argument_kinds import KINDS, check_trigger
 from streaming_source.mirroring.call import mirror
-from streaming_source.mirroring.native.upkeep import upkeep_properties
-from streaming_source.mirroring.settings import MirrorSettings, mirror_settings
+from streaming_source.mirroring.settings import KINDS, MirrorSettings, check_trigger, mirror_settings
+from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.ruling.target_columns import NOT_NATIVE, PROPERTIES
 
 SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}

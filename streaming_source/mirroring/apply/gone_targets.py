@@ -1,0 +1,80 @@
+"""The look whether the targets of a mirror are still there: a DROP TABLE in the lake, or a folder that was removed.
+
+In: the rows of the control table. Out: those whose targets are gone. At the first batch of a start a hundred are
+looked at, later twenty each minute, in turn, as a look costs about as much as opening the table. A target that a
+batch writes needs no look: the write fails.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError
+from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.queries.side_by_side import side_by_side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from streaming_source.mirroring.control.control_row import ControlRow
+
+LOOK_EVERY_S: Final = 60.0
+AT_START: Final = 100
+AT_ONCE: Final = 20
+"""Targets that are looked at each time: a look takes 25 ms of a Delta table that is open already, more of others."""
+
+
+class Presence:
+    """One per start of a mirror."""
+
+    def __init__(self, parallel: int) -> None:
+        self._parallel = parallel
+        self._last: float | None = None
+        self._next = 0
+
+    def due(self) -> bool:
+        """Tell whether it is time for a look."""
+        return self._last is None or time.monotonic() - self._last >= LOOK_EVERY_S
+
+    def gone(self, spark: SparkSession, rows: Sequence[ControlRow]) -> list[ControlRow]:
+        """Return the rows among those that are looked at now whose targets are not there.
+
+        Raises:
+            ConfigError: none of them is.
+        """
+        chosen = self._chosen(rows)
+        if not chosen:
+            return []
+        there = partial(is_target_there, spark)
+        found = side_by_side(spark, there, chosen, at_once=self._parallel, name="mirror-look")
+        if len(chosen) > 1 and not any(found):
+            raise ConfigError(
+                f"none of {len(chosen)} targets is there, {chosen[0].target} for one: what they lie in is away, or was "
+                "removed.",
+                hint="Bring it back and start the mirror again. Where it is gone for good, drop the control table, and "
+                "start a mirror with a new checkpoint.",
+            )
+        return [row for row, is_one in zip(chosen, found, strict=True) if not is_one]
+
+    def _chosen(self, rows: Sequence[ControlRow]) -> list[ControlRow]:
+        if not self.due():
+            return []
+        most = min(AT_START if self._last is None else AT_ONCE, len(rows))
+        self._last = time.monotonic()
+        begin = self._next % max(1, len(rows))
+        self._next = begin + most
+        return [*rows, *rows][begin : begin + most]
+
+
+def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
+    """Tell whether a target is there."""
+    return open_target(spark, row.target).exists()
+
+
+def gone_error(row: ControlRow, hint: str) -> ConfigError:
+    """Make the reason to set a table aside whose target was removed."""
+    return ConfigError(f"its target {row.target} is not there any more: something else removed it.", hint=hint)

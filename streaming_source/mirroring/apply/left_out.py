@@ -1,0 +1,86 @@
+"""The values of columns that row images leave out (`binlog_row_image` MINIMAL or NOBLOB), where they are known.
+
+In: rows of a batch, the table's row of the control table. Out: the values, by column. An INSERT leaves out what
+its statement does not name and no function or trigger sets: such a column has its constant DEFAULT, or NULL, or what
+the server puts into a NOT NULL column without one (10.5, 10.11 and 11.8 do so; `TABLE::mark_columns_needed_for_insert`
+marks the others). Refused: rows with a column left out whose value is not known, so that the table is set aside.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import SchemaError
+from replica.schema.patterns import table_text
+from replica.schema.sql_tokens import tokenize
+from streaming_source.mirroring.statements.added_values import NULL, value_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from replica.rows.types.types import ValuePolicy
+    from replica.schema.table import ColumnSchema
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.statements.added_values import KnownValue
+    from streaming_source.ruling.ruled_images import Ruled
+
+
+def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
+    """Return what an INSERT that leaves a column out gives it; None where that is not known."""
+    words = None if default is None else tuple(tokenize(default))
+    if words is not None and [word.upper for word in words] == ["NULL"]:
+        return NULL
+    return value_of(column, words, kind, policy)
+
+
+def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str, Column]:
+    """Return the values of columns that inserts leave out, by column.
+
+    Raises:
+        SchemaError: a row lacks a column whose value there is not known.
+    """
+    from pyspark.sql import functions as f
+
+    update = f.col("op") == "update"
+    lacks = {side: f.coalesce(f.col(f"absent.{side}"), f.array().cast("array<string>")) for side in ("before", "after")}
+    lacking = f.when(update, f.array_intersect(lacks["after"], lacks["before"])).otherwise(lacks["after"])
+    told = rows.select("op", "transaction.gtid", f.explode(lacking).alias("name"))
+    found = told.groupBy("name", "op").agg(f.min("gtid").alias("gtid")).collect()
+    columns = {column.name: column for column in row.table.columns}
+    kinds = {column.name: column.type for column in ruled.read_columns}
+    defaults = row.defaults
+    values = {}
+    for name, op, gtid in sorted(found):
+        if name not in kinds:
+            continue  # the rule leaves it out
+        if op == "read":  # of images that lack columns too, rows are read whole, but for these
+            raise _never_there(row, [one for one, op, _ in found if op == "read" and one in kinds])
+        if name not in defaults:
+            raise _unknown(row, name, op, gtid, "it is a generated column, or its DEFAULT is not known")
+        if op == "insert":
+            value = value_left_out(columns[name], defaults[name], kinds[name], ruled.policy)
+            if value is None:
+                raise _unknown(row, name, op, gtid, "its DEFAULT is not one that is certain to give this value")
+            values[name] = value.column()
+    return values
+
+
+def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) -> SchemaError:
+    table = table_text(row.name)
+    where = "" if gtid is None else f" in the transaction {gtid}"
+    return SchemaError(
+        f"the row image of {op}{where} leaves out the column {name} of {table}, whose value there is not known: {why}.",
+        hint="Set binlog_row_image=FULL on the primary, or leave the column out by a rule (leaveOut). Then have the "
+        f'table read again: mirror_resync(spark, tables=["{table}"], into=…).',
+    )
+
+
+def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
+    table = table_text(row.name)
+    listed = ", ".join(f'"{name}"' for name in sorted(names))
+    return SchemaError(
+        f"{table} has generated columns ({listed}), which this version of MariaDB leaves out of row images, whatever "
+        "binlog_row_image is: no change would bring their values.",
+        hint=f'Start the mirror with the rule {{"{table}": {{"leaveOut": [{listed}]}}}} and '
+        f'snapshotAgain="{table}@WORD".',
+    )

@@ -1,0 +1,212 @@
+"""The repairs that audits ask a mirror for, done by the mirror itself between two of its batches.
+
+In: the requests in `<control>_repairs`, the rows of the control table. Out: targets with the rows that differed as the
+server has them at the target's own position, and a row of `<control>_audits` for each request. A request's rows are of
+an earlier position: whatever the binlog has changed since is left to the changes, which are in the target already.
+Refused, with the reason in that row: a table that had a statement since, a target that is not current or has other
+columns by now.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from replica.errors import ReplicaError, SchemaError
+from replica.schema.patterns import table_text
+from streaming_source.auditing.records import COLUMNS as RECORD
+from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
+from streaming_source.auditing.records import SUFFIX as RECORDS
+from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
+from streaming_source.mirroring.control.control_row import CURRENT
+from streaming_source.mirroring.settings import batch_options
+from streaming_source.mirroring.writers.versions import METADATA, commit_metadata
+from streaming_source.queries.sql_text import braced, identifier, text_value
+from streaming_source.queries.upserts import sql_name
+from streaming_source.ruling.target_columns import image_type, target_columns
+from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import StructType
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.settings import MirrorSettings
+
+POLL_S: Final = 10.0
+"""How often requests are looked for: a look costs some hundredths of a second."""
+
+_log = logging.getLogger(__name__)
+
+
+class Repaired(NamedTuple):
+    """The outcome of a request. `keys`: asked for; `changed`: of these, left to the changes that came since."""
+
+    keys: int
+    changed: int
+
+
+class Repairs:
+    """Looks for requests, and does them. Its callers hold the mirror between two batches."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._settings = settings
+        self._looked = -POLL_S
+
+    def serve(
+        self, spark: SparkSession, rows: Mapping[TableName, ControlRow], before: Callable[[TableName, str], None]
+    ) -> None:
+        """Do what was asked for since, unless that was looked for a moment ago. `before`: is told the table, and the
+        position of its audit, before it is repaired.
+        """
+        if time.monotonic() - self._looked < POLL_S:
+            return
+        self._looked = time.monotonic()
+        for request in self._requests(spark, rows):
+            name = request["source_database"], request["source_table"]
+            row = rows.get(name)
+            if row is not None and row.state == CURRENT:
+                before(name, request["position"])
+            self._serve(spark, row, request)
+
+    def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
+        mirror = next(iter(rows.values())).mirror if rows else ""
+        try:
+            asked = spark.table(beside(self._settings.names.control, SUFFIX))
+        except AnalysisException:  # nothing was ever asked for
+            return []
+        return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
+
+    def _serve(self, spark: SparkSession, row: ControlRow | None, request: Row) -> None:
+        begun = time.monotonic()
+        name = table_text((request["source_database"], request["source_table"]))
+        counts: dict[str, int] = {}
+        reason = None
+        try:
+            done = repair(spark, self._settings, row, request)
+            counts = {"asked": done.keys, "changed": done.changed}
+            _log.warning(
+                "%s: %d rows are repaired, %d have changed since", name, done.keys - done.changed, done.changed
+            )
+        except (ReplicaError, PySparkException) as error:
+            reason = str(error)
+            _log.error("%s is not repaired: %s", name, reason)
+        control = self._settings.names.control
+        make_records(spark, control)
+        record = {
+            "audited_at": dt.datetime.now(dt.UTC),
+            "source_database": request["source_database"],
+            "source_table": request["source_table"],
+            "target": None if row is None else row.target,
+            "audited_position": None if row is None else row.position,
+            "audit": REPAIRED if reason is None else NOT_REPAIRED,
+            "source_rows": None,
+            "target_rows": None,
+            "counts": counts,
+            "seconds": time.monotonic() - begun,
+            "reason": reason,
+        }
+        append_beside(spark, control, RECORDS, RECORD, [tuple(record[name] for name, _, _ in RECORD)])
+        spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text_value(request['id'])}")  # noqa: S608  (quoted)
+
+
+def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None, request: Row) -> Repaired:
+    """Write the rows of a request into their target, as one commit.
+
+    Raises:
+        SchemaError: the table is not what the request is of any more.
+        ReplicaError: the changes since cannot be read.
+    """
+    if row is None or row.state != CURRENT or row.mode != CURRENT_MODE or row.batch < request["batch"]:
+        told = "is none of its tables" if row is None else f"is {row.state} in the mode {row.mode}"
+        raise SchemaError(f"the table {told}.", hint="Read it again (mirror_resync).")
+    key = tuple(request["key"])
+    rows = _rows(spark, bytes(request["rows"]), spark.table(row.target).schema)
+    keys = rows.select(f"{ROW}.*").select(*map(identifier, key)).distinct().persist()
+    try:
+        changed = _changed(spark, settings, row, request["position"], key)
+        left = 0
+        if changed is not None:
+            same = " AND ".join(f"old.{identifier(name)} <=> new.{identifier(name)}" for name in key)
+            from pyspark.sql import functions as f
+
+            left = keys.alias("old").join(changed.alias("new"), f.expr(same), "left_semi").count()
+            flat = rows.select(GONE, ROW, *(f.col(f"{ROW}.{identifier(name)}") for name in key))
+            rows = flat.alias("old").join(changed.alias("new"), f.expr(same), "left_anti").select(GONE, ROW)
+        total = keys.count()
+        if left < total:
+            spark.conf.set(METADATA, commit_metadata(row.mirror, row.batch, row.position))
+            spark.sql(_statement(row.target, key, rows.select(f"{ROW}.*").columns), rows=rows)
+        return Repaired(total, left)
+    finally:
+        keys.unpersist()
+
+
+def _rows(spark: SparkSession, stream: bytes, wanted: StructType) -> DataFrame:
+    """Return the rows of a request.
+
+    Raises:
+        SchemaError: the target has other columns than they have.
+    """
+    import pyarrow as pa
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    with pa.ipc.open_stream(stream) as reader:
+        told = reader.read_all()
+    if [field.name for field in told.schema.field(ROW).type] != wanted.names:
+        raise SchemaError("the target has other columns now.", hint="Audit it again.")
+    row = StructType([StructField(field.name, field.dataType) for field in wanted])  # all may be NULL beside a key
+    return spark.createDataFrame(told, StructType([StructField(GONE, BooleanType()), StructField(ROW, row)]))
+
+
+def _changed(
+    spark: SparkSession, settings: MirrorSettings, row: ControlRow, position: str, key: tuple[str, ...]
+) -> DataFrame | None:
+    """Return the keys of the table that the binlog changed behind a position, up to that of the row; None: it is there.
+
+    Raises:
+        SchemaError: there was a statement on the table.
+    """
+    from pyspark.sql import functions as f
+
+    if position == row.position:
+        return None
+    database, table = row.name
+    reader = spark.read.format("mariadb-binlog").options(**batch_options(settings), includeDdl="true")
+    since = reader.options(
+        tables=settings.given["tables"], startingPosition=position, endingPosition=row.position
+    ).load()
+    since = since.where(
+        ((f.col("database") == database) & (f.col("table") == table))
+        | ((f.col("op") == "ddl") & (f.col("database") == database) & f.col("table").isNull())
+    ).persist()
+    first = since.where("op = 'ddl'").select("transaction.gtid", "source.sql").first()
+    if first is not None:
+        raise SchemaError(f"{first[0]}, {first[1][:200]} came since the audit.", hint="Audit it again.")
+    image = image_type(target_columns(row.table, settings.policy))
+    sides = [
+        since.select(since[side].cast(image).alias(ROW)).where(f"{ROW} IS NOT NULL") for side in ("before", "after")
+    ]
+    keys = sides[0].unionByName(sides[1]).select(f"{ROW}.*").select(*map(identifier, key))
+    return keys.distinct()
+
+
+def _statement(target: str, key: tuple[str, ...], columns: list[str]) -> str:
+    """Return the MERGE: all rows of the keys are removed, and the right ones inserted, at once."""
+    same = " AND ".join(f"target.{sql_name(name)} <=> told.{ROW}.{sql_name(name)}" for name in key)
+    names = ", ".join(map(sql_name, columns))
+    values = ", ".join(f"told.{ROW}.{sql_name(name)}" for name in columns)
+    return " ".join(
+        (
+            f"MERGE INTO {braced(target)} AS target USING {{rows}} AS told",
+            f"ON told.{GONE} AND {same} WHEN MATCHED THEN DELETE",
+            f"WHEN NOT MATCHED AND NOT told.{GONE} THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
+        )
+    )

@@ -1,0 +1,79 @@
+"""The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
+
+In: the works of a batch. Out: their statements followed; then for each work the table's row behind the batch, or what
+went wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ReplicaError
+from streaming_source.mirroring.apply.faults import SPARK_ERRORS
+from streaming_source.mirroring.apply.merge_settings import MergeSettings, ShuffleSize, TargetSizes
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.queries.side_by_side import side_by_side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from streaming_source.mirroring.apply.merge_settings import TargetSize
+    from streaming_source.mirroring.apply.table_work import TableWork
+    from streaming_source.mirroring.control.control_row import ControlRow
+
+
+class SizedWork:
+    """One per start of a mirror."""
+
+    def __init__(self, parallel: int) -> None:
+        self._parallel = parallel
+        self._sizes = TargetSizes()
+        self._shuffles = ShuffleSize()
+        self._settings = MergeSettings()
+
+    def follow(self, works: list[TableWork], written: Callable[[TableWork], bool]) -> None:
+        """Follow the statements that the batch begins with; `written`: tells whether a target has rows of the batch
+        already. A work whose statements cannot be followed has `failed` with the reason.
+        """
+
+        def follow(work: TableWork) -> None:
+            try:
+                work.follow(applied=work.part.replayed and written(work))
+            except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
+                work.failed = error
+
+        works = [one for one in works if one.statements]
+        if works:
+            side_by_side(works[0].part.spark, follow, works, at_once=self._parallel, name="mirror-statements")
+
+    def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
+        """Do the work of all tables, several at a time."""
+        done: list[tuple[TableWork, ControlRow | Exception]] = [(one, _done(one)) for one in works if one.is_over]
+        works = [one for one in works if not one.is_over]
+        if not works:
+            return done
+        spark = works[0].part.spark
+        sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
+        groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
+        for work, size in zip(works, sizes, strict=True):
+            groups.setdefault((size.small, size.written_whole), []).append((work, size))
+        for _, group in sorted(groups.items(), reverse=True):
+            self.fit(spark, max(size for _, size in group))
+            some = [work for work, _ in group]
+            results = side_by_side(spark, _done, some, at_once=self._parallel, name="mirror")
+            done += zip(some, results, strict=True)
+        return done
+
+    def fit(self, spark: SparkSession, size: TargetSize) -> None:
+        """Set the session for what is written next."""
+        self._shuffles.fit(spark, size.rows)
+        self._settings.fit(spark, size)
+
+
+def _done(work: TableWork) -> ControlRow | Exception:
+    try:
+        return work.done()
+    except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
+        return error

@@ -1,0 +1,167 @@
+"""One table's part of a micro-batch: its rows, and the ways by which they come into its target.
+
+In: the batch, the table's row of the control table, what the batch has of it. Out: rows as they are wanted, appends and
+MERGEs, and the table's row behind them. Which of them, and in which order, say `table_work.py` and `statement_work.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+
+from replica.errors import SchemaError
+from streaming_source.mirroring.apply.left_out import values_left_out
+from streaming_source.mirroring.batch.latest_rows import LatestOfTable, fits_one_task, latest_rows
+from streaming_source.mirroring.batch.met_definitions import other_definition_of
+from streaming_source.mirroring.batch.table_rows import by_name_alone, rows_of_table, values_read
+from streaming_source.mirroring.control.control_row import NO_BATCH, READING
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.rule_check import ruled_table
+from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.target_format import Appended
+from streaming_source.ruling.ruled_images import target_images
+from streaming_source.ruling.target_columns import target_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch.batch_facts import TableChanges
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.modes.mode import Mode
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.schema.row_schema import TableColumn
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TablePart:
+    """The part of one table. `row` is what the control table has of it, and changes with what is brought in.
+
+    `replayed`: the batch may have been tried before; `restored`: what such a try left in the target is undone.
+    `columns`: what rows are decoded into; None if their images are VARIANT, because a type has no other way.
+    """
+
+    settings: MirrorSettings
+    batch: DataFrame
+    number: int
+    row: ControlRow
+    facts: TableChanges
+    replayed: bool = False
+    restored: bool = False
+    columns: tuple[TableColumn, ...] | None = None
+    target: OpenTarget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.target = open_target(self.spark, self.row.target, self.number)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the batch."""
+        return self.batch.sparkSession
+
+    @property
+    def new(self) -> bool:
+        """Whether the target was made for this batch, and is empty."""
+        return self.row.batch == NO_BATCH
+
+    @property
+    def mode(self) -> Mode:
+        """What the target holds."""
+        return mode_of(self.row.mode, self.row.keys)
+
+    # -- definitions -------------------------------------------------------------------------------------------------
+
+    def other_definition(self) -> str:
+        """Return why rows of the batch are not of the table's definition, '' if they are."""
+        return other_definition_of(self.facts, self.row.table)
+
+    def wait(self, why: str) -> None:
+        """Leave the target as it is until the table is read again, because rows are of another definition.
+
+        Raises:
+            SchemaError: `onAlter=stop`.
+        """
+        table = ".".join(self.row.name)
+        why = f"rows of {table} in batch {self.number} are not of the definition that the mirror has: {why}"
+        if self.settings.on_alter == "stop":
+            raise SchemaError(f"{why} onAlter=stop asks to stop there.", hint=RESYNC.format(table=table))
+        _log.warning("%s The table is read again.", why)
+        self.row = waiting(self.row, self.number, why, state=READING)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def rows(self) -> DataFrame:
+        """Return all rows, as envelopes."""
+        return rows_of_table(self.batch, self.row.name, self.columns, self.facts, wide_sequence=self._wide)
+
+    def reads(self) -> DataFrame:
+        """Return the rows that were read, with no more than is appended."""
+        values = self.mode.appends_values and by_name_alone(self.row.name)
+        if self.columns is None or not values or self.facts.partial:  # values alone do not say what images lack
+            return self.rows().where("op = 'read'")
+        return values_read(self.batch, self.row.name, self.columns, self.facts, wide_sequence=self._wide)
+
+    @property
+    def _wide(self) -> bool:
+        return self.settings.options.sequence_numbers == "decimal"
+
+    # -- into the target ---------------------------------------------------------------------------------------------
+
+    def append(self, rows: DataFrame) -> None:
+        """Append rows of which none can be there; once, however often the batch comes."""
+        once = None if self.new or self.restored else Appended(self.row.mirror, self.number)
+        self.target.append(self.mode.appended(self._part(rows)), once)
+
+    def merge(self, rows: DataFrame) -> None:
+        """Bring in changes, and rows that were read, by their keys."""
+        self.mode.change(self._part(rows))
+
+    def merge_changes(self) -> None:
+        """Bring in all changes: where that can be done, by the last one of each key, as one task finds it."""
+        latest = None if self.columns is None or not self.mode.takes_reduced else self.one_task(self.columns)
+        if latest is None:
+            self.merge(self.rows().where("op <> 'read'"))
+            return
+        rows, keys = latest_rows(self.batch, latest, self.facts), self.row.keys
+        names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
+        self.mode.change(BatchPart(rows, self.target, keys, names, partial=False, domains=False, reduced=True))
+
+    @property
+    def plain(self) -> bool:
+        """Whether the target has the values of the table as they are, and the table's name selects no other."""
+        rule = self.settings.rule_of(self.row.name)
+        return rule.where is None and not rule.named and by_name_alone(self.row.name)
+
+    def one_task(self, columns: tuple[TableColumn, ...]) -> LatestOfTable | None:
+        """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot."""
+        if not (self.plain and fits_one_task(self.facts, columns, self.row.keys)):
+            return None
+        return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
+
+    def _part(self, rows: DataFrame) -> BatchPart:
+        """Give change rows the columns of the target."""
+        ruled = ruled_table(self.spark, self.row.table, self.settings)
+        if self.facts.partial and not self.mode.append_only:
+            ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
+        return BatchPart(
+            rows=target_images(rows, ruled),
+            target=self.target,
+            keys=target_keys(self.row.keys, ruled.columns),
+            columns=[column.name for column in ruled.columns],
+            partial=self.facts.partial,
+            domains=self.facts.domains > 1,
+        )
+
+
+def kept_in(spark: SparkSession, settings: MirrorSettings) -> StorageLevel:
+    """Return where a part of a batch is kept: not on disk where its rows have values that rules hide."""
+    encrypted = spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true"
+    in_memory = settings.hides and not encrypted
+    return StorageLevel.MEMORY_ONLY if in_memory else StorageLevel.MEMORY_AND_DISK_DESER

@@ -1,0 +1,169 @@
+"""The last change of each key of one table in a micro-batch, found by the one task that decodes its rows.
+
+In: a batch of outlines, a table whose rows are whole, few, and of one replication domain. Out: a DataFrame with a row
+for each key: the columns as the last change left them, and `_op`, `upsert` or `delete`, as MERGE takes them. The order
+of the stream is the order of the changes, so that nothing of their transactions is needed: Spark would copy it with
+each row, and sort the rows by their keys, for each table of each batch.
+
+An image of a key that comes last decides. Where that is the image before an update, the update has changed the key, and
+the row is gone from under it. The end of a version that is over already says nothing of the row that is valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from streaming_source.mirroring.batch.table_rows import (
+    flat_rows,
+    numbered,
+    parts_of_table,
+    told_parts,
+    without_broadcast,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.batch.batch_facts import TableChanges
+    from streaming_source.mirroring.batch.table_rows import ToldPart
+    from streaming_source.schema.row_schema import TableColumn
+
+MOST_CHANGES: Final = 250_000
+"""One task decodes so many in a quarter of a second; more are worth all cores."""
+MOST_BYTES: Final = 64 << 20
+"""Bytes of the binlog, of which the task may have to hold the rows: the last change of each key."""
+_NO_KEYS: Final = ("FLOAT", "DOUBLE", "ARRAY", "STRUCT", "VARIANT", "GEOMETRY")
+"""Beginnings of types that Arrow does not group as Spark does, or not at all: -0.0 and NaN, and what has parts."""
+CHANGE: Final = "_change_type"
+HISTORY: Final = "_history"
+
+
+def fits_one_task(changes: TableChanges, columns: Sequence[TableColumn], keys: Sequence[str]) -> bool:
+    """Tell whether one task can find the last changes."""
+    kinds = {column.name: column.type for column in columns}
+    few = changes.changes <= MOST_CHANGES and changes.bytes <= MOST_BYTES
+    plain = not changes.partial and changes.domains <= 1
+    return few and plain and all(key in kinds and not kinds[key].startswith(_NO_KEYS) for key in keys)
+
+
+def latest_rows(batch: DataFrame, latest: LatestOfTable, changes: TableChanges) -> DataFrame:
+    """Return the last change of each key of a table that `fits_one_task`."""
+    from pyspark.sql import functions as f
+
+    columns = latest.columns
+    schema = numbered(columns).add(_gone(columns), "boolean")
+    found = parts_of_table(batch, latest.name, 1).mapInArrow(latest, schema)
+    rows = found.select(
+        *(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)),
+        f.when(f.col(_gone(columns)), "delete").otherwise("upsert").alias("_op"),
+    )
+    return without_broadcast(rows, changes)
+
+
+def _gone(columns: Sequence[TableColumn]) -> str:
+    return str(len(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class LatestOfTable:
+    """The function of the task: the parts of a batch -> the last change of each key in them. `keys` are numbers of
+    columns, as text; `metadata`: columns of the flat shape that follow the one that says whether the row is deleted.
+    """
+
+    name: TableName
+    columns: tuple[TableColumn, ...]
+    keys: tuple[str, ...]
+    metadata: tuple[str, ...] = ()
+
+    @classmethod
+    def by_names(cls, name: TableName, columns: tuple[TableColumn, ...], keys: Sequence[str]) -> LatestOfTable:
+        """Return the function for a table with these key columns."""
+        names = [column.name for column in columns]
+        return cls(name, columns, tuple(str(names.index(key)) for key in keys))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from streaming_source.rows.record_batches import BATCH_ROWS
+
+        found: list[pa.RecordBatch] = []
+        for part in sorted(told_parts(batches), key=attrgetter("number")):
+            found += self._of_part(part)
+        if found:
+            (rows,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # they are few
+            latest = rows.take(last_places(rows, self.keys))
+            yield from (latest.slice(first, BATCH_ROWS) for first in range(0, latest.num_rows, BATCH_ROWS))
+
+    def _of_part(self, part: ToldPart) -> Iterator[pa.RecordBatch]:
+        """Yield the last changes of each batch, in memory of their own: the decoder uses its own again."""
+        metadata = (CHANGE, HISTORY, *self.metadata)
+        for rows in flat_rows(part, self.name, self.columns, metadata, read=False):
+            changes = with_deleted(rows, len(self.columns))
+            if changes.num_rows:
+                yield changes.take(last_places(changes, self.keys))
+
+
+def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    """Return flat rows without ends of older versions, and whether each says that its key is deleted.
+
+    Args:
+        rows: so many columns of a table, then `_change_type` and `_history`, then any others.
+        columns: how many. The new column is named by this number, and stands in the place of the two.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    change, ended = rows.column(CHANGE), rows.column(HISTORY)
+    deleted = pc.invert(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
+    names, others = rows.schema.names[:columns], rows.schema.names[columns + 2 :]
+
+    def marked(deleted: pa.Array) -> pa.RecordBatch:
+        arrays = [*rows.columns[:columns], deleted, *rows.columns[columns + 2 :]]
+        return pa.RecordBatch.from_arrays(arrays, names=[*names, str(columns), *others])
+
+    if not ended.true_count:
+        return marked(deleted)
+    ended = pc.and_kleene(ended, ended.is_valid())  # FALSE for NULL
+    alone = pc.match_substring_regex(change, pattern="^(insert|delete)$")
+    return marked(pc.or_(deleted, ended)).filter(pc.invert(pc.and_(ended, alone)))
+
+
+def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return a number for each row, which is the same for rows of one key.
+
+    Arrow's own grouping would do, but it imports pandas.
+    """
+    import numpy as np
+
+    codes = np.zeros(rows.num_rows, np.int64)
+    for key in keys:
+        encoded = rows.column(key).dictionary_encode(null_encoding="encode")
+        codes = codes * len(encoded.dictionary) + _numbers(encoded.indices)
+        if len(keys) > 1:  # no more codes than rows
+            codes = np.unique(codes, return_inverse=True)[1]
+    return codes
+
+
+def last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
+    """Return the place of the last row of each key, in the order of the rows."""
+    import numpy as np
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    last = np.full(rows.num_rows, -1)
+    last[key_codes(rows, keys)] = np.arange(rows.num_rows)  # of several places, the last one stays
+    return array_of(np.sort(last[last >= 0]))
+
+
+def _numbers(codes: pa.Int32Array) -> npt.NDArray[np.int32]:
+    import numpy as np
+
+    return np.frombuffer(codes.buffers()[1], np.int32)[codes.offset : codes.offset + len(codes)]

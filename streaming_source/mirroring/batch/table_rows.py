@@ -1,0 +1,246 @@
+"""The rows of one table of a micro-batch, read by Spark's tasks when they are asked for.
+
+In: a batch of outlines, the name of a table, its columns. Out: a DataFrame of envelope rows. Its images are STRUCTs of
+these columns, decoded as they are wanted; without columns they are VARIANT, for rows of several definitions. Nothing is
+kept: the same rows come again, from the relay log, whenever the DataFrame is used.
+
+Rows that were read from their table, and of which no more than the values is wanted, come as columns of their own: each
+column of an envelope costs Spark a copy of it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.schema.patterns import table_text
+from streaming_source.driver.spark_border import spark_border
+from streaming_source.mirroring.batch.outline_columns import KNOWN, RANGE
+from streaming_source.mirroring.batch.time_text import INTERVAL, time_digits, time_texts
+from streaming_source.schema.row_schema import envelope_schema, spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from replica.rows.types.types import ValuePolicy
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.batch.batch_facts import TableChanges
+    from streaming_source.rows.partition import ChangePartition
+    from streaming_source.rows.read_plan import ReadPlan
+    from streaming_source.schema.row_schema import TableColumn
+
+ROWS_A_TASK: Final = 50_000
+"""Fewer rows are not worth a task of their own: starting one costs as much as decoding them."""
+TASKS_A_CORE: Final = 2
+MOST_ROWS_A_TASK: Final = 1_000_000
+"""Each task makes its projections, its statistics and a file of its own: a core gets no more tasks than keep all cores
+busy to the end, unless that would be very large files."""
+BROADCAST_BYTES: Final = 2 << 20
+"""Spark takes these rows for as few bytes as their outline has, and would send a million of them to every task of a
+join. Below this it is right to: in memory a byte of the binlog is some four, and Spark's own limit is 10 MB."""
+OTHER_TYPES: Final = frozenset({INTERVAL, "GEOMETRY(ANY)"})
+"""Types of rows that a target holds as something else, which VARIANT already has."""
+
+
+def typed_columns(table: TableSchema, policy: ValuePolicy, *, times: bool = False) -> tuple[TableColumn, ...] | None:
+    """Return the columns that a table's rows can be decoded into; None where their images have to be VARIANT.
+
+    `times`: the reader makes text of TIME, as `flat_rows` does.
+    """
+    from streaming_source.schema.table_columns import catalog_table_columns
+
+    if "*" in table.name or any(column.hidden for column in table.columns):  # a pattern; what VARIANT does not show
+        return None
+    columns = catalog_table_columns(table, policy)
+    others = OTHER_TYPES - {INTERVAL} if times else OTHER_TYPES
+    return None if any(column.type in others for column in columns) else columns
+
+
+def rows_of_table(
+    batch: DataFrame,
+    name: TableName,
+    columns: tuple[TableColumn, ...] | None,
+    changes: TableChanges,
+    *,
+    wide_sequence: bool,
+) -> DataFrame:
+    """Return the rows of a table; `changes`: what the batch has of it, `wide_sequence`: sequence numbers are
+    DECIMAL(20,0).
+    """
+    from pyspark.sql import functions as f
+
+    read = RowsOfTable(*name, columns)
+    schema = envelope_schema(columns, wide_sequence=wide_sequence)
+    found = parts_of_table(batch, name, changes.rows).mapInArrow(read, schema)
+    rows = found.where((f.col("database") == name[0]) & (f.col("table") == name[1]))
+    return without_broadcast(rows, changes)
+
+
+def without_broadcast(rows: DataFrame, changes: TableChanges) -> DataFrame:
+    """Keep Spark from sending rows to every task of a join, where they are too many for that."""
+    return rows if changes.bytes <= BROADCAST_BYTES else rows.hint("merge")
+
+
+def values_read(
+    batch: DataFrame, name: TableName, columns: tuple[TableColumn, ...], changes: TableChanges, *, wide_sequence: bool
+) -> DataFrame:
+    """Return the rows that were read from a table, as envelope rows that say nothing but `op` and `after`."""
+    from pyspark.sql import functions as f
+
+    envelope = envelope_schema(columns, wide_sequence=wide_sequence)
+    found = parts_of_table(batch, name, changes.reads).mapInArrow(
+        RowsOfTable(*name, columns, values=True), numbered(columns)
+    )
+    values = f.struct(*(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)))
+    told = {"op": f.lit("read"), "database": f.lit(name[0]), "table": f.lit(name[1]), "after": values}
+    nothing = {field.name: f.lit(None).cast(field.dataType) for field in envelope}
+    return found.select(*(value.alias(field) for field, value in (nothing | told).items()))
+
+
+def by_name_alone(name: TableName) -> bool:
+    """Tell whether the pattern of a table's name selects no other table, as one with a dot or an asterisk may."""
+    return not any(character in part for part in name for character in ".*")
+
+
+def numbered(columns: tuple[TableColumn, ...]) -> StructType:
+    """Return the columns of a table as Spark's schema, named by their numbers: a table may have any name in it."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType()
+    for number, column in enumerate(columns):
+        schema = schema.add(str(number), spark_type(column.type))
+    return schema
+
+
+def parts_of_table(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
+    """Return the partitions of a batch, and behind each what it has of a table, in tasks for so many rows."""
+    from pyspark.sql import functions as f
+
+    here = (f.col("database") == name[0]) & (f.col("table") == name[1]) & f.col(KNOWN).isNotNull()
+    parts = batch.where(f.col(RANGE).isNotNull() | here).select(RANGE, KNOWN)
+    cores = batch.sparkSession.sparkContext.defaultParallelism
+    return parts.coalesce(tasks_for(rows, cores))
+
+
+def tasks_for(rows: int, cores: int) -> int:
+    """Return in how many tasks so many rows are read and written."""
+    most = max(TASKS_A_CORE * cores, -(-rows // MOST_ROWS_A_TASK))
+    return max(1, min(-(-rows // ROWS_A_TASK), most))
+
+
+class ToldPart(NamedTuple):
+    """A partition of a micro-batch that has rows of a table, as its outline tells: `number` is its place among the
+    others, `known` what is known of the table there.
+    """
+
+    number: int
+    partition: ChangePartition
+    plan: ReadPlan
+    known: TableSchema | None
+
+
+def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
+    """Return partitions, each with what is known of a table there, as `told_parts` takes them from an outline."""
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import array_of_values
+
+    ranges = [value for packed, _ in parts for value in (packed, None)]
+    known = [value for _, packed in parts for value in (None, packed)]
+    arrays = [array_of_values(values, pa.binary()) for values in (ranges, known)]
+    return pa.RecordBatch.from_arrays(arrays, names=[RANGE, KNOWN])
+
+
+def told_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[ToldPart]:
+    """Yield the partitions that `parts_of_table` leaves of outlines."""
+    told: tuple[int, ChangePartition, ReadPlan] | None = None
+    for batch in batches:
+        for packed, known in zip(batch.column(RANGE).to_pylist(), batch.column(KNOWN).to_pylist(), strict=True):
+            if packed is not None:
+                told = pickle.loads(packed)  # noqa: S301  (another task of this query has made it)
+            elif told is not None:
+                yield ToldPart(*told, known=pickle.loads(known))  # noqa: S301
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfTable:
+    """The function of tasks: parts of outlines -> the rows of a table in their partitions, or with `values` those that
+    were read from it, without what is known of their transactions.
+    """
+
+    database: str
+    table: str
+    columns: tuple[TableColumn, ...] | None
+    values: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streaming_source.rows.reader import read_changes
+
+        for part in told_parts(batches):
+            with spark_border():
+                yield from read_changes(self._wanted(part.partition), self._plan(part.plan, part.known))
+
+    def _wanted(self, partition: ChangePartition) -> ChangePartition:
+        if not self.values:
+            return partition
+        return replace(partition, ranges=tuple(part for part in partition.ranges if part.read is not None))
+
+    def _plan(self, plan: ReadPlan, known: TableSchema | None) -> ReadPlan:
+        plan = plan_of_table(plan, (self.database, self.table), known)
+        if self.columns is None:
+            return replace(plan, shape="variant", columns=None)
+        if self.values:
+            return replace(plan, shape="flat", columns=self.columns, schema=numbered(self.columns))
+        return replace(plan, shape="envelope", columns=self.columns)
+
+
+def flat_rows(
+    part: ToldPart, name: TableName, columns: tuple[TableColumn, ...], metadata: Sequence[str] = (), *, read: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one table in a partition, in the order of the stream, in the flat shape.
+
+    Args:
+        part: the partition.
+        name: the table.
+        columns: what its rows are decoded into. In the batches they are named by their numbers, `0`, `1`, …; a TIME is
+            text there.
+        metadata: the columns of the flat shape that follow them, such as `_gtid`.
+        read: whether rows that were read from the table are wanted, or changes.
+
+    The decoder overwrites the memory of a batch when the next one is asked for.
+    """
+    from streaming_source.rows.reader import read_changes
+    from streaming_source.schema.row_schema import flat_schema
+
+    plan = plan_of_table(part.plan, name, part.known)
+    fields = {field.name: field for field in flat_schema((), wide_sequence=plan.wide_sequence)}
+    schema = numbered(columns)
+    for field in metadata:
+        schema = schema.add(fields[field])
+    ranges = tuple(one for one in part.partition.ranges if (one.read is not None) == read)
+    plan = replace(plan, shape="flat", columns=columns, schema=schema)
+    times = {number: time_digits(one.declared) for number, one in enumerate(columns) if one.type == INTERVAL}
+    with spark_border():
+        for rows in read_changes(replace(part.partition, ranges=ranges), plan):
+            for number, digits in times.items():
+                rows = rows.set_column(number, str(number), time_texts(rows.column(number), digits))  # noqa: PLW2901
+            yield rows
+
+
+def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) -> ReadPlan:
+    """Return the plan by which a task reads the rows of one table."""
+    tables = replace(
+        plan.tables,
+        patterns=(table_text(name),),
+        catalog={} if known is None else {name: known},
+        exclude=(),
+        include_ddl=False,
+        shadows=True,  # the outline has no rows of those that are not wanted
+    )
+    return replace(plan, tables=tables)

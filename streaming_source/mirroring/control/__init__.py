@@ -1,0 +1,1 @@
+"""The state of a mirror: its control table, its checkpoint, status and metrics."""

@@ -1,0 +1,110 @@
+"""The control table of a mirror: one row a table, which says up to where its target is what the server had.
+
+In and out: `ControlRow`s. The mirror writes all of them at the end of each micro-batch, as one commit; a reader that
+takes one version of it sees all tables at one position. Nothing else writes here. Calls about a mirror name the table
+by the template of its targets, or by its own name.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError
+from streaming_source.driver.own_session import own_session
+from streaming_source.mirroring.apply.faults import full_disk_told
+from streaming_source.mirroring.control.control_row import COLUMNS, ControlRow
+from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.writers.choose import FORMATS, control_store
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.delta_rows import replace_rows
+from streaming_source.mirroring.writers.versions import METADATA
+from streaming_source.ruling.target_columns import TargetColumn
+from streaming_source.schema.row_schema import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+CHECKPOINT: Final = "mariadb.checkpoint"
+"""The property of the control table that says which checkpoint it belongs to."""
+_log = logging.getLogger(__name__)
+_HINT = "Give what the mirror was started with."
+
+
+def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
+    """Return the rows of a control table, by one version of it; empty where there is none yet."""
+    store = control_store(spark, control)
+    if not store.exists():
+        return []
+    table = store.rows()
+    there = [name for name in ControlRow._fields if name in table.columns]  # an older version may have made it
+    rows = [row.asDict() for row in table.select(*there).collect()]
+    found = [ControlRow(**{**row, "keys": tuple(row["keys"] or ())}) for row in rows]
+    return sorted(found, key=lambda row: row.name)
+
+
+def make_control(
+    spark: SparkSession, control: str, namespace: str | None, checkpoint: str, properties: Mapping[str, str]
+) -> None:
+    """Make an empty control table, and the namespace that it lies in, where there is none."""
+    if namespace is not None:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    control_store(spark, control).make(_columns(), {CHECKPOINT: checkpoint, **properties})
+
+
+def complete_control(spark: SparkSession, control: str) -> None:
+    """Add the columns that a control table of an older version of this package does not have."""
+    store = control_store(spark, control)
+    if store.exists():
+        there = store.rows().columns
+        lacking = [column for column in _columns() if column.name not in there]
+        if lacking:
+            store.add_columns(lacking)
+
+
+def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow], folder: str | None = None) -> None:
+    """Put these rows in the place of all rows, as one commit; `folder`: where delta-rs can write it, not Spark."""
+    import pyarrow as pa  # as Arrow they are the plan's own; of a list, Spark would start Python for a handful of rows
+    from pyspark.sql.types import StructField, StructType
+
+    schema = StructType([StructField(name, spark_type(kind)) for name, kind, _ in COLUMNS])
+    listed = list(rows)
+    values = {name: [_arrow_value(getattr(row, name)) for row in listed] for name in ControlRow._fields}
+    if folder is not None:
+        try:
+            replace_rows(folder, values, str(spark.conf.get(METADATA, "")))
+        except NativeWriteError as refused:
+            _log.debug("Spark writes %s: %s", control, refused)
+        else:
+            return
+    table = pa.table(values)
+    with full_disk_told(f"the control table {control}"):
+        control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
+
+
+def _columns() -> list[TargetColumn]:
+    return [TargetColumn(name, kind, nullable=True, comment=about) for name, kind, about in COLUMNS]
+
+
+def _arrow_value(value: object) -> object:
+    """Return a value as Arrow takes it: a time without a zone, as Spark gives them, is one of this machine's zone."""
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
+
+
+def control_of(spark: SparkSession, call: str, into: str | None, control: str | None) -> tuple[str, list[ControlRow]]:
+    """Return the name of a control table, and its rows.
+
+    Raises:
+        ConfigError: neither is given, or there is no such control table.
+    """
+    if into is None and control is None:
+        raise ConfigError(f"{call} needs into or control.", hint=_HINT)
+    names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in FORMATS]
+    spark = own_session(spark)
+    name = next((each for each in names if control_store(spark, each).exists()), None)
+    if name is None:
+        raise ConfigError(f"there is no control table {names[0]}.", hint=_HINT)
+    return name, mirrored_tables(spark, name)

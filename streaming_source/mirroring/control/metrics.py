@@ -1,0 +1,137 @@
+"""The metrics of a mirror, in Spark's own metrics system, and its lag.
+
+In: the rows of the control table behind each batch, and what the last audit of each table found. Out: gauges of the
+driver, which Spark's sinks report (`/metrics/prometheus` and `/metrics/json` of its UI, JMX, Graphite). They last as
+long as the Spark application; a mirror that starts again in it goes on with them.
+
+The lag of a batch is how old its newest transaction is when the batch is in all targets; None where no transaction is
+known. A batch without changes of our tables goes by the last transaction of the binlog up to its end, whose first
+statement has a time. The server's clock and ours are not one: what lies in our future is 0. A session may set its own
+(`SET timestamp`): no change of a table is older than the target, or than a change before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming_source.auditing.records import DIFFERENT, EQUAL, LEFT_OUT, NOT_REPAIRED, REPAIRED, last_audits
+from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, READING
+from streaming_source.queries.commit_times import NewestCommit
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.offsets.offset import SourceOffset
+
+METRICS: Final = (
+    ("tables_current", "tables whose targets are what the server had at the position"),
+    ("tables_reading", "tables whose rows still come"),
+    ("tables_failed", "tables that are set aside"),
+    ("tables_dropped", "tables that the server has no more"),
+    ("lag_seconds", "how late the newest change was in the targets, at the last write; -1 where that is not known"),
+    ("audit_tables_equal", "tables that their last audit found equal"),
+    ("audit_tables_not_equal", "tables that their last audit found not equal, and that were not repaired since"),
+    ("audit_tables_repaired", "tables that differed and were repaired since"),
+    ("audit_tables_left_out", "tables that the last audit left out"),
+    ("audit_last_seconds", "when the last audit of all tables ended, in seconds since 1970; 0 where none did"),
+    ("audit_failures", "scheduled audits that failed since the last that ended"),
+)
+"""Name and meaning of each metric."""
+_STATES: Final = {CURRENT: "current", READING: "reading", FAILED: "failed", DROPPED: "dropped"}
+_VERDICTS: Final = {
+    EQUAL: "equal",
+    DIFFERENT: "not_equal",
+    NOT_REPAIRED: "not_equal",
+    REPAIRED: "repaired",
+    LEFT_OUT: "left_out",
+}
+
+
+_made: dict[tuple[str, str], MirrorMetrics] = {}
+
+
+class MirrorMetrics:
+    """The gauges of one mirror. Spark reads them at any time, so each is set as a whole."""
+
+    def __init__(self, spark: SparkSession, control: str) -> None:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (Python has no door to Spark's metrics)
+        context = spark.sparkContext._jsc.sc()  # noqa: SLF001
+        prefix = metric_prefix(control)
+        self._gauges = {name: context.doubleAccumulator() for name, _ in METRICS}
+        told = jvm.java.util.HashMap()
+        for name, gauge in self._gauges.items():
+            told.put(f"{prefix}.{name}", gauge)
+        source = getattr(jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$")
+        getattr(source, "MODULE$").register(context, jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(told))
+
+    def of_tables(self, rows: Iterable[ControlRow]) -> None:
+        """Set what the control table says."""
+        rows = list(rows)
+        states = Counter(_STATES[row.state] for row in rows)
+        lags = [row.lag for row in rows if row.lag is not None]
+        told = {f"tables_{state}": float(states[state]) for state in _STATES.values()}
+        self._set(told | {"lag_seconds": max(lags, default=-1.0)})
+
+    def of_audits(self, spark: SparkSession, control: str) -> None:
+        """Set what the table of audits says."""
+        found = last_audits(spark, control)
+        if found is None:
+            return
+        rows = found.selectExpr("audit", "unix_micros(audited_at) AS at").collect()
+        verdicts = Counter(_VERDICTS[row["audit"]] for row in rows)
+        ended = max((row["at"] for row in rows), default=0) / 1_000_000
+        told = {f"audit_tables_{verdict}": float(verdicts[verdict]) for verdict in set(_VERDICTS.values())}
+        self._set(told | {"audit_last_seconds": ended, "audit_failures": 0.0})
+
+    def audit_failed(self) -> None:
+        """Count an audit that ended with an error."""
+        self._gauges["audit_failures"].add(1.0)
+
+    def _set(self, told: Mapping[str, float]) -> None:
+        for name, value in told.items():
+            self._gauges[name].setValue(float(value))
+
+
+def metrics_of(spark: SparkSession, control: str) -> MirrorMetrics:
+    """Return the metrics of the mirror with this control table; the same for one Spark application."""
+    key = (str(spark.sparkContext.applicationId), control)
+    if key not in _made:
+        _made[key] = MirrorMetrics(spark, control)
+    return _made[key]
+
+
+def metric_prefix(control: str) -> str:
+    """Return what the names of a mirror's metrics begin with: its control table, in letters that all sinks take."""
+    return "mirror." + re.sub(r"\W+", "_", control).strip("_")
+
+
+class MirrorLag:
+    """One per start of a mirror."""
+
+    def __init__(self) -> None:
+        self._commits = NewestCommit()
+
+    def at(
+        self,
+        now: dt.datetime,
+        committed: Iterable[tuple[dt.datetime | None, dt.datetime | None]],
+        end: SourceOffset,
+    ) -> float | None:
+        """Return the seconds from the newest commit to now.
+
+        Args:
+            now: the moment.
+            committed: of each table with changes, the commit time of the last one, and when its target was made.
+            end: where the batch ends.
+        """
+        times = [max(filter(None, (moment, made))).timestamp() for moment, made in committed if moment is not None]
+        if not times and end.last is not None and end.last.time:
+            times = [float(end.last.time)]
+        newest = self._commits.take(times, now.timestamp())
+        return None if newest is None else max(0.0, now.timestamp() - newest)

@@ -1,0 +1,280 @@
+"""Bring what foreign keys cascaded in a micro-batch into the targets, behind its changes.
+
+In: what the batch does to which table, the tables' rows of the control table behind their changes. Out: targets without
+the rows that ON DELETE CASCADE took, and with the NULLs of SET NULL; the rows of the control table. Where it cannot be
+told which rows those are, the table's row says so, and the table is read again once nothing above it is being read.
+
+The walk goes down from the tables whose rows went, and only looks. What it finds is done from below: a batch that comes
+again finds what is left of it. What goes into tables that are being read, or through them, is put off: when all their
+rows are there, one walk over all changes since finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import cache, partial
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ReplicaError, SchemaError
+from replica.protocol.gtid import GtidPosition
+from replica.schema.patterns import table_text
+from streaming_source.mirroring.apply.faults import SPARK_ERRORS, is_away, of_machine, raise_fault
+from streaming_source.mirroring.apply.table_part import kept_in
+from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_through
+from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, READING, PutOff
+from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
+from streaming_source.mirroring.foreign_keys.past_changes import past_changes
+from streaming_source.mirroring.foreign_keys.put_off import above_each, due, lowest, put_off, put_off_from
+from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
+from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.reading.reread import RESYNC, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.foreign_keys.links import Link
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.offsets.offset import SourceOffset
+
+_CIRCLE: Final = "foreign keys of several tables refer to each other in a circle. It is read again."
+_PAST: Final = (
+    "what foreign keys cascaded into it while tables were read is not known: the changes since {since} cannot be read "
+    "once more ({error}). It is read again."
+)
+READ_AGAIN_EVERY_S: Final = 600.0
+"""A table is read again for its foreign keys at most so often: where each batch leaves a doubt, it would never end."""
+
+_NOTHING: Final = BatchFacts({}, {}, {}, {}, {})
+
+_log = logging.getLogger(__name__)
+
+
+class Cascades:
+    """One per start of a mirror."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._settings = settings
+        self._whole: set[TableName] | None = None
+        """Tables of which all rows were delivered before the batch: the batch has all changes of theirs."""
+        self._read: dict[TableName, float] = {}
+        self._keys = KeptKeys(settings)
+
+    def follow(
+        self,
+        batch: DataFrame,
+        number: int,
+        facts: BatchFacts,
+        rows: Mapping[TableName, ControlRow],
+        begun: Collection[TableName],
+        end: SourceOffset,
+        reading: Callable[[TableName], bool],
+    ) -> tuple[dict[TableName, ControlRow], dict[TableName, SchemaError]]:
+        """Return the tables' rows behind what was cascaded, and the errors of those that are to be set aside.
+
+        `begun`: tables that are read again from this batch on; `end`: where it ends; `reading`: whether rows of a table
+        are still to come behind it.
+        """
+        found = dict(rows)
+        if self._settings.on_cascade == "ignore":
+            return found, {}
+        links = self._keys.links(facts, found)
+        coming = self._coming(facts, found, begun, reading)
+        spark, checkpoint = batch.sparkSession, self._settings.checkpoint
+        above = above_each(found, links)
+        put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
+        errors: dict[TableName, SchemaError] = {}
+        if direct := _without({name for name, row in found.items() if row.put_off is not None}, links):
+            walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
+            walk.go(facts.touched)
+            errors |= self._done(spark, walk, found, links)
+        errors |= self._catch_up(spark, found, links, above, end, reading)
+        self._again(number, found, links, reading)
+        return found, errors
+
+    def put_off_since(
+        self, name: TableName, position: str, rows: Mapping[TableName, ControlRow]
+    ) -> dict[TableName, ControlRow]:
+        """Return a table's row, and those of the tables below it, with what is put off since a position."""
+        if self._settings.on_cascade == "ignore":
+            return {}
+        above = above_each(rows, self._keys.links(_NOTHING, dict(rows)))
+        concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
+        since = PutOff(position, position, lost=True)
+        return {one: rows[one].with_put_off(rows[one].put_off or since) for one in concerned}
+
+    def catch_up(
+        self,
+        spark: SparkSession,
+        rows: dict[TableName, ControlRow],
+        end: SourceOffset,
+        reading: Callable[[TableName], bool],
+    ) -> dict[TableName, SchemaError]:
+        """Follow what was put off behind a batch that ends there, as `follow` does."""
+        links = self._keys.links(_NOTHING, rows)
+        return self._catch_up(spark, rows, links, above_each(rows, links), end, reading)
+
+    def _coming(
+        self,
+        facts: BatchFacts,
+        rows: Mapping[TableName, ControlRow],
+        begun: Collection[TableName],
+        reading: Callable[[TableName], bool],
+    ) -> set[TableName]:
+        """Return the tables of which the batch has a part of the changes alone: rows were still to come before it."""
+        before = self._whole
+        if before is None:
+            before = {name for name, row in rows.items() if row.state == CURRENT}
+        whole = before | {name for name, row in rows.items() if _made(row, facts, reading)}
+        self._whole = {name for name, row in rows.items() if row.live and not reading(name)}
+        read = {name for name, table in facts.tables.items() if table.reads}
+        return {name for name in rows if name not in whole or name in read or name in begun or reading(name)}
+
+    def _catch_up(
+        self,
+        spark: SparkSession,
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+        above: Mapping[TableName, Collection[TableName]],
+        end: SourceOffset,
+        reading: Callable[[TableName], bool],
+    ) -> dict[TableName, SchemaError]:
+        """Follow what was put off into tables of which, and above which, all rows are there, over all changes since."""
+        told = {name: one for name in due(rows, above, reading) if (one := rows[name].put_off) is not None}
+        errors: dict[TableName, SchemaError] = {}
+        if any(one.lost for one in told.values()):
+            since = lowest(one.since for one in told.values())
+            scope = {one for name in told for one in (name, *above[name])}
+            _log.info("%s: following what foreign keys cascaded since %s", _named(told), since)
+            begun = time.monotonic()
+            past: DataFrame | None = None
+            try:
+                past = past_changes(spark, self._settings, since, str(end.position))
+                past.persist(kept_in(spark, self._settings))
+                facts = look_through(past)
+                below = _without(rows.keys() - scope, links)
+                began = dict.fromkeys(scope, end.position)  # the others are right here
+                began |= {name: GtidPosition.parse(one.began) for name, one in told.items()}
+                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), began)
+                # Of tables that the mirror does not have, nothing tells which rows went; a reading saw what was before.
+                foreign = any(one.foreign for one in told.values())
+                walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
+                errors = self._done(spark, walk, rows, links)
+            except (ReplicaError, *SPARK_ERRORS) as error:
+                if of_machine(error):
+                    raise
+                if is_away(error):
+                    _log.warning("%s: %s It is tried again behind the next batch.", _named(told), error)
+                    return errors
+                missed = _PAST.format(since=since or "the beginning", error=type(error).__name__)
+                _log.warning("%s: %s", _named(told), error)
+                self._miss(rows, dict.fromkeys(told, missed))
+            finally:
+                if past is not None:
+                    past.unpersist()
+            _log.info("%s: followed in %.1f s", _named(told), time.monotonic() - begun)
+        for name in told:
+            rows[name] = rows[name].with_put_off(None)
+        return errors
+
+    def _done(
+        self,
+        spark: SparkSession,
+        walk: CascadeWalk,
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+    ) -> dict[TableName, SchemaError]:
+        """Do what a walk found, as `onCascade` says; return the errors of tables that are to be set aside."""
+        if self._settings.on_cascade == "stop":
+            return {name: _stopped(name, walk) for name in {*walk.found, *walk.missed}}
+        self._write(spark, walk, rows, links)
+        return {}
+
+    def _write(
+        self,
+        spark: SparkSession,
+        walk: CascadeWalk,
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+    ) -> None:
+        """Change the rows that were found, and note the tables of which they are not known."""
+        missed = dict(walk.missed)
+        for name in _from_below(walk.found, links, missed):
+            if name in missed:
+                continue
+            try:
+                walk.found[name].write(spark, rows[name].target, mode_of(rows[name].mode, rows[name].keys))
+            except SPARK_ERRORS as error:
+                raise_fault(error, written=1)
+                missed[name] = f"what foreign keys changed could not be written: {type(error).__name__}."
+        self._miss(rows, missed)
+
+    def _miss(self, rows: dict[TableName, ControlRow], missed: Mapping[TableName, str]) -> None:
+        for name, why in missed.items():
+            if rows[name].missed is None:
+                _log.warning("%s: %s", table_text(name), why)
+                rows[name] = rows[name]._replace(error=why).with_missed(why)
+
+    def _again(
+        self,
+        number: int,
+        rows: dict[TableName, ControlRow],
+        links: Mapping[TableName, list[Link]],
+        reading: Callable[[TableName], bool],
+    ) -> None:
+        """Ask for tables to be read again of which rows may be wrong, once all tables above them are whole."""
+        now = time.monotonic()
+        over = above_each({name for name, row in rows.items() if row.missed is not None}, links)
+        for name in uppermost(over):
+            row, tables = rows[name], {name, *over[name]} & rows.keys()
+            coming = any(reading(one) or rows[one].waits_for is not None for one in tables)
+            if row.live and not coming and now - self._read.get(name, -READ_AGAIN_EVERY_S) >= READ_AGAIN_EVERY_S:
+                self._read[name] = now
+                rows[name] = waiting(row, number, str(row.missed), state=READING)
+
+
+def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName]:
+    """Return the tables that have none of the others over them, but for those in one circle with them: while these are
+    read, what is cascaded to the others is missed again.
+    """
+    return [name for name, tables in over.items() if all(name in over[one] for one in over.keys() & set(tables))]
+
+
+def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], bool]) -> bool:
+    """Tell whether the table was made in this batch, and nothing of it is read: all of its rows are changes."""
+    changes = facts.tables.get(row.name)
+    return row.batch == NO_BATCH and not reading(row.name) and (changes is None or not changes.reads)
+
+
+def _without(children: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, list[Link]]:
+    """Return the foreign keys that are not of these tables."""
+    kept = {parent: [link for link in some if link.child not in children] for parent, some in links.items()}
+    return {parent: some for parent, some in kept.items() if some}
+
+
+def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
+    why = walk.missed.get(name) or f"{', '.join(sorted(walk.found[name].told))} changed its rows, which no binlog has."
+    return SchemaError(f"onCascade=stop asks to stop: {why}", hint=RESYNC.format(table=table_text(name)))
+
+
+def _from_below(
+    found: Collection[TableName], links: Mapping[TableName, list[Link]], missed: dict[TableName, str]
+) -> list[TableName]:
+    """Return tables in the order in which they are written: a batch that comes again finds what is left from above."""
+    below = {parent: {link.child for link in some} - {parent} for parent, some in links.items()}
+    try:
+        order = list(TopologicalSorter(below).static_order())
+    except CycleError:
+        missed |= dict.fromkeys(set(found) - missed.keys(), _CIRCLE)
+        return []
+    return [name for name in order if name in found]
+
+
+def _named(names: Iterable[TableName]) -> str:
+    return ", ".join(sorted(table_text(name) for name in names))

@@ -1,0 +1,87 @@
+"""The foreign keys that cascade, as they are kept in the control table and follow the statements of batches.
+
+In: what a batch has of which table, the tables' rows of the control table. Out: these rows with the keys behind the
+batch, and all keys that counted in it, by the table that they refer to.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from streaming_source.mirroring.foreign_keys.links import ask_keys, keys_behind, links_by_parent
+from streaming_source.mirroring.statements.statement_scope import statements_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.cascades import Cascade
+    from streaming_source.mirroring.batch.batch_facts import BatchFacts
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.foreign_keys.links import Link
+    from streaming_source.mirroring.settings import MirrorSettings
+
+_log = logging.getLogger(__name__)
+
+
+class KeptKeys:
+    """One per start of a mirror."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._options = settings.options
+        self._others: dict[TableName, tuple[Cascade, ...]] = {}
+
+    def links(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> dict[TableName, list[Link]]:
+        """Return the keys that count in a batch, and bring the rows up to its end.
+
+        Raises:
+            DisconnectedError: the server cannot be asked.
+        """
+        earlier = {name: row.cascades or () for name, row in rows.items()}
+        self._learn(facts, rows)
+        # What a statement of the batch took away may have cascaded before it.
+        keys = {name: dict.fromkeys((*(row.cascades or ()), *earlier[name])) for name, row in rows.items()}
+        return links_by_parent({**self._of_others(keys), **keys})
+
+    def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
+        """Give each table the foreign keys that it has behind the batch."""
+        said = {name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}}
+        altered = {name for name, row in rows.items() if any(said.get(one) for one in (name, *_parents(row)))}
+        wanted = {name for name, row in rows.items() if row.live and (row.cascades is None or name in altered)}
+        if not wanted:
+            return
+        for name, now in ask_keys(self._options, wanted).items():
+            row = rows[name]
+            effects = [one.effect for table in (name, *_parents(row)) for one in said.get(table, ())]
+            keys = keys_behind(row.cascades, now, effects)
+            if keys != row.cascades:
+                _tell_of_foreign(name, keys, rows)
+            rows[name] = row.with_cascades(keys)
+
+    def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
+        """Return the foreign keys of tables that the mirror does not have, and that its tables refer to: by these, too,
+        rows of its tables go. They are asked for once a start: of statements on such tables nothing is known.
+        """
+        known: Mapping[TableName, Iterable[Cascade]] = keys
+        while new := {key.parent for some in known.values() for key in some} - keys.keys() - self._others.keys():
+            known = ask_keys(self._options, new)
+            self._others |= dict.fromkeys(new, ()) | known
+        return self._others
+
+
+def _parents(row: ControlRow) -> list[TableName]:
+    return [key.parent for key in row.cascades or ()]
+
+
+def _tell_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[TableName, ControlRow]) -> None:
+    for key in keys:
+        if key.parent not in rows:
+            _log.warning(
+                "%s.%s: its foreign key %s (%s) refers to %s.%s, which the mirror does not have. Select that "
+                "table, too: else this one is read again when rows of that one go, at most every ten minutes",
+                *name,
+                key.constraint,
+                ", ".join(key.actions),
+                *key.parent,
+            )

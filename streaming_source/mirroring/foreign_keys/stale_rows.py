@@ -1,0 +1,206 @@
+"""The rows of a target that the server changed by a foreign key, found by what their parents lost, and changed too.
+
+In: the target behind the batch, the lost values, the changes that the batch has of the table itself. Out: the keys of
+the rows that no later change has touched. In doubt is one whose order to the loss nothing tells,
+and one that a collation may take for another: text is compared by Unicode's rules, without case, accents and spaces at
+its end, and is certain only where it is the same.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming_source.mirroring.foreign_keys.lost_values import TOLD, collected, numbers_of, places, told_places
+from streaming_source.queries.sql_text import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from streaming_source.mirroring.foreign_keys.lost_values import Lost, Place
+
+MOST_LITERALS: Final = 1_000
+"""Values that are compared one by one, as files that have none of them need not be read; more are joined."""
+_LITERALS: Final = frozenset({"byte", "short", "integer", "long", "decimal", "string", "binary", "date"})
+"""Types whose literals mean the same in any time zone of the session."""
+_ALIKE: Final = "UNICODE_CI_AI_RTRIM"
+
+Key = tuple[Any, ...]
+
+
+class Referring(NamedTuple):
+    """The columns by which rows of a target name their parents: `columns`. `keys` tell rows apart, and rows of other
+    tables name them by `shown`. All are names of the target.
+    """
+
+    columns: Sequence[str]
+    keys: Sequence[str]
+    shown: Sequence[str]
+
+
+class Stale(NamedTuple):
+    """Rows of a target that lost their parent, one each of `rows` (their keys k0, …, and what is shown, r0, …)."""
+
+    rows: pa.Table
+    keys: list[Key]
+    lost: list[int]
+    alike: list[bool]
+
+    def take(self, chosen: Sequence[int]) -> Stale:
+        """Return some of the rows."""
+        return Stale(
+            self.rows.take(numbers_of(chosen)),
+            [self.keys[row] for row in chosen],
+            [self.lost[row] for row in chosen],
+            [self.alike[row] for row in chosen],
+        )
+
+
+def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
+    """Return the rows that name a lost value; `lost` has the number of that value, `alike` tells that it is the same.
+
+    Raises:
+        TooManyRowsError: there are more than the driver takes.
+    """
+    found = collected(_naming(_named_rows(target, by), lost.values, len(by.columns)))
+    numbers = {value: number for number, value in enumerate(_tuples(lost.values, "v", len(by.columns)))}
+    exact = [numbers.get(value) for value in _tuples(found, "f", len(by.columns))]
+    return Stale(
+        found.drop_columns([f"f{n}" for n in range(len(by.columns))]),
+        _tuples(found, "k", len(by.keys)),
+        [number or 0 for number in exact],
+        [number is not None for number in exact],
+    )
+
+
+def _named_rows(target: DataFrame, by: Referring) -> DataFrame:
+    """Return rows of a target with columns f0, … by which they name others, k0, … and r0, …."""
+    from pyspark.sql import functions as f
+
+    named = (("f", by.columns), ("k", by.keys), ("r", by.shown))
+    return target.select(
+        *(f.col(identifier(name)).alias(f"{kind}{n}") for kind, names in named for n, name in enumerate(names))
+    )
+
+
+def _naming(rows: DataFrame, values: pa.Table, width: int) -> DataFrame:
+    """Return the rows that name one of the values v0, …, or one that a collation may take for it."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
+
+    kinds = [rows.schema[f"f{number}"].dataType for number in range(width)]
+
+    def alike(value: Column, number: int) -> Column:
+        return f.collate(value, _ALIKE) if kinds[number].typeName() == "string" else value
+
+    if width == 1 and values.num_rows <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
+        literals = [alike(f.lit(value), 0) for value in values.column("v0").to_pylist()]
+        return rows.where(alike(f.col("f0"), 0).isin(literals))
+    schema = StructType([StructField(f"v{number}", kind) for number, kind in enumerate(kinds)])
+    local = f.broadcast(rows.sparkSession.createDataFrame(values.select(schema.names), schema))
+    pairs = (alike(f.col(f"f{n}"), n) == alike(f.col(f"v{n}"), n) for n in range(width))
+    return rows.join(local, reduce(and_, pairs), "left_semi")
+
+
+def _tuples(table: pa.Table, kind: str, width: int) -> list[Key]:
+    """Return the values of columns, row by row."""
+    columns = [table.column(f"{kind}{number}").to_pylist() for number in range(width)]
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Referring) -> Stale:
+    """Return the rows that name none of the parents' rows by these columns `to`; `lost` is 0 for all. `alike` is false
+    where a collation may take a row that is there for the one that is named.
+
+    Raises:
+        TooManyRowsError: there are more than the driver takes.
+    """
+    from pyspark.sql import functions as f
+
+    width = len(by.columns)
+    named, there = ([f"{kind}{number}" for number in range(width)] for kind in "fv")
+    rows = _named_rows(target, by).dropna(subset=named)
+    values = parents.select(*(f.col(identifier(name)).alias(alias) for name, alias in zip(to, there, strict=True)))
+    same = reduce(and_, (f.col(one) == f.col(other) for one, other in zip(named, there, strict=True)))
+    found = collected(rows.join(values, same, "left_anti"))
+    texts = any(rows.schema[name].dataType.typeName() == "string" for name in named)
+    wanted = found.select(named).rename_columns(there)
+    doubt = found.num_rows > 0 and texts and _naming(values.toDF(*named), wanted, width).limit(1).count() > 0
+    keys = _tuples(found, "k", len(by.keys))
+    return Stale(found.drop_columns(named), keys, [0] * len(keys), [not doubt] * len(keys))
+
+
+def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Key, tuple[Place, set[int]]]:
+    """Return where these keys were changed last by the table's own change rows, and in which domains.
+
+    Raises:
+        TooManyRowsError: there are more changes of them than the driver takes.
+    """
+    from pyspark.sql import functions as f
+
+    images = f.explode(f.array("before", "after")).alias("image")
+    told = rows.where("op <> 'read'").select(images, *places()).where("image IS NOT NULL")
+    named = (f.col("image")[name].alias(f"k{number}") for number, name in enumerate(keys))
+    found = collected(_of_keys(told.select(*named, "number", "ordinal", "domain"), wanted, len(keys)))
+    stale = set(wanted.keys)
+    changes: dict[Key, tuple[Place, set[int]]] = {}
+    for key, (at, domain) in zip(_tuples(found, "k", len(keys)), told_places(found), strict=True):
+        if key in stale:
+            last, domains = changes.get(key, (at, set()))
+            changes[key] = max(last, at), domains | {domain}
+    return changes
+
+
+def _of_keys(told: DataFrame, wanted: Stale, width: int) -> DataFrame:
+    """Return the changes of these keys, so that no others come to the driver."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
+
+    names = [f"k{number}" for number in range(width)]
+    kinds = [told.schema[name].dataType for name in names]
+    if width == 1 and len(wanted.keys) <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
+        return told.where(f.col("k0").isin([value for (value,) in wanted.keys]))
+    schema = StructType([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
+    local = told.sparkSession.createDataFrame(wanted.rows.select(names), schema)
+    local = f.broadcast(local.toDF(*(f"w{number}" for number in range(width))))
+    same = reduce(and_, (f.col(f"k{number}").eqNullSafe(f.col(f"w{number}")) for number in range(width)))
+    return told.join(local, same, "left_semi")
+
+
+def unchanged_since(
+    stale: Stale, lost: Lost, changes: Mapping[Key, tuple[Place, set[int]]], known: Collection[Key] = ()
+) -> tuple[list[int], set[int]]:
+    """Return the numbers of the rows that no change of their own has touched since their loss, each key once, and
+    which of them are in doubt. Keys in `known` are left out.
+    """
+    chosen: dict[Key, int] = {}
+    doubt: set[int] = set()
+    for row in sorted(range(len(stale.keys)), key=lambda row: not stale.alike[row]):  # what is certain counts first
+        key, number, alike = stale.keys[row], stale.lost[row], stale.alike[row]
+        at, domains = changes.get(key, (None, set()))
+        ordered = domains <= {lost.domain[number]}
+        if key in known or key in chosen or (at is not None and ordered and at >= lost.at[number]):
+            continue
+        if lost.doubt[number] or not alike or not ordered:
+            doubt.add(row)
+        chosen[key] = row
+    return list(chosen.values()), doubt
+
+
+def lost_with(stale: Stale, lost: Lost, shown: Sequence[str]) -> Callable[[Sequence[str]], Lost]:
+    """Return, for some of the columns shown, the values that are lost as these rows go."""
+
+    def values(columns: Sequence[str]) -> Lost:
+        names = {name: f"r{number}" for number, name in enumerate(shown)}
+        some = stale.rows.select([names[name] for name in columns])
+        named = some.rename_columns([f"v{number}" for number in range(len(columns))])
+        losses = lost.of(stale.lost)
+        for name in TOLD:
+            named = named.append_column(name, losses.values.column(name))
+        return losses._replace(values=named)
+
+    return values

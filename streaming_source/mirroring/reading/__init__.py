@@ -1,0 +1,1 @@
+"""Targets that begin, or begin again: the tables of the server, their rules, requests to read them again."""

@@ -1,0 +1,193 @@
+"""Begin the targets of a mirror: of all tables at its start, of tables that are made later, and of those whose rows are
+read again.
+
+In: the rows of the control table, a batch. Out: the same rows with those of the targets that begin with the batch. A
+table that cannot have a target is suspended, or waits if that passes; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ConfigError, ReplicaError
+from replica.schema.patterns import matcher, table_text
+from streaming_source.mirroring.apply.faults import SPARK_ERRORS, fault_of_all, raise_fault
+from streaming_source.mirroring.apply.suspension import kept, suspended
+from streaming_source.mirroring.control.control_row import DROPPED, NO_BATCH, READING, ControlRow
+from streaming_source.mirroring.control.control_table import make_control
+from streaming_source.mirroring.reading.kept_target import NewReading
+from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
+from streaming_source.mirroring.reading.targets import Targets
+from streaming_source.mirroring.statements.statement_scope import widen_views
+from streaming_source.queries.side_by_side import side_by_side
+from streaming_source.schema.spark_names import refuse_clash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.batch.batch_facts import BatchFacts
+    from streaming_source.mirroring.reading.source_tables import SourceTables
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.reading_options import ReadAgain
+
+    Rows = dict[TableName, ControlRow]
+
+_HIDDEN: Final = (
+    "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
+    "the account."
+)
+_UNSETTLED: Final = "it was altered each time that its definition was read."
+
+_log = logging.getLogger(__name__)
+
+
+class Beginnings:
+    """One for each batch. `rows`: those of the control table, which change; `number`: the batch."""
+
+    def __init__(self, settings: MirrorSettings, spark: SparkSession, mirror: str, rows: Rows, number: int) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._mirror = mirror
+        self._rows = rows
+        self._number = number
+
+    def begin_all(self) -> None:
+        """Make the control table, and the targets of all tables that there are. A table that cannot have a target, or
+        cannot be read, is suspended.
+
+        Raises:
+            ReplicaError, PySparkException: no table can have a target, or what is wrong is not the table's.
+        """
+        spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
+        make_control(spark, names.control, names.control_namespace, checkpoint, self._settings.control_properties)
+        found = read_source_tables(self._settings.options)
+        broken: dict[TableName, Exception] = dict(unreadable(self._settings.options))
+        tables = {name: unknown_table(name) for name in broken} | found.tables
+        position = str(found.position)
+        targets = Targets(self._settings, spark, self._mirror)
+        broken |= names.meetings(tables.keys() - broken.keys())
+
+        def begin(name: TableName) -> ControlRow | Exception:
+            table = tables[name]
+            if table.unsettled:
+                return waiting(targets.row(name, table, position), self._number, _UNSETTLED, state=READING)
+            try:
+                refuse_clash(table_text(name), [column.name for column in table.definition.columns])
+                return targets.begin(name, table, position)
+            except (ReplicaError, *SPARK_ERRORS) as error:  # the catalog does not take a name, or a type
+                return error
+
+        chosen = sorted(tables.keys() - broken.keys())
+        made = side_by_side(spark, begin, chosen, at_once=self._settings.parallel, name="mirror-begin")
+        outcomes = dict(zip(chosen, made, strict=True))
+        self._rows |= {name: one for name, one in outcomes.items() if isinstance(one, ControlRow)}
+        failed = {name: one for name, one in outcomes.items() if isinstance(one, Exception)}
+        fault = next(iter(failed.values()), None) if not self._rows else fault_of_all(failed.values(), written=1)
+        if fault is not None:
+            raise fault
+        for name, why in sorted((broken | failed).items()):
+            self._rows[name] = suspended(spark, targets.row(name, tables[name], position), why)
+
+    def read_again(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
+        """Make the targets new of tables whose rows are read again from this batch on, and return their names; `before`
+        and `end`: where the batch begins and ends.
+
+        Raises:
+            ConfigError: the batch is of an earlier start, with a word of snapshotAgain that this one does not have.
+        """
+        names = set() if end.asked is None else set(end.asked.tables)
+        word = self._begun_word(end, before)
+        if word is not None:
+            pattern = matcher(word.patterns)
+            names |= {name for name in self._rows if pattern.fits(name)}
+        names &= self._rows.keys()
+        if not names:
+            return names
+        found = read_source_tables(self._settings.options)
+        unseen = set(hidden(self._settings.options, sorted(names - found.tables.keys())))
+        for name in sorted(names):
+            old = self._rows[name]
+            if name in unseen:
+                self._rows[name] = suspended(self._spark, old, hidden_error(name))
+            elif name not in found.tables:
+                self._rows[name] = old._replace(state=DROPPED, waits_for=None, error=None)
+            else:
+                self._rows[name] = self._begun_again(old, found, end, word)
+        return names
+
+    def meet_new(self, facts: BatchFacts) -> None:
+        """Make targets for tables of the batch that the mirror does not know: they were made since."""
+        new = sorted(facts.tables.keys() - self._rows.keys())
+        if not new:
+            return
+        found = read_source_tables(self._settings.options)
+        targets = Targets(self._settings, self._spark, self._mirror)
+        for name in new:
+            if name in found.tables:
+                self._rows[name] = self._begun(targets, name, found)
+            elif (fault := facts.tables[name].fault) is not None:
+                _log.error("%s is not mirrored: %s", table_text(name), fault)
+        widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
+
+    def _begun_again(
+        self, old: ControlRow, found: SourceTables, end: SourceOffset, word: ReadAgain | None
+    ) -> ControlRow:
+        """Begin the target of a table again, in the place of the one that it has, or had under another name."""
+        last = max([old, *(row for row in self._sharing(old.name) if not _holds(row))], key=lambda row: row.batch)
+        targets = Targets(self._settings, self._spark, old.mirror, NewReading(last, self._number, end.position))
+        row = self._begun(targets, old.name, found, again=old.again if word is None else word.word)
+        row = row._replace(tries=old.tries + 1)
+        return kept(row, old, self._number) if row.live else row
+
+    def _begun(self, targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:
+        """Begin a target. The table that has it may be renamed in this batch: then the new one waits."""
+        table, position = found.tables[name], str(found.position)
+        row = targets.row(name, table, position, again=again)
+        holder = next((one for one in self._sharing(name) if _holds(one)), None)
+        if holder is not None and holder.name in found.tables:
+            return suspended(self._spark, row, self._settings.names.meeting(holder.name, name))
+        if holder is not None:
+            return waiting(row, self._number, f"it takes the target of {table_text(holder.name)}.", state=READING)
+        if table.unsettled:
+            return waiting(row, self._number, _UNSETTLED, state=READING)
+        try:
+            return targets.begin(name, table, position, again=again)
+        except (ReplicaError, *SPARK_ERRORS) as error:
+            raise_fault(error, written=0)
+            return suspended(self._spark, row, error)
+
+    def _begun_word(self, end: SourceOffset, before: SourceOffset | None) -> ReadAgain | None:
+        """Return the option by which tables are read again from this batch on; None where none does."""
+        asked = self._settings.options.snapshot_again
+        if end.again is None or (before is not None and before.again == end.again):
+            return None
+        if asked is not None and asked.word == end.again:
+            return asked
+        if before is None:
+            return None  # all tables are read from the first batch on
+        raise ConfigError(
+            f"the batch that comes again reads tables for snapshotAgain=…@{end.again}, and this start of the "
+            "mirror does not say which.",
+            hint="Start it once more with that option as it was then, until the batch is done.",
+        )
+
+    def _sharing(self, name: TableName) -> list[ControlRow]:
+        """Return the rows of other tables with the target of a name: names that differ by case alone share one."""
+        key = self._settings.names.key(name)
+        return [row for row in self._rows.values() if row.name != name and self._settings.names.key(row.name) == key]
+
+
+def hidden_error(name: TableName) -> ConfigError:
+    """Make the reason to suspend a table that the account may not read."""
+    return ConfigError(_HIDDEN, hint=RESYNC.format(table=table_text(name)))
+
+
+def _holds(row: ControlRow) -> bool:
+    """Tell whether a table has its target: one that waits for its first reading does not, and one that is dropped
+    leaves it.
+    """
+    return row.state != DROPPED and (row.live or row.batch != NO_BATCH)

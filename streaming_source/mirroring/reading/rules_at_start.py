@@ -1,0 +1,113 @@
+"""The check of a mirror's rules and modes when it is started: against the tables, and against what the targets have.
+
+In: the session and the settings. Out: nothing. Refused, with one ConfigError that names each table: a rule that its
+table does not allow; a pattern that fits no table, or none first; a rule, a key of hashes or a mode that is not the one
+that a target was made by, unless the table is read again. What another mode would have kept is not known any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError
+from replica.schema.patterns import matcher, table_text
+from streaming_source.mirroring.control.control_row import DROPPED
+from streaming_source.mirroring.control.control_table import mirrored_tables
+from streaming_source.mirroring.reading.rule_check import checked_rule
+from streaming_source.mirroring.reading.source_tables import read_source_tables
+from streaming_source.ruling.kept_rule import fingerprint_of_text, kept_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.settings import MirrorSettings
+
+_SHOWN = 10
+_log = logging.getLogger(__name__)
+
+
+def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
+    """Refuse rules that cannot be followed from here on. A table that was made while the mirror was stopped, and does
+    not allow its rule, does not keep the others from starting.
+
+    Raises:
+        ConfigError: a rule, or the key of the hashes, cannot be.
+    """
+    rows = {row.name: row for row in mirrored_tables(spark, settings.names.control)}
+    again = {name for name, row in rows.items() if _is_read_again(settings, row)}
+    kept = [row for name, row in rows.items() if name not in again]
+    changed = [row for row in kept if row.rules != kept_rule(settings.rule_of(row.name), settings.hash_key)]
+    if changed:
+        _refuse_changes(settings, changed)
+    if not settings.rules.given:
+        return
+    found = read_source_tables(settings.options).tables
+    wrong: list[str] = []
+    for name, table in sorted(found.items()):
+        if name not in rows or name in again:  # of the others, the stream tells what became of their columns
+            try:
+                checked_rule(spark, table.definition, table.keys, settings)
+            except ConfigError as error:
+                if rows and name not in again:  # it is suspended when the stream brings it, and the others go on
+                    _log.error("%s", error)
+                else:
+                    wrong.append(str(error))
+    if wrong:
+        raise ConfigError("\n".join(wrong[:_SHOWN]))
+    _check_used(settings, {*found, *rows})
+
+
+def _is_read_again(settings: MirrorSettings, row: ControlRow) -> bool:
+    asked = settings.options.snapshot_again
+    if asked is None or asked.word == row.again:
+        return False
+    return matcher(asked.patterns).fits(row.name)
+
+
+def _refuse_changes(settings: MirrorSettings, rows: list[ControlRow]) -> None:
+    names = [table_text(row.name) for row in rows]
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    key = None if settings.hash_key is None else settings.hash_key.fingerprint
+    only_key = all(
+        fingerprint_of_text(row.rules) not in (None, key) and settings.rule_of(row.name).hash for row in rows
+    )
+    what = "hashKeyFile has another key than the one" if only_key else "the rules are others than those"
+    raise ConfigError(
+        f"{what} that the targets of {shown} were made by.",
+        hint="Start with those, or have the tables read again with the new ones: "
+        f"snapshotAgain={names[0]}@WORD, with a new word.",
+    )
+
+
+def _check_used(settings: MirrorSettings, names: Iterable[TableName]) -> None:
+    used = {settings.rules.pattern_of(name) for name in names}
+    for pattern, _ in settings.rules.given:
+        if pattern not in used:
+            raise ConfigError(
+                f"the rule {pattern} holds for no table: none has that name, or a pattern before it fits them all.",
+                hint="Correct it, or remove it. A pattern with * that comes last holds for tables that are made later.",
+            )
+
+
+def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
+    """Refuse a mode that differs from the target's, unless the table is to be read again.
+
+    Raises:
+        ConfigError: there is such a table.
+    """
+    again = settings.options.snapshot_again
+    for row in rows:
+        wanted = settings.rule_of(row.name).mode
+        table = table_text(row.name)
+        anew = again is not None and again.word != row.again and matcher(again.patterns).fits(row.name)
+        if row.mode != wanted and row.state != DROPPED and not anew:
+            raise ConfigError(
+                f"{row.target} holds {table} in the mode {row.mode}, and its rule says {wanted}.",
+                hint=f"Give it the mode {row.mode}, or begin its target again in the other mode, which removes what it "
+                f"holds: start the mirror with snapshotAgain={table}@WORD, with a new word.",
+            )

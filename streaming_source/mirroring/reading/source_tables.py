@@ -1,0 +1,223 @@
+"""The selected tables as the server has them now: definitions, keys and comments, and the position they hold at.
+
+In: the parsed options of the stream. Out: `SourceTable`s by name, and a GTID position: every statement up to it is in
+the definitions. Views and sequences are left out. A table whose rows no key tells apart has no keys here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import PrerequisiteError
+from replica.handshake.ask import ask
+from replica.handshake.catalog import read_tables
+from replica.handshake.privileges import may_read
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.protocol.gtid import GtidPosition
+from replica.schema.patterns import matcher, table_text
+from replica.schema.table import TableSchema
+from replica.table_reader.indexes import ask_indexes
+from replica.table_reader.key import choose_key
+from replica.table_reader.verdict import ABSENT, ask_verdicts
+from streaming_source.attached.folder import attached_directory
+from streaming_source.mirroring.statements.column_defaults import ask_defaults
+from streaming_source.mirroring.statements.lost_key import blurred_names, sharp_indexes
+from streaming_source.schema.origin import READINGS
+from streaming_source.selection.resolver import SelectedTables
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from replica.config import Endpoint, ReplicaConfig
+    from replica.handshake.registration import Steps
+    from replica.schema.known_tables import TableName
+    from replica.table_reader.indexes import TableIndex
+    from replica.table_reader.table_verdict import InitialVerdict
+    from streaming_source.mirroring.statements.column_defaults import Defaults
+    from streaming_source.options.source_options import SourceOptions
+
+_LISTED = (
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_COMMENT, ENGINE FROM information_schema.TABLES "
+    "WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')"
+)
+
+_PLACE = "SELECT @@{position}"
+_VIEWS = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'VIEW'"
+
+
+class SourceTable(NamedTuple):
+    """A table of the server. `keys`: the columns that tell its rows apart, empty where none do; `blurred`: the column
+    for which its own key is none; `unsettled`: it was altered each time that it was read, so that it is not certain
+    what the position has of it.
+    """
+
+    definition: TableSchema
+    keys: tuple[str, ...]
+    comment: str
+    defaults: Defaults
+    blurred: str | None = None
+    unsettled: bool = False
+    engine: str | None = None
+
+
+class SourceTables(NamedTuple):
+    """The selected tables, and the position up to which every statement is in their definitions."""
+
+    tables: dict[TableName, SourceTable]
+    position: GtidPosition
+
+
+def unknown_table(name: TableName) -> SourceTable:
+    """Return a table of which the server shows nothing."""
+    return SourceTable(TableSchema(database=name[0], table=name[1], columns=()), (), "", {})
+
+
+def read_source_tables(options: SourceOptions) -> SourceTables:
+    """Ask the server.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+    return asyncio.run(ask(options.connection, partial(_steps, options)))
+
+
+def unreadable(
+    options: SourceOptions, names: Collection[TableName] | None = None
+) -> dict[TableName, PrerequisiteError]:
+    """Ask the server which of these tables cannot be read, and return the reasons; one that does not exist has none.
+    Without `names` all selected tables are asked about.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+    wanted = wanted_tables(options)
+    verdicts = asyncio.run(
+        ask(
+            _reading_from(options),
+            lambda _: ask_verdicts(
+                wanted.patterns,
+                lambda *name: (names is None or name in names) and wanted.wants(*name),
+                unkeyed=options.snapshot_unkeyed == "whole",
+            ),
+        )
+    )
+    return {
+        one.name: _error(one)
+        for one in verdicts.refused
+        if (names is None or one.name in names) and ABSENT not in {reason.check for reason in one.reasons}
+    }
+
+
+def _error(verdict: InitialVerdict) -> PrerequisiteError:
+    fixes = dict.fromkeys(reason.fix for reason in verdict.reasons if reason.fix)
+    why = "; ".join(reason.what for reason in verdict.reasons)
+    return PrerequisiteError(f"{table_text(verdict.name)} cannot be read: {why}.", hint="; ".join(fixes))
+
+
+def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
+    """Ask the server which of these tables the account may not read: the catalog does not show them, as if they were
+    dropped.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+
+    def steps(_: Endpoint) -> Steps[list[TableName]]:
+        found: list[TableName] = []
+        for name in names:
+            denied = (yield from may_read(*name)) == "denied"
+            found += [name] * denied
+        return found
+
+    return asyncio.run(ask(_reading_from(options), steps))
+
+
+def views(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
+    """Ask the server which of these names are views.
+
+    Raises:
+        DisconnectedError: it cannot be reached.
+    """
+
+    def steps(_: Endpoint) -> Steps[list[TableName]]:
+        rows = yield Query(_VIEWS, (), MAX_CATALOG_BYTES)
+        there = {(str(database), str(table)) for database, table in rows}
+        return [name for name in names if name in there]
+
+    return asyncio.run(ask(options.connection, steps))
+
+
+def _reading_from(options: SourceOptions) -> ReplicaConfig:
+    """Return the connection to the server that tables are read from."""
+    config = options.connection
+    if options.snapshot_endpoint is not None:
+        config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
+    return config
+
+
+def wanted_tables(options: SourceOptions) -> SelectedTables:
+    """Return what the options select."""
+    return SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
+
+
+def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
+    wanted = wanted_tables(options)
+    from_primary = attached_directory(options) is None
+    tables, defaults, unsettled, position = yield from _unchanged(wanted, from_primary=from_primary)
+    rows = yield Query(_LISTED, (), MAX_CATALOG_BYTES)
+    listed = {(str(database), str(table)): (comment or "", engine) for database, table, comment, engine in rows}
+    indexes = yield from ask_indexes(sorted({database for database, _ in tables}))
+    found = {}
+    for name, definition in tables.items():
+        if name in listed:
+            keys, blurred = _keys(definition, indexes.get(name, ()))
+            comment, engine = listed[name]
+            told = (definition, keys, comment, defaults.get(name, {}), blurred, name in unsettled, engine)
+            found[name] = SourceTable(*told)
+    return SourceTables(found, position)
+
+
+def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple[str, ...], str | None]:
+    """Return the columns that tell rows apart; where none do, the column for which an index is no key, if there is
+    one.
+    """
+    key = choose_key(definition, sharp_indexes(definition, indexes))
+    if key is not None:
+        return tuple(definition.columns[number].name for number in key.columns), None
+    own = choose_key(definition, indexes)
+    return (), None if own is None else blurred_names(definition.columns[number] for number in own.columns)[0]
+
+
+def _unchanged(
+    wanted: SelectedTables, *, from_primary: bool
+) -> Steps[tuple[dict[TableName, TableSchema], dict[TableName, Defaults], set[TableName], GtidPosition]]:
+    """Return definitions and defaults, the names of those that are not the same before and behind the reading of the
+    position, however often it was tried, and the position.
+    """
+    tables = yield from _definitions(wanted)
+    defaults = yield from ask_defaults(sorted({database for database, _ in tables}))
+    changed: set[TableName] = set()
+    position = ""
+    for _ in range(READINGS):
+        ((told,),) = yield Query(_PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos"))
+        position = str(told or "")
+        again = yield from _definitions(wanted)
+        defaults_again = yield from ask_defaults(sorted({database for database, _ in again}))
+        names = {*tables, *again}
+        changed = {
+            name
+            for name in names
+            if (again.get(name), defaults_again.get(name)) != (tables.get(name), defaults.get(name))
+        }
+        tables, defaults = again, defaults_again
+        if not changed:
+            break
+    return tables, defaults, changed, GtidPosition.parse(position)
+
+
+def _definitions(wanted: SelectedTables) -> Steps[dict[TableName, TableSchema]]:
+    asked = matcher(wanted.patterns).databases
+    found = yield from read_tables([] if None in asked else [(name, None) for name in asked if name is not None])
+    return {name: table for name, table in found.items() if wanted.wants(*name)}

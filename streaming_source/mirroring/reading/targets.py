@@ -1,0 +1,134 @@
+"""The targets of a mirror: made from the catalog's word on their tables.
+
+In: a table of the server. Out: an empty target with its columns, comments and properties, and its first row of the
+control table. A target of this mirror that is there is replaced, with its history kept. Refused: a table that is there
+and is not this mirror's; a source table whose rows no key tells apart.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError, SchemaError
+from replica.schema.patterns import table_text
+from replica.table_reader.table_verdict import rows_elsewhere
+from streaming_source.mirroring.control.control_row import NO_BATCH, READING, ControlRow, defined
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.kinds import check_names
+from streaming_source.mirroring.reading.kept_target import keep_rows
+from streaming_source.mirroring.reading.rule_check import checked_rule
+from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.ruling.kept_rule import kept_rule
+from streaming_source.ruling.target_columns import KEY, MIRROR, SOURCE, target_keys
+from streaming_source.schema.target_modes import CURRENT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.reading.kept_target import NewReading
+    from streaming_source.mirroring.reading.source_tables import SourceTable
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.writers.target_format import OpenTarget
+
+
+class Targets:
+    """Makes targets for one mirror."""
+
+    def __init__(
+        self, settings: MirrorSettings, spark: SparkSession, mirror: str, reading: NewReading | None = None
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._mirror = mirror
+        self._reading = reading
+
+    def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
+        """Make an empty target, in the place of one that this mirror made before.
+
+        Raises:
+            ConfigError: there is a table of the name, and it is not this mirror's.
+            SchemaError: the source table has no key.
+        """
+        named = self._settings.rule_of(name).mode
+        mode = mode_of(named, table.keys)
+        counted = named == CURRENT and self._settings.options.snapshot_unkeyed == "whole"
+        if not table.keys and not mode.append_only and not counted:
+            but = f" but for one with {table.blurred}, whose label '' looks like no label at all"
+            raise SchemaError(
+                f"{table_text(name)} has no primary key, and no unique index over columns that are all NOT NULL"
+                f"{but if table.blurred else ''}.",
+                hint="Give it one, leave it out (excludeTables), or have its rows counted, in the mode current "
+                "(snapshotUnkeyed=whole).",
+            )
+        elsewhere = "" if mode.append_only else rows_elsewhere(table.engine)
+        if elsewhere:
+            raise SchemaError(
+                f"{'.'.join(name)} cannot be kept equal: {elsewhere}.", hint="Leave it out (excludeTables)."
+            )
+        target = open_target(self._spark, self._settings.names.target(name))
+        space = self._settings.names.namespace(name)
+        if space is not None:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+        ruled = checked_rule(self._spark, table.definition, table.keys, self._settings)
+        check_names(table_text(name), named, ruled.columns)
+        columns = mode.columns(ruled.columns)
+        own = self._is_own(target)
+        first = self.row(name, table, position, again=again)
+        if own and self._reading is not None and self._reading.keeps(first):
+            ending = open_target(self._spark, target.name, self._reading.batch, again=True)
+            keep_rows(ending, self._reading, columns)
+            return first
+        properties = {
+            **self._settings.properties,
+            MIRROR: self._mirror,
+            SOURCE: table_text(name),
+            KEY: ",".join(target_keys(table.keys, columns)),
+        }
+        target.create(columns, table.comment, properties)
+        return first
+
+    def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
+        """Return the first row of the control table for a source table."""
+        now = dt.datetime.now(dt.UTC)
+        first = ControlRow(
+            mirror=self._mirror,
+            source_database=name[0],
+            source_table=name[1],
+            target=self._settings.names.target(name),
+            mode=self._settings.rule_of(name).mode,
+            state=READING,
+            keys=table.keys,
+            position="",
+            batch=NO_BATCH,
+            rows=0,
+            committed_at=None,
+            lag=None,
+            updated_at=now,
+            error=None,
+            definition=defined(table.definition, table.defaults),
+            defined_at=position,
+            again=again,
+            rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
+        )
+        return first.with_made_at(now)
+
+    def _is_own(self, target: OpenTarget) -> bool:
+        """Tell whether the target is there; refuse one that is not this mirror's."""
+        if not target.exists():
+            return False
+        owner = target.properties().get(MIRROR)
+        if owner != self._mirror:
+            if owner is None:
+                raise ConfigError(
+                    f"the target {target.name} is there and made by something else.",
+                    hint="Drop it, or choose another template for the names of targets (into).",
+                )
+            raise ConfigError(
+                f"the target {target.name} is there and of another mirror, {owner}; this one is {self._mirror}, with "
+                f"the control table {self._settings.names.control}.",
+                hint="Choose another template for the names of targets (into) for this one. Drop the target only where "
+                "the other mirror is not run any more.",
+            )
+        return True

@@ -1,0 +1,266 @@
+"""The statements on one table at the beginning of a micro-batch, and the changes without rows in it.
+
+In: the table's part of the batch, its statements in order. Out: a target that has what the server had behind the last
+statement, and the table's row of the control table with its definition and state. The source ends a batch before a
+statement, so rows come behind the statements of their batch. Where they do not, because an earlier version planned the
+batch, or a server has it in another order, the table is read again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.errors import ConfigError, SchemaError
+from replica.protocol.gtid import Gtid, GtidPosition
+from streaming_source.mirroring.batch.met_definitions import unreadable_rows
+from streaming_source.mirroring.control.control_row import DROPPED, READING, ControlRow
+from streaming_source.mirroring.modes.kinds import check_names
+from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.rule_check import checked_rule
+from streaming_source.mirroring.statements.alterations import (
+    ChangedUntold,
+    Dropped,
+    Emptied,
+    Evolved,
+    Made,
+    NotInRows,
+    asked_of,
+    changes_rows,
+)
+from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
+from streaming_source.mirroring.statements.column_names import composed
+from streaming_source.mirroring.statements.lost_key import lost_key
+from streaming_source.ruling.target_columns import WHOLE
+from streaming_source.schema.target_modes import CURRENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming_source.mirroring.apply.table_part import TablePart
+    from streaming_source.mirroring.batch.batch_facts import StatementRow
+    from streaming_source.mirroring.statements.alterations import Asked
+    from streaming_source.mirroring.statements.column_defaults import Defaults
+
+_SHOWN_CHARACTERS = 200
+_UNORDERED = "the batch has changes of it in several replication domains, unordered."
+_MIXED = "the batch has changes of it before the statement, and others behind it."
+
+
+class StatementWork:
+    """The statements of one batch on one table."""
+
+    def __init__(self, part: TablePart, statements: Sequence[StatementRow]) -> None:
+        self._part = part
+        self._settings = part.settings
+        self._target = part.target
+        self._statements = [one for one in statements if not changes_rows(one.effect)]
+        self._untold = [one for one in statements if changes_rows(one.effect)]
+        self._applied = False
+        """Whether the target has what the statements ask for: an earlier try of the batch came so far."""
+
+    @property
+    def rows_go_in(self) -> bool:
+        """Whether the rows of the batch go in although a change in it has none. The table is read again anyway. Until
+        then no row may be missed that a log keeps, and none be looked for that the target may not have.
+        """
+        mode = self._part.mode
+        return not self._untold or mode.append_only or (mode.repeatable and not self._part.facts.partial)
+
+    def follow(self, *, applied: bool = False) -> None:
+        """Do what each statement asks, before the rows.
+
+        Args:
+            applied: whether the target has rows of the batch already, and so what comes before them.
+
+        Raises:
+            SchemaError: the table cannot be kept equal behind a statement.
+        """
+        part = self._part
+        self._applied = applied
+        if part.row.live and (fault := unreadable_rows(part.facts)):
+            part.wait(fault)
+        if part.row.live and self._statements:
+            if self._domains > 1:
+                self._wait(self._statements[0], _UNORDERED)
+                return
+            if self._mixed():
+                self._wait(self._statements[0], _MIXED)
+            else:
+                self._go_back()
+        emptied = False
+        for statement in self._statements:
+            clears = self._row.live and self._clears(statement)
+            if not (clears and emptied):
+                self._follow(statement)
+            emptied = clears
+
+    def end(self) -> None:
+        """Do what changes without rows ask, behind the rows.
+
+        Raises:
+            SchemaError: the table is to be set aside behind such a change.
+        """
+        for statement in self._untold:
+            self._follow(statement)
+
+    @property
+    def _row(self) -> ControlRow:
+        return self._part.row
+
+    @_row.setter
+    def _row(self, row: ControlRow) -> None:
+        self._part.row = row
+
+    @property
+    def _domains(self) -> int:
+        return max(self._part.facts.domains, len({statement.domain for statement in self._statements}))
+
+    def _mixed(self) -> bool:
+        """Tell whether changes come before a statement that is not the first thing of the batch."""
+        last = self._statements[-1]
+        place = last.number, last.ordinal
+        return any(not met.read and met.first < place for met in self._part.facts.maps)
+
+    def _go_back(self) -> None:
+        """Undo what an earlier try of the batch left of the statements, if it came no further."""
+        part = self._part
+        if not part.replayed or part.new or self._applied:
+            return
+        if self._target.exists():
+            self._target.go_back(self._row, part.number)
+            part.restored = True
+        else:  # the earlier try followed a DROP
+            self._applied = True
+
+    def _clears(self, statement: StatementRow) -> bool:
+        """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
+        applied = self._row.mode == CURRENT and self._settings.on_truncate == "apply"
+        return applied and statement.effect.empties
+
+    def _follow(self, statement: StatementRow) -> None:
+        # What stands in the definition already, or is read again behind the statement, asks nothing of the rule.
+        known = not self._row.live or self._known(statement)
+        rule = WHOLE if known else self._settings.rule_of(self._row.name)
+        try:
+            asked = asked_of(statement.effect, self._row.table, self._settings.policy, rule, self._row.defaults)
+        except ConfigError as error:
+            raise self._error(statement, error.message) from None
+        if not self._row.live:
+            self._come_back(statement, asked)
+        elif isinstance(asked, Emptied):
+            self._empty(statement)
+        elif known:
+            self._check_early(statement, asked)
+        elif isinstance(asked, Dropped):
+            self._drop(statement)
+        elif isinstance(asked, Evolved):
+            self._evolve(statement, asked)
+        elif isinstance(asked, NotInRows):
+            self._read_again(statement, asked)
+        elif asked.always:
+            self._read_again(statement, NotInRows("another table is made in its place.", "onSwap"))
+
+    def _come_back(self, statement: StatementRow, asked: Asked) -> None:
+        """Do what a statement asks of a table that is dropped, or waits to be read again."""
+        if isinstance(asked, Dropped):
+            self._drop(statement)
+        elif self._row.state != DROPPED:  # it is read as it is after the statement
+            self._keep_names(statement, asked)
+        elif isinstance(asked, Made):
+            self._wait(statement, "it is there again.")
+        elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, ChangedUntold):
+            self._read_again(statement, asked)
+
+    def _read_again(self, statement: StatementRow, asked: NotInRows) -> None:
+        policies = {"onTruncate": self._settings.on_truncate, "onSwap": self._settings.on_swap}
+        if policies.get(asked.policy, self._settings.on_alter) == "stop":
+            raise self._error(statement, f"{asked.why} {asked.policy}=stop asks to stop there.")
+        self._wait(statement, asked.why)
+        self._keep_names(statement, asked)
+
+    def _keep_names(self, statement: StatementRow, asked: Asked) -> None:
+        """Note which columns a statement renames, for a target whose rows stay while the table is read again."""
+        if not isinstance(asked, Evolved | NotInRows) or asked.definition is None or asked.names is None:
+            return
+        if self._row.mode == CURRENT or self._known(statement):
+            return
+        names = asked.names if self._row.names is None else composed(asked.names, self._row.names)
+        self._row = self._row.defined(asked.definition, self._defaults_behind(statement)).with_names(names)
+
+    def _wait(self, statement: StatementRow, why: str) -> None:
+        """Leave the target as it is until the table is read again."""
+        self._row = waiting(
+            self._row, self._part.number, f"read again behind {_shown(statement)}: {why}", state=READING
+        )
+
+    def _known(self, statement: StatementRow) -> bool:
+        """Tell whether the definition was read behind the statement."""
+        gtid = Gtid.parse(statement.gtid)
+        last = GtidPosition.parse(self._row.defined_at).get(gtid.domain_id)
+        return last is not None and last.seq_no >= gtid.seq_no
+
+    def _check_early(self, statement: StatementRow, asked: Asked) -> None:
+        """Read the table again where its rows are of another definition than ours: the first come from before that was
+        read.
+        """
+        harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self._row.table
+        harmless = harmless and same_defaults(self._defaults_behind(statement), self._row.defaults)
+        first = self._statements and statement == self._statements[0]
+        new = isinstance(asked, Made) and first and not self._row.rows
+        came = self._part.new and isinstance(asked, NotInRows)  # under this name, with rows that it had before
+        if came or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
+            self._wait(statement, "the table was changed while the mirror began to read it.")
+
+    def _empty(self, statement: StatementRow) -> None:
+        if self._settings.on_truncate == "stop":
+            raise self._error(statement, "onTruncate=stop asks to stop there.")
+        if not self._applied:
+            self._part.mode.empty(self._target, statement)
+
+    def _drop(self, statement: StatementRow) -> None:
+        self._row = self._row._replace(state=DROPPED, waits_for=None, error=None)
+        if self._applied:
+            return
+        if self._settings.on_drop == "drop":
+            self._target.drop()
+        else:
+            self._part.mode.end(self._target, statement)
+
+    def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
+        if asked.actions and self._settings.on_alter == "stop":
+            raise self._error(statement, "onAlter=stop asks to stop there.")
+        lost = lost_key(statement.effect, asked.definition, self._row.keys)
+        if lost is not None:
+            self._wait(statement, lost)
+            self._keep_names(statement, asked)
+            return
+        keeps = self._row.mode != CURRENT or self._settings.rule_of(self._row.name).where is not None
+        values = () if self._part.mode.append_only else asked.values
+        if values and keeps:
+            self._wait(statement, "it gives a new column values in rows that were there.")
+            self._keep_names(statement, asked)
+            return
+        try:
+            ruled = checked_rule(self._part.spark, asked.definition, self._row.keys, self._settings)
+        except ConfigError as error:
+            raise self._error(statement, error.message) from None
+        check_names(".".join(self._row.name), self._row.mode, ruled.columns)
+        if asked.actions and not self._applied:
+            self._target.alter(self._part.mode.columns(ruled.columns), asked.actions)
+        if values and not self._applied:
+            self._target.fill({name: value.column() for name, value in values})
+        self._row = self._row.defined(asked.definition, self._defaults_behind(statement))
+
+    def _defaults_behind(self, statement: StatementRow) -> Defaults:
+        return defaults_behind(statement.effect, self._row.defaults)
+
+    def _error(self, statement: StatementRow, why: str) -> SchemaError:
+        table = ".".join(self._row.name)
+        return SchemaError(
+            f"{table} cannot be kept equal behind {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
+        )
+
+
+def _shown(statement: StatementRow) -> str:
+    sql = " ".join(statement.effect.sql.split())
+    return f"{statement.gtid}, {sql if len(sql) <= _SHOWN_CHARACTERS else f'{sql[:_SHOWN_CHARACTERS]}…'}"

@@ -1,0 +1,31 @@
+"""The formats that there are, and the format of a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming_source.mirroring.writers.delta import DELTA, DeltaFormat
+from streaming_source.mirroring.writers.parquet import ParquetFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streaming_source.mirroring.writers.target_format import ControlStore, OpenTarget, TargetFormat
+
+FORMATS: Final[dict[str, TargetFormat]] = {each.name: each for each in (DeltaFormat(), ParquetFormat())}
+
+
+def format_of(name: str) -> TargetFormat:
+    """Return the format of a target or a control table by its name in SQL: folders say it, a catalog has Delta."""
+    first, _, rest = name.partition(".")
+    return FORMATS.get(first.strip("`"), FORMATS[DELTA]) if "/" in rest else FORMATS[DELTA]
+
+
+def open_target(spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> OpenTarget:
+    """Open the target of a name, as `TargetFormat.target` says."""
+    return format_of(name).target(spark, name, batch, again=again)
+
+
+def control_store(spark: SparkSession, name: str) -> ControlStore:
+    """Return the control table of a name."""
+    return format_of(name).control(spark, name)

@@ -1,0 +1,312 @@
+"""Commits to one Delta table by delta-rs: no Spark, no JVM.
+
+Three kinds of commit: `merge_rows` for changes, `append_files` for rows that tasks wrote as Parquet files, and
+`replace_rows` for all rows of a small table. Each makes one commit, or none if its `Commit` is already in the table.
+Refused: a table that delta-rs cannot write, or that is too large to be merged by one task.
+
+The token of a commit is read and written through one `DeltaTable`. Of two tasks that do the same work, or of one that
+comes late, the second finds the token, or its commit conflicts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from streaming_source.mirroring.writers.native.data_files import (
+    NativeWriteError,
+    parquet_columns,
+)
+from streaming_source.mirroring.writers.versions import commit_metadata
+from streaming_source.schema.target_modes import CURRENT, HISTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties
+
+    from streaming_source.mirroring.writers.native.data_files import DataFile
+
+MOST_BYTES: Final = 256 << 20
+"""The largest table that a task merges into: delta-rs has the files that it changes in memory, some four times as
+large."""
+TRIES: Final = 5
+"""A commit of another writer (OPTIMIZE, an append) makes a try fail; the next one begins with the table after it."""
+FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
+"""What a table may need of its writers: each was tried against Spark. delta-rs 1.6 refuses row tracking and more."""
+READS: Final = "read"
+"""The part of a batch that is appended; Spark's appends have the same token."""
+_CHANGES: Final = "changes"
+_OLDEST_WITH_FEATURES: Final = 7
+_PLAIN_WRITER: Final = 2
+_CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+_HISTORY_ENDS: Final = ("_valid_to", "_to_gtid", "_to_sequence", "_current")
+
+
+class Commit(NamedTuple):
+    """Idempotence token of a commit: whose, of which batch and part of it, and the GTID position of the batch's end."""
+
+    mirror: str
+    batch: int
+    position: str
+    part: str = _CHANGES
+
+    @property
+    def writer(self) -> str:
+        """The name under which Delta keeps the number of the last batch."""
+        return f"{self.mirror}/{self.part}"
+
+    @property
+    def metadata(self) -> str:
+        """The user's metadata of the commit, as all commits of a mirror have it."""
+        return commit_metadata(self.mirror, self.batch, self.position)
+
+
+class TargetShape(NamedTuple):
+    """A target as a task writes it. `names`: its columns, in the order of the rows' columns; `keys`: those that tell
+    rows apart; `owner`: properties that it must have.
+    """
+
+    mode: str
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    owner: tuple[tuple[str, str], ...]
+
+
+def open_target(folder: str, target: TargetShape) -> pa.Schema:
+    """Return the columns of a table that delta-rs can write.
+
+    Raises:
+        NativeWriteError: it cannot.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = DeltaTable(folder)
+    except DeltaError as error:
+        raise NativeWriteError(f"delta-rs: {error}") from error
+    _check(table, target)
+    return pa.schema(table.schema().to_arrow())
+
+
+def has_rows(folder: str, commit: Commit) -> bool:
+    """Tell whether a table has changes, or rows that were read, of the batch of a commit.
+
+    Raises:
+        NativeWriteError: the table is there, and cannot be read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+
+    try:
+        table = DeltaTable(folder)
+    except (TableNotFoundError, DeltaProtocolError):  # it was never written here
+        return False
+    except DeltaError as error:
+        raise NativeWriteError(f"delta-rs: {error}") from error
+    last = (table.transaction_version(commit._replace(part=part).writer) for part in (_CHANGES, READS))
+    return any(batch is not None and batch >= commit.batch for batch in last)
+
+
+def merge_rows(folder: str, rows: pa.Table, target: TargetShape, commit: Commit) -> bool:
+    """Merge net changes into a table; return False if the commit is already there.
+
+    Args:
+        folder: where the table lies.
+        rows: what `net_changes` of the target's mode made.
+        target: the table.
+        commit: which commit it is.
+
+    Raises:
+        NativeWriteError: nothing was written.
+    """
+    return _committed(folder, target, commit, lambda table: _merge(table, rows, target, commit))
+
+
+def append_files(folder: str, files: Sequence[DataFile], target: TargetShape, commit: Commit, *, once: bool) -> bool:
+    """Append files that lie in the folder of a table; return False if the commit is already there.
+
+    Args:
+        folder: where the table lies.
+        files: the files, which hold rows of the target.
+        target: the table.
+        commit: which commit it is.
+        once: whether the commit has a token. A target that was made for this batch needs none.
+
+    Raises:
+        NativeWriteError: nothing was written.
+    """
+    return _committed(folder, target, commit if once else None, lambda table: _append(table, files, commit, once=once))
+
+
+def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str) -> None:
+    """Replace all rows of a table, as one commit; `metadata`: the user's metadata of the commit.
+
+    Raises:
+        NativeWriteError: nothing was written.
+    """
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+    try:
+        table = DeltaTable(folder)
+        _check(table, None)
+        there = pa.schema(table.schema().to_arrow())
+        write_deltalake(
+            table,
+            pa.table(values, schema=there),
+            mode="overwrite",
+            writer_properties=_properties(there),
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
+            post_commithook_properties=after_commit(),
+        )
+    except Exception as error:
+        raise NativeWriteError(f"{type(error).__name__}: {error}") from error
+
+
+def after_commit() -> PostCommitHookProperties:
+    """Return what delta-rs does after a commit: a checkpoint if one is due.
+
+    It would also list the log for expired files, after every commit: 0.7 s with 50,000 versions. `Upkeep` does that.
+    """
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(cleanup_expired_logs=False)
+
+
+def _committed(folder: str, target: TargetShape, token: Commit | None, write: Callable[[DeltaTable], None]) -> bool:
+    """Write by one commit, after the commits of other writers."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+    for number in range(TRIES):
+        try:
+            table = DeltaTable(folder)
+            if token is not None:
+                last = table.transaction_version(token.writer)
+                if last is not None and last >= token.batch:
+                    return False
+            _check(table, target)
+            write(table)
+        except TableNotFoundError:
+            raise NativeWriteError(f"there is no table in {folder}") from None
+        except CommitFailedError as error:
+            if number + 1 == TRIES:
+                raise NativeWriteError(f"{TRIES} tries met other commits: {error}") from error
+        except DeltaError as error:
+            raise NativeWriteError(f"delta-rs: {error}") from error
+        else:
+            return True
+    raise AssertionError("a try ends in one of these ways")
+
+
+def _check(table: DeltaTable, target: TargetShape | None) -> None:
+    """Refuse a table that delta-rs cannot write as we need it."""
+    protocol = table.protocol()
+    needed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if needed - FEATURES:
+        raise NativeWriteError(f"it needs {', '.join(sorted(needed - FEATURES))}")
+    if not (protocol.min_writer_version == _OLDEST_WITH_FEATURES or protocol.min_writer_version <= _PLAIN_WRITER):
+        raise NativeWriteError(f"it needs a writer of version {protocol.min_writer_version}")
+    there = table.metadata().configuration
+    if there.get(_CHANGE_FEED, "").lower() == "true":
+        raise NativeWriteError("it keeps a change data feed")
+    owner = () if target is None else target.owner
+    other = next((name for name, value in owner if there.get(name) != value), None)
+    if other is not None:
+        raise NativeWriteError(f"its property {other} is another one")
+
+
+def _merge(table: DeltaTable, rows: pa.Table, target: TargetShape, commit: Commit) -> None:
+    import pyarrow as pa
+
+    size = sum(pa.table(table.get_add_actions()).column("size_bytes").to_pylist())
+    if size > MOST_BYTES:
+        raise NativeWriteError(f"it has {size >> 20} MB")
+    there = pa.schema(table.schema().to_arrow())
+    lacking = next((name for name in target.names if name not in there.names), None)
+    if lacking is not None:
+        raise NativeWriteError(f"it has no column {lacking}")
+    kinds = [there.field(name).type for name in target.names]
+    columns = [pa.field(str(number), kind) for number, kind in enumerate(kinds)]
+    try:
+        rows = rows.cast(pa.schema([*columns, *list(rows.schema)[len(columns) :]]))
+    except pa.ArrowInvalid as error:
+        raise NativeWriteError(f"its columns have other types: {error}") from error
+    changes = {name: _column("source", str(number)) for number, name in enumerate(target.names)}
+    values = {_quoted(name): number for name, number in changes.items()}
+    ends = _column("source", str(len(columns)))
+    same = " AND ".join(f"{_column('target', key)} = {changes[key]}" for key in target.keys)
+    merger = table.merge(
+        rows,
+        predicate=f"{same} AND {_same_version(changes, ends)}" if target.mode == HISTORY else same,
+        source_alias="source",
+        target_alias="target",
+        writer_properties=_properties(there),
+        commit_properties=_commit_properties(commit, once=True),
+        post_commithook_properties=after_commit(),
+    )
+    if target.mode == CURRENT:
+        merger = merger.when_matched_delete(ends).when_matched_update(values)
+    elif target.mode == HISTORY:
+        merger = merger.when_matched_update({_quoted(name): changes[name] for name in _HISTORY_ENDS}, ends)
+    else:
+        merger = merger.when_matched_update(values)
+    merger.when_not_matched_insert(values, f"NOT {ends}" if len(rows.schema) > len(columns) else None).execute()
+
+
+def _same_version(changes: Mapping[str, str], closes: str) -> str:
+    """Return the condition by which a row of the changes meets a version: a closing row meets the valid one, unless the
+    batch left it; an opening row meets its own.
+    """
+    own = " AND ".join(
+        f"({_column('target', name)} IS NOT DISTINCT FROM {changes[name]})" for name in ("_from_gtid", "_from_sequence")
+    )
+    return f"CASE WHEN {closes} THEN {_column('target', '_current')} AND NOT ({own}) ELSE ({own}) END"
+
+
+def _append(table: DeltaTable, files: Sequence[DataFile], commit: Commit, *, once: bool) -> None:
+    table.create_write_transaction(
+        [file.added(data_change=True) for file in files],
+        "append",
+        table.schema(),
+        commit_properties=_commit_properties(commit, once=once),
+        post_commithook_properties=after_commit(),
+    )
+
+
+def _commit_properties(commit: Commit, *, once: bool) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        app_transactions=[Transaction(commit.writer, commit.batch)] if once else None,
+        custom_metadata={"userMetadata": commit.metadata},
+    )
+
+
+def _properties(schema: pa.Schema) -> WriterProperties:
+    """Return how delta-rs writes files; `parquet_columns` has the reasons."""
+    from deltalake import ColumnProperties, WriterProperties
+
+    columns = parquet_columns(schema)
+
+    def written(name: str) -> ColumnProperties:
+        limits: Literal["CHUNK", "NONE"] = "CHUNK" if name in columns.limited else "NONE"
+        return ColumnProperties(dictionary_enabled=name in columns.dictionary, statistics_enabled=limits)
+
+    return WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=written(""),
+        column_properties={name: written(name) for name in columns.limited | columns.dictionary},
+    )
+
+
+def _column(table: str, name: str) -> str:
+    return f"{table}.{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    """Quote a name for DataFusion: it is data, whatever stands in it."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,198 @@
+"""Rows of one table in a micro-batch as a target of a mode takes them, computed by the task that decodes them.
+
+Each mode has two functions. One makes net changes: what a MERGE needs of the changes of a part of a batch. The other
+makes new rows: what is appended for rows that were read, or in append_log for all rows. Both read flat rows in the
+order of the stream, with the columns of the table named by their numbers. They must equal the Spark forms in
+`streaming_source/mirroring/modes`: `tests/mirroring/test_mode_tables.py` compares both with a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from streaming_source.mirroring.batch.latest_rows import (
+    CHANGE,
+    HISTORY,
+    key_codes,
+    last_places,
+    with_deleted,
+)
+from streaming_source.mirroring.batch.table_rows import flat_rows, told_parts
+from streaming_source.mirroring.writers.native.data_files import copied
+from streaming_source.schema import target_modes
+from streaming_source.schema.row_schema import FLAT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from streaming_source.mirroring.batch.latest_rows import LatestOfTable
+
+COMMITTED: Final = "_commit_timestamp"
+GTID: Final = "_gtid"
+SEQUENCE: Final = "_sequence"
+_PLACE: Final = (COMMITTED, GTID, SEQUENCE)
+"""The place of a change, in the order in which a version has its columns."""
+_READ: Final = "read"
+"""`_change_type` of rows that were read, in an append_log."""
+
+
+def net_changes(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+    """Return the rows that a MERGE of the mode takes; None if nothing changed.
+
+    The columns are those of the target by their numbers. Modes `current` and `history` have one more, which is true
+    where the MERGE ends what is there: it deletes the row, or closes the version.
+    """
+    import pyarrow as pa
+
+    if mode == target_modes.HISTORY:
+        found = map(copied, _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, *_PLACE)))
+        events = [one for rows in found if (one := with_deleted(rows, len(latest.columns))).num_rows]
+        return _versions(pa.Table.from_batches(events), latest) if events else None
+    if mode == target_modes.SOFT_DELETE:
+        latest = replace(latest, metadata=(COMMITTED, GTID))
+    last = list(latest(batches))
+    if not last:
+        return None
+    (rows,) = pa.Table.from_batches(last).combine_chunks().to_batches()
+    marked = _marked(rows, len(latest.columns)) if mode == target_modes.SOFT_DELETE else rows
+    return pa.Table.from_batches([marked])
+
+
+def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that are appended to a target of the mode, with its columns by their numbers."""
+    if mode == target_modes.APPEND_LOG:
+        yield from _log_rows(latest, batches)
+        return
+    metadata = _PLACE if mode == target_modes.HISTORY else ()
+    for rows in _flat(latest, batches, read=True, metadata=metadata):
+        yield _valid(mode, rows, len(latest.columns))
+
+
+def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a target of the mode `current` or `soft_delete` that is new, from rows that were read and
+    changes together: the last of each key by its place in the stream. A change may be older than the row that was read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = len(latest.columns)
+    parts = list(batches)
+    found: list[pa.RecordBatch] = []
+    for read in (False, True):
+        rows = _flat(latest, parts, read=read, metadata=(CHANGE, HISTORY, *_PLACE))
+        found += map(copied, rows)
+    if not found:
+        return
+    (flat,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # the caller bounds them
+    order = pc.sort_indices(flat, sort_keys=[(SEQUENCE, "ascending")])  # stable: an update's two rows stay in order
+    rows = with_deleted(flat.take(order), columns)
+    last = rows.take(last_places(rows, latest.keys)).select(list(range(columns + 3)))
+    if mode == target_modes.SOFT_DELETE:
+        yield _marked(last, columns)
+    else:
+        yield last.filter(pc.invert(last.column(columns))).select(list(range(columns)))
+
+
+def _flat(
+    latest: LatestOfTable, batches: Iterable[pa.RecordBatch], *, read: bool, metadata: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield flat rows in the order of the stream, each batch in the memory of the one before."""
+    for part in sorted(told_parts(batches), key=attrgetter("number")):
+        yield from flat_rows(part, latest.name, latest.columns, metadata, read=read)
+
+
+def _valid(mode: str, rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    """Return rows that were read as rows that the server has now."""
+    import pyarrow as pa
+
+    if mode == target_modes.CURRENT:
+        return rows
+    values, length = rows.columns[:columns], rows.num_rows
+    if mode == target_modes.SOFT_DELETE:
+        own = [_all(length, value=False), *_unknown((pa.timestamp("us", "UTC"), pa.string()), length)]
+    else:
+        committed, gtid, sequence = rows.columns[columns:]
+        no_time, no_gtid, no_sequence = _unknown((committed.type, gtid.type, sequence.type), length)
+        own = [committed, no_time, gtid, no_gtid, sequence, no_sequence, _all(length, value=True)]
+    return _numbered([*values, *own])
+
+
+def _log_rows(latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in the flat shape; those that were read have `_change_type` read."""
+    from replica.rows.types.arrow_arrays import repeated
+
+    metadata = [column.name for column in FLAT]
+    place = len(latest.columns) + metadata.index(CHANGE)
+    for part in sorted(told_parts(batches), key=attrgetter("number")):
+        for rows in flat_rows(part, latest.name, latest.columns, metadata, read=False):
+            yield _numbered(rows.columns)
+        for rows in flat_rows(part, latest.name, latest.columns, metadata, read=True):
+            arrays = list(rows.columns)
+            arrays[place] = repeated(_READ, rows.num_rows)
+            yield _numbered(arrays)
+
+
+def _marked(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    """Return the last changes of keys with the columns of soft_delete."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    deleted, committed, gtid = rows.columns[columns:]
+    at, by = (pc.if_else(deleted, value, pa.nulls(len(value), value.type)) for value in (committed, gtid))
+    return _numbered([*rows.columns[:columns], deleted, at, by])
+
+
+def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
+    """Return the versions that changes open, and for each key one row that closes the version before them.
+
+    A closing row has the place of the key's first change as its end. As its beginning it has that of the version that
+    the batch leaves valid: a target that has this version already has the batch.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    columns = len(latest.columns)
+    (flat,) = rows.combine_chunks().to_batches()  # `fits_one_task` bounds them
+    codes = key_codes(flat, latest.keys)
+    order = np.argsort(codes, kind="stable")
+    codes, flat = codes[order], flat.take(array_of(order))
+    deleted = np.frombuffer(pc.cast(flat.column(columns), pa.uint8()).buffers()[1], np.uint8, len(codes)) != 0
+    same_as_next = np.r_[codes[1:] == codes[:-1], False]
+    closing = np.flatnonzero(np.r_[True, ~same_as_next[:-1]])
+    opened = np.flatnonzero(~deleted)
+    last = np.flatnonzero(~same_as_next)  # of each key, as `closing` has the first
+    begun = np.r_[np.where(deleted[last], -1, last), opened]
+    ended = np.r_[closing, np.where(same_as_next, np.arange(len(codes)) + 1, -1)[opened]]
+    values = flat.select(list(range(columns))).take(array_of(np.r_[closing, opened]))
+    places = flat.select(list(range(columns + 1, columns + 1 + len(_PLACE))))
+    starts, ends = (places.take(array_of(np.maximum(at, 0), at < 0)) for at in (begun, ended))
+    own = [column for pair in zip(starts.columns, ends.columns, strict=True) for column in pair]
+    flags = [array_of(ended < 0), array_of(np.arange(len(begun)) < len(closing))]
+    return pa.Table.from_batches([_numbered([*values.columns, *own, *flags])])
+
+
+def _numbered(arrays: Sequence[pa.Array]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(list(arrays), names=[str(number) for number in range(len(arrays))])
+
+
+def _all(length: int, *, value: bool) -> pa.Array:
+    import numpy as np
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    return array_of(np.full(length, value))
+
+
+def _unknown(kinds: Sequence[pa.DataType], length: int) -> list[pa.Array]:
+    import pyarrow as pa
+
+    return [pa.nulls(length, kind) for kind in kinds]

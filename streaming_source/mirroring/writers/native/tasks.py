@@ -1,0 +1,99 @@
+"""Functions of tasks that write one table: its part of a batch becomes a commit, or files for the driver to commit.
+
+In: the partitions of a batch that have rows of the table. Out: an `Outcome`. An error of one table ends no task:
+Spark then writes that table, meets the same error, and reports it.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from streaming_source.mirroring.batch.batch_facts import PackedPart
+    from streaming_source.mirroring.batch.latest_rows import LatestOfTable
+    from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape
+
+Outcome = tuple[int, "DataFile | None", "str | None"]
+"""What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesTask:
+    """The function of the one task that merges the changes of a table. `number` tells functions of one job apart."""
+
+    number: int
+    folder: str
+    latest: LatestOfTable
+    target: TargetShape
+    commit: Commit
+
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
+        from streaming_source.mirroring.writers.native.delta_rows import merge_rows
+        from streaming_source.mirroring.writers.native.net_changes import net_changes
+
+        def write() -> None:
+            rows = net_changes(self.target.mode, self.latest, batches)
+            if rows is not None:
+                merge_rows(self.folder, rows, self.target, self.commit)
+
+        return self.number, None, _reason(self.folder, write)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsTask:
+    """The function of tasks that write new rows of a table as files.
+
+    `schema`: the table's, as delta-rs reports it. `with_changes`: one task writes the first state of a new table, which
+    rows that were read and changes make together.
+    """
+
+    number: int
+    folder: str
+    latest: LatestOfTable
+    target: TargetShape
+    schema: pa.Schema
+    with_changes: bool = False
+
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
+        from streaming_source.mirroring.writers.native.data_files import write_file
+        from streaming_source.mirroring.writers.native.net_changes import first_state, new_rows
+
+        made = first_state if self.with_changes else new_rows
+        written: list[DataFile | None] = []
+
+        def write() -> None:
+            rows = made(self.target.mode, self.latest, batches)
+            written.append(write_file(self.folder, self.schema, self.target.names, rows))
+
+        reason = _reason(self.folder, write)
+        return self.number, next(iter(written), None), reason
+
+
+def run(jobs: Iterable[tuple[ChangesTask | RowsTask, Sequence[PackedPart]]]) -> Iterator[Outcome]:
+    """Call functions, each with the partitions that have rows of its table."""
+    from streaming_source.mirroring.batch.table_rows import packed_batch
+
+    for task, parts in jobs:
+        yield task([packed_batch(parts)])
+
+
+def _reason(folder: str, write: Callable[[], None]) -> str | None:
+    """Return why a table could not be written; None if it was."""
+    from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+
+    try:
+        write()
+    except NativeWriteError as refused:
+        return str(refused)
+    except Exception as error:  # noqa: BLE001  (whatever it is: of this table alone)
+        _log.debug("a task could not write %s", folder, exc_info=True)
+        return f"{type(error).__name__}: {error}"
+    return None

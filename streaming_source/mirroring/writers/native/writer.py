@@ -1,0 +1,289 @@
+"""The tables of a batch that are written without Spark's MERGE: which they are, and one Spark job for all of them.
+
+`NativeWriter.write` takes the works of a batch and marks what is in. Changes of a table are merged by the one task
+that decodes them. New rows are written as files by all tasks, and appended by one commit of the driver. A table goes
+this way if all of its rows are of one definition, and delta-rs can write its target; `mirror_status` and the log name
+the reason for every other table, which Spark writes in the same batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from replica.errors import ReplicaError
+from replica.schema.patterns import table_text
+from streaming_source.mirroring.apply.faults import SPARK_ERRORS
+from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES, LatestOfTable
+from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
+from streaming_source.mirroring.reading.rule_check import ruled_table
+from streaming_source.mirroring.writers.delta import DELTA
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, remove_files
+from streaming_source.mirroring.writers.native.delta_rows import (
+    READS,
+    Commit,
+    TargetShape,
+    append_files,
+    has_rows,
+    open_target,
+)
+from streaming_source.mirroring.writers.native.tasks import ChangesTask, RowsTask, run
+from streaming_source.queries.sql_text import identifier
+from streaming_source.ruling.target_columns import MIRROR, SOURCE
+from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.apply.table_work import TableWork
+    from streaming_source.mirroring.batch.batch_facts import BatchFacts, PackedPart
+    from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.tasks import Outcome
+    from streaming_source.schema.row_schema import TableColumn
+
+    Outcomes = dict[int, list[Outcome]]
+    Parts = Mapping[TableName, list[PackedPart]]
+
+NATIVE: Final = "native"
+SPARK: Final = "spark"
+TASKS_A_CORE: Final = 4
+"""Small tables share a task of Spark's, which costs as much as writing one of them."""
+LONGEST_REASON: Final = 300
+"""Characters of a reason in the control table."""
+_OWN_CATALOG: Final = "spark_catalog"
+_log = logging.getLogger(__name__)
+
+
+class _TableTasks(NamedTuple):
+    """The functions by which tasks write one table. `appended`: the rows that the tasks of the second one share."""
+
+    work: TableWork
+    folder: str
+    target: TargetShape
+    commit: Commit
+    changes: ChangesTask | None
+    rows: RowsTask | None
+    appended: int
+
+
+class NativeWriter:
+    """One per start of a mirror."""
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._settings = settings
+        self._folders: dict[tuple[str, str | None], str | None] = {}
+
+    def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts, position: str) -> None:
+        """Write all tables that tasks can write.
+
+        Args:
+            spark: the session of the batch.
+            works: the works on its tables. Those of tables that are in are marked.
+            facts: what the batch has of them.
+            position: GTID position of the batch's end.
+        """
+        if self._settings.writer != NATIVE:
+            for work in works:
+                work.part.row = work.row._replace(writer=SPARK)
+            return
+        chosen: list[_TableTasks] = []
+        for work in works:
+            try:
+                tasks = self._tasks(work, 2 * len(chosen), position)
+            except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as refused:  # Spark meets what is wrong, too
+                self._report(work, str(refused))
+            else:
+                chosen += [] if tasks is None else [tasks]
+        if chosen:
+            outcomes = _outcomes(spark, chosen, facts.parts)
+            for tasks in chosen:
+                self._report(tasks.work, _finish(tasks, outcomes))
+
+    def has_rows(self, work: TableWork) -> bool:
+        """Tell whether a target has rows of the batch, by an earlier try of it.
+
+        Raises:
+            NativeWriteError: its log cannot be read.
+        """
+        row = work.row
+        folder = self.folder(work.part.spark, row.target, row.defined_at)
+        return folder is not None and has_rows(folder, Commit(row.mirror, work.part.number, ""))
+
+    def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
+        """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
+        apart.
+        """
+        if self._settings.writer != NATIVE:
+            return None
+        if (table, made) not in self._folders:
+            try:
+                location = _location(spark, table)
+            except SPARK_ERRORS:  # what is wrong with it, who writes it meets and tells
+                return None
+            self._folders[table, made] = _local(location)
+        return self._folders[table, made]
+
+    def _tasks(self, work: TableWork, number: int, position: str) -> _TableTasks | None:
+        """Return the tasks that write a table; None if no rows of it go in.
+
+        Raises:
+            NativeWriteError: why Spark has to write it.
+        """
+        part, row, facts = work.part, work.row, work.part.facts
+        if not work.has_rows or part.other_definition():
+            return None
+        columns = typed_columns(row.table, self._settings.policy, times=True)
+        if columns is None or not part.plain:
+            raise NativeWriteError("its rows need a rule, or a type that only Spark converts")
+        # A target that is made again may lie elsewhere.
+        folder = self.folder(part.spark, row.target, row.defined_at)
+        if folder is None:
+            raise NativeWriteError("its storage is no local disk")
+        ruled = ruled_table(part.spark, row.table, self._settings)
+        target = TargetShape(
+            mode=row.mode,
+            names=tuple(column.name for column in part.mode.columns(ruled.columns)),
+            keys=row.keys,
+            owner=((MIRROR, row.mirror), (SOURCE, table_text(row.name))),
+        )
+        commit = Commit(row.mirror, part.number, position)
+
+        def files(latest: LatestOfTable, *, with_changes: bool = False) -> RowsTask:
+            return RowsTask(number + 1, folder, latest, target, open_target(folder, target), with_changes)
+
+        if part.mode.append_only:
+            everything = files(LatestOfTable(row.name, columns, ()))
+            return _TableTasks(work, folder, target, commit, None, everything, facts.rows)
+        latest = _net_changes(work, columns)
+        if part.new and facts.changes:
+            return _TableTasks(work, folder, target, commit, None, files(latest, with_changes=True), 1)
+        changes = ChangesTask(number, folder, latest, target, commit) if facts.changes else None
+        rows = None
+        if facts.reads and part.mode.can_append(part.target):
+            rows = files(latest)
+        elif not facts.changes:
+            raise NativeWriteError("rows that are read may bring deleted ones back")
+        return _TableTasks(work, folder, target, commit, changes, rows, facts.reads)
+
+    def _report(self, work: TableWork, reason: str | None) -> None:
+        """Note what writes a table, and log if it is another writer than before."""
+        row, by = work.row, NATIVE if reason is None else f"{SPARK}: {reason[:LONGEST_REASON]}"
+        if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
+            _log.info("%s is written by %s", table_text(row.name), by)
+        work.part.row = row._replace(writer=by)
+
+
+def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:
+    """Return what finds the net changes of a table.
+
+    Raises:
+        NativeWriteError: one task cannot.
+    """
+    part, keys, facts = work.part, work.row.keys, work.part.facts
+    if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
+        raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
+    if not part.facts.changes:
+        return LatestOfTable(work.row.name, columns, ())
+    if not keys:
+        raise NativeWriteError("it has no key")
+    latest = part.one_task(columns)
+    if latest is None:
+        raise NativeWriteError("its changes are too many for one task, lack columns, or are of several domains")
+    return latest
+
+
+def _outcomes(spark: SparkSession, chosen: Sequence[_TableTasks], parts: Parts) -> Outcomes:
+    """Run one job, and return what its functions reported, by their numbers.
+
+    The job has no plan of Spark SQL: that of twelve tables took a second, four times as long as the tasks.
+    """
+    context = spark.sparkContext
+    cores = context.defaultParallelism
+    jobs: list[tuple[ChangesTask | RowsTask, Sequence[PackedPart]]] = []
+    for tasks in chosen:
+        of_table = parts[tasks.work.row.name]
+        if tasks.changes is not None:
+            jobs.append((tasks.changes, of_table))
+        if tasks.rows is not None:
+            count = tasks_for(tasks.appended, cores)
+            shares = [of_table[first::count] for first in range(count)]
+            jobs += [(tasks.rows, share) for share in shares if share]
+    found: Outcomes = {}
+    try:
+        slices = min(len(jobs), TASKS_A_CORE * cores)
+        reported = context.parallelize(jobs, slices).mapPartitions(run).collect()
+    except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
+        _log.debug("the job of the native writer ended", exc_info=True)
+        reason = f"the job ended: {type(error).__name__}"
+        return {number: [(number, None, reason)] for tasks in chosen for number in _numbers(tasks)}
+    for outcome in reported:
+        found.setdefault(outcome[0], []).append(outcome)
+    return found
+
+
+def _numbers(tasks: _TableTasks) -> list[int]:
+    return [task.number for task in (tasks.changes, tasks.rows) if task is not None]
+
+
+def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
+    """Append the files of a table after its changes, and mark what is in; return why not all of it is."""
+    work = tasks.work
+    reason = None
+    if tasks.changes is not None:
+        _, reason = _reported(outcomes, tasks.changes.number)
+        work.changes_are_in = reason is None
+    if tasks.rows is None:
+        return reason
+    files, failed = _reported(outcomes, tasks.rows.number)
+    reason = reason or failed or _lacking(tasks, files)
+    added = False
+    if reason is None:
+        try:
+            commit = tasks.commit._replace(part=READS)
+            added = bool(files) and append_files(tasks.folder, files, tasks.target, commit, once=not work.part.new)
+            work.reads_are_in = True
+            work.changes_are_in |= tasks.rows.with_changes
+        except NativeWriteError as refused:
+            reason = str(refused)
+    if not added:
+        remove_files(tasks.folder, files)
+    return reason
+
+
+def _reported(outcomes: Outcomes, number: int) -> tuple[list[DataFile], str | None]:
+    """Return the files that tasks wrote with one function, and why one of them wrote nothing."""
+    reported = outcomes.get(number, [(number, None, "its task reported nothing")])
+    files = [file for _, file, _ in reported if file is not None]
+    return files, next((why for _, _, why in reported if why is not None), None)
+
+
+def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
+    """Return that files do not have all rows that were read; None if they have, or their number says nothing of it."""
+    assert tasks.rows is not None  # noqa: S101
+    work, written = tasks.work, sum(file.rows for file in files)
+    if work.part.mode.append_only or tasks.rows.with_changes or written == work.facts.reads:
+        return None
+    return f"its files have {written} rows of {work.facts.reads}"
+
+
+def _location(spark: SparkSession, table: str) -> str:
+    """Return where a Delta table lies. DESCRIBE DETAIL tells it of any, after a second in which it reads the log."""
+    first, _, path = table.partition(".")
+    if first == identifier(DELTA) and "/" in path:
+        return path.strip("`")
+    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no door to the catalog's word)
+    named = state.sqlParser().parseTableIdentifier(table)
+    if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
+        return str(state.catalog().getTableMetadata(named).location())
+    return str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0])
+
+
+def _local(location: str) -> str | None:
+    """Return the path of a folder on a disk, as Spark names its place; None for other storage."""
+    place = urlsplit(location)
+    return unquote(place.path) if place.scheme in ("", "file") else None

@@ -1,0 +1,253 @@
+"""Folders of Parquet files as targets: for the log of all changes, without a transaction log.
+
+What a batch appends is kept until `finish` and then written as one folder (`batch_folders.py`). A batch that comes
+again finds its folder, and writes nothing. The columns stand in a note beside the folders; files keep those that they
+were written with. A column that goes stays, NULL from then on, as a log says what was; one that gets a wider type is
+read as that. Refused: a column whose values of before and of now have no type in common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.errors import SchemaError
+from streaming_source.mirroring.writers.batch_folders import COLUMN, BatchFolders
+from streaming_source.ruling.target_columns import image_type
+from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.schema.target_modes import APPEND_LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.writers.target_format import Appended, TargetAction
+    from streaming_source.ruling.target_columns import TargetColumn
+
+ROWS_A_FILE: Final = 1_000_000
+"""A batch has no more files than this makes of it: thousands of small ones would be slow to list and to read."""
+STATES: Final = 10
+"""States of the control table that are kept: a reader that has found the newest has time to read it."""
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+"""Decimal digits of the integers, from narrow to wide."""
+
+
+class ParquetFormat:
+    """Folders of Parquet files."""
+
+    name = "parquet"
+    modes = frozenset({APPEND_LOG})
+    only_folders = True
+    own_properties: Mapping[str, str] = {}
+
+    def check_session(self, spark: SparkSession) -> None:
+        """Do nothing: each Spark writes Parquet."""
+
+    def target(self, spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> ParquetTarget:
+        """Open a target."""
+        return ParquetTarget(spark, name, "" if batch is None else batch_name(batch) + "-again" * again)
+
+    def control(self, spark: SparkSession, name: str) -> ParquetControl:
+        """Return the control table of a name."""
+        return ParquetControl(spark, name)
+
+
+def batch_name(batch: int) -> str:
+    """Return the name of a batch, which is no number for those who read the folder, and sorts as numbers do."""
+    return f"batch-{batch:012d}"
+
+
+@dataclass(slots=True)
+class ParquetFolder:
+    """A folder of Parquet files as a mirror knows it: `name` is what Spark's SQL calls it."""
+
+    spark: SparkSession
+    name: str
+    _folders: BatchFolders = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._folders = BatchFolders(self.spark, self.name.partition(".")[2].strip("`"))
+
+    def exists(self) -> bool:
+        """Tell whether the folder has something in it."""
+        return bool(self._folders.listed())
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties; none of a folder that no mirror made."""
+        note = self._folders.note()
+        return {} if note is None else note["properties"]
+
+    def _begin(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
+        schema = _schema(columns)
+        self._folders.write_note({"comment": comment, "properties": dict(properties), "schema": schema.jsonValue()})
+
+    def _columns(self) -> StructType:
+        """Return the columns of all rows.
+
+        Raises:
+            SchemaError: the folder has no note.
+        """
+        from pyspark.sql.types import StructType
+
+        note = self._folders.note()
+        if note is None:
+            raise SchemaError(f"{self._folders.folder} does not say its columns: _mirror-….json is not there.")
+        return StructType.fromJson(note["schema"])
+
+
+@dataclass(slots=True)
+class ParquetTarget(ParquetFolder):
+    """One target. `batch`: the name of the batch that it is open for."""
+
+    batch: str = ""
+    _waiting: list[DataFrame] = field(default_factory=list)
+
+    def count(self) -> None:
+        """Return nothing: no MERGE is run on it."""
+
+    def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
+        """Make the folder, or remove the batches of one that is there."""
+        _check_names(self._folders.folder, columns)
+        self._folders.remove(self._folders.batches())
+        self._begin(columns, comment, properties)
+
+    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002  (a name that was given up stays)
+        """Note the columns."""
+        _check_names(self._folders.folder, columns)
+        there, note = self._columns(), self._folders.note()
+        wanted = merged(there, _schema(columns), self._folders.folder)
+        if wanted != there:
+            self._folders.write_note({**(note or {}), "schema": wanted.jsonValue()})
+
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Do nothing: files keep their columns."""
+
+    def fill(self, values: Mapping[str, Column]) -> None:
+        """Refuse: rows of a log stay as they are."""
+        raise NotImplementedError(f"{self.name}: a log does not change its rows ({', '.join(values)}).")
+
+    def append(self, rows: DataFrame, once: Appended | None = None) -> None:  # noqa: ARG002  (the folder's name says it)
+        """Keep rows for `finish`."""
+        self._waiting.append(rows)
+
+    def finish(self, rows: int) -> None:
+        """Write what waits as the folder of the batch."""
+        if not self._waiting:
+            return
+        schema = self._columns()
+        whole = reduce(lambda one, other: one.unionByName(other), (each.to(schema) for each in self._waiting))
+        self._waiting.clear()
+        self._folders.put(self.batch, whole.coalesce(1 + rows // ROWS_A_FILE))
+
+    def go_back(self, row: ControlRow, batch: int) -> None:
+        """Do nothing: the batch is there as a whole, or not."""
+
+    def drop(self) -> None:
+        """Remove all batches and the note."""
+        self._folders.clear()
+
+    def rows_at(self, row: ControlRow) -> DataFrame:
+        """Return the rows of the batches up to that of a control row."""
+        from pyspark.sql import functions as f
+
+        rows = self._folders.read(self._columns())
+        return rows.where(f.col(COLUMN) < batch_name(row.batch + 1)).drop(COLUMN)
+
+
+class ParquetControl(ParquetFolder):
+    """The control table: each state is a batch, and the newest one holds."""
+
+    __slots__ = ()
+
+    def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
+        """Make it without rows, where it is not there."""
+        if not self.exists():
+            self._begin(columns, "", properties)
+
+    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
+        """Note columns."""
+        wanted = merged(self._columns(), _schema(columns), self._folders.folder)
+        self._folders.write_note({**(self._folders.note() or {}), "schema": wanted.jsonValue()})
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the newest state."""
+        states = self._folders.batches()
+        if not states:
+            return self.spark.createDataFrame([], self._columns())
+        return self._folders.read(self._columns(), name=states[-1])
+
+    def replace(self, rows: DataFrame) -> None:
+        """Add a state, and remove the oldest."""
+        states = self._folders.batches()
+        number = int(states[-1].rpartition("-")[2]) + 1 if states else 0
+        self._folders.put(batch_name(number), rows.to(self._columns()))
+        self._folders.remove(states[: 1 - STATES])
+
+
+def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
+    """Return the columns that hold rows of both.
+
+    Raises:
+        SchemaError: a column has two types, and neither holds the values of both.
+    """
+    from pyspark.sql.types import StructField, StructType
+
+    coming = {spark_column_key(column.name): column for column in wanted}
+    found = []
+    for old in there:
+        new = coming.pop(spark_column_key(old.name), None)
+        kind = old.dataType if new is None else _wider(old.dataType, new.dataType)
+        if new is not None and kind is None:
+            raise SchemaError(
+                f"the rows in {folder} have {old.name} as {old.dataType.simpleString().upper()}, and it is "
+                f"{new.dataType.simpleString().upper()} now: Parquet files keep their types.",
+                hint="Move the folder away, and have the table read again (mirror_resync).",
+            )
+        found.append(old if new is None or kind is None else StructField(old.name, kind, True, new.metadata))
+    return StructType(found + list(coming.values()))
+
+
+def _wider(one: DataType, other: DataType) -> DataType | None:
+    """Return that of two types which holds the values of both; None where none does."""
+    if one == other:
+        return one
+    return next((wide for narrow, wide in ((one, other), (other, one)) if _holds(narrow, wide)), None)
+
+
+def _holds(narrow: DataType, wide: DataType) -> bool:
+    from pyspark.sql.types import DecimalType
+
+    digits, more = _DIGITS.get(narrow.typeName()), _DIGITS.get(wide.typeName())
+    if isinstance(wide, DecimalType):
+        if isinstance(narrow, DecimalType):
+            return narrow.scale == wide.scale and narrow.precision <= wide.precision
+        return digits is not None and wide.precision - wide.scale >= digits
+    if digits is not None and more is not None:
+        return digits <= more
+    return (narrow.typeName(), wide.typeName()) == ("float", "double")
+
+
+def _schema(columns: Sequence[TargetColumn]) -> StructType:
+    """Return the columns as Spark has them, with their comments."""
+    from pyspark.sql.types import StructField, StructType
+
+    comments: list[dict[str, Any]] = [{"comment": column.comment} if column.comment else {} for column in columns]
+    return StructType(
+        [
+            StructField(each.name, each.dataType, True, about)
+            for each, about in zip(image_type(columns), comments, strict=True)
+        ]
+    )
+
+
+def _check_names(folder: str, columns: Sequence[TargetColumn]) -> None:
+    taken = next((column.name for column in columns if spark_column_key(column.name) == COLUMN), None)
+    if taken is not None:
+        raise SchemaError(
+            f"a column {taken} cannot be in {folder}: the folders of the batches have that name.",
+            hint="Give it another name there (rename in the table's rule), or leave it out.",
+        )

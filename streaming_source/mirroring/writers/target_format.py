@@ -1,0 +1,178 @@
+"""The needs that a mirror has of the format of its targets: an interface, for which each format has its classes.
+
+A mode writes SQL (MERGE, UPDATE, DELETE of the target's name) where the format has `modes` for which rows change; all
+else goes through an `OpenTarget`. What every format has to hold: a batch that comes again after a crash leaves the
+target as it is, and a reader never sees a half of what one call writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.ruling.target_columns import TargetColumn
+
+
+class Appended(NamedTuple):
+    """The name of an append: whose it is, and of which batch. Under one name rows are appended once."""
+
+    mirror: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """New columns behind the others. Rows that are there have NULL in them, whatever `nullable` says."""
+
+    columns: tuple[TargetColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns:
+    """Columns that go, by their names."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Another name of a column."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetType:
+    """A wider type of a column."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropNotNull:
+    """A column that may be NULL from now on."""
+
+    name: str
+
+
+TargetAction: TypeAlias = AddColumns | DropColumns | RenameColumn | SetType | DropNotNull
+"""A change of the columns of a target, which its format carries out."""
+
+
+class OpenTarget(Protocol):
+    """One target, open for one batch of its mirror, or for a look at it."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that it is written in."""
+
+    @property
+    def name(self) -> str:
+        """The target as SQL names it."""
+
+    def exists(self) -> bool:
+        """Tell whether it is there."""
+
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties that it was made with."""
+
+    def count(self) -> int | None:
+        """Return how many rows it has; None where only reading them would tell."""
+
+    def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
+        """Make it without rows, also in the place of one of this mirror that is there."""
+
+    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:
+        """Give it these columns, and keep its rows. `actions`: the way there, in order, which knows what was renamed;
+        without them a column is known by its name.
+        """
+
+    def rename(self, names: Mapping[str, str | None]) -> None:
+        """Give columns other names, where its format can. `names`: what they are called, by the new names; None: a
+        column that is not there, whatever else has that name.
+        """
+
+    def fill(self, values: Mapping[str, Column]) -> None:
+        """Give all rows these values, by column. Never asked of targets without the mode current."""
+
+    def append(self, rows: DataFrame, once: Appended | None = None) -> None:
+        """Append rows. Without `once`, it is for `go_back` to undo an earlier try."""
+
+    def finish(self, rows: int) -> None:
+        """Show what was appended since the target was opened, about so many rows, where that was not done at once."""
+
+    def go_back(self, row: ControlRow, batch: int) -> None:
+        """Undo what an earlier try of the batch left; `row`: the table before the batch."""
+
+    def drop(self) -> None:
+        """Remove it, where it is there."""
+
+    def rows_at(self, row: ControlRow) -> DataFrame:
+        """Return the rows that belong to a row of the control table, whatever came since.
+
+        Raises:
+            DataLossError: they are not kept any more.
+        """
+
+
+class ControlStore(Protocol):
+    """The control table of a mirror with targets of the format."""
+
+    def exists(self) -> bool:
+        """Tell whether it is there."""
+
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties that it was made with."""
+
+    def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
+        """Make it without rows, where it is not there."""
+
+    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
+        """Add columns, which are NULL in the rows that are there."""
+
+    def rows(self) -> DataFrame:
+        """Return its rows, by one version of it."""
+
+    def replace(self, rows: DataFrame) -> None:
+        """Put rows in the place of all that are there, as one step for readers."""
+
+
+class TargetFormat(Protocol):
+    """One format."""
+
+    @property
+    def name(self) -> str:
+        """The word for it in `format=…`, and in the names of targets in folders."""
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """The modes that its targets can have."""
+
+    @property
+    def only_folders(self) -> bool:
+        """Whether its targets are folders, and no tables of a catalog."""
+
+    @property
+    def own_properties(self) -> Mapping[str, str]:
+        """The properties that every target gets, unless the call says otherwise."""
+
+    def check_session(self, spark: SparkSession) -> None:
+        """Refuse a session that cannot write the format.
+
+        Raises:
+            ConfigError: what is missing.
+        """
+
+    def target(self, spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> OpenTarget:
+        """Open a target for a batch; `again`: for the end of its old rows where its table is read again."""
+
+    def control(self, spark: SparkSession, name: str) -> ControlStore:
+        """Return the control table of a name."""

@@ -1,0 +1,72 @@
+"""Which targets are looked at, and what it means that none is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replica.errors import ConfigError
+from streaming_source.mirroring.apply import gone_targets
+from streaming_source.mirroring.apply.gone_targets import AT_ONCE, AT_START, LOOK_EVERY_S, Presence
+
+
+class Row:
+    def __init__(self, number: int) -> None:
+        self.target = f"t{number}"
+
+
+class Looks:
+    """A clock, the looks that were made, and the targets that are gone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.seen: list[str] = []
+        self.removed: set[str] = set()
+        self.presence = Presence(2)
+        self.rows: Any = [Row(number) for number in range(150)]
+        monkeypatch.setattr(gone_targets.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(gone_targets, "is_target_there", self._there)
+        monkeypatch.setattr("pyspark.inheritable_thread_target", lambda _: lambda call: call)
+
+    def _there(self, _: object, row: Row) -> bool:
+        self.seen.append(row.target)
+        return row.target not in self.removed
+
+    def look(self) -> list[str]:
+        self.seen.clear()
+        return [row.target for row in self.presence.gone(None, self.rows)]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+def test_all_are_looked_at_in_turn_and_few_at_once(looks: Looks) -> None:
+    looks.removed = {"t3", "t149"}
+    assert looks.look() == ["t3"]
+    assert len(looks.seen) == AT_START
+    assert not looks.presence.due()
+    assert looks.look() == []
+    assert looks.seen == [], "one batch after the other costs nothing"
+    found = []
+    for _ in range(3):
+        looks.now += LOOK_EVERY_S
+        found += looks.look()
+        assert len(looks.seen) == AT_ONCE
+    assert found == ["t149", "t3"]
+    assert "t0" in looks.seen, "then it begins again"
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_mirror_of_few_tables(looks: Looks, rows: int) -> None:
+    del looks.rows[rows:]
+    looks.removed = {"t0"}
+    assert looks.look() == ["t0"][:rows]
+
+
+def test_none_that_is_there_is_no_fault_of_a_table(looks: Looks) -> None:
+    looks.removed = {f"t{number}" for number in range(150)}
+    with pytest.raises(ConfigError, match=r"none of 100 targets is there, t0 for one"):
+        looks.look()

@@ -1,0 +1,194 @@
+"""Tables that delta-rs writes end in what a plain dictionary holds, whatever comes twice, late or beside it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming_source.mirroring.writers.native import delta_rows
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape, merge_rows, replace_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWNER = {"mariadb.mirror": "m"}
+ODD = 'a"b`c;d.é ${x} ` OR 1=1 --'
+"""A name that would be something else in SQL, if it was not quoted."""
+KINDS = {
+    "id": pa.int64(),
+    ODD: pa.string(),
+    "d": pa.decimal128(20, 0),
+    "f": pa.float64(),
+    "t": pa.timestamp("us", "UTC"),
+    "b": pa.binary(),
+}
+VALUES = {
+    "id": st.integers(0, 9),
+    ODD: st.none() | st.sampled_from(("", "x", "é😀" * 30, "\0", "'", "z" * 40)),
+    "d": st.none() | st.sampled_from((0, 2**64 - 1, 2**63, -1)).map(Decimal),
+    "f": st.none() | st.sampled_from((0.0, -0.0, 1.5, 1e308)),
+    "t": st.none() | st.sampled_from((0, 1, 999_999)).map(lambda us: dt.datetime(2024, 1, 1, 0, 0, 0, us, dt.UTC)),
+    "b": st.none() | st.sampled_from((b"", b"\xff", b"\0\xff")),
+}
+ROWS = st.fixed_dictionaries(VALUES)
+CHANGES = st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=6, unique_by=lambda change: change[0]["id"])
+
+
+def made(folder: Path, **configuration: str) -> str:
+    schema = pa.schema([pa.field(name, kind, nullable=name != "id") for name, kind in KINDS.items()])
+    DeltaTable.create(str(folder), schema, configuration=OWNER | configuration, raise_if_key_not_exists=False)
+    return str(folder)
+
+
+def changes(rows: list[tuple[dict[str, Any], bool]]) -> pa.Table:
+    columns = [pa.array([row[name] for row, _ in rows], kind) for name, kind in KINDS.items()]
+    columns.append(pa.array([gone for _, gone in rows], pa.bool_()))
+    return pa.table(columns, names=[str(number) for number in range(len(columns))])
+
+
+def merged(folder: str, rows: list[tuple[dict[str, Any], bool]], batch: int) -> bool:
+    return merge_rows(folder, changes(rows), target(*KINDS), Commit("m", batch, "0-1-1"))
+
+
+def target(*names: str) -> TargetShape:
+    return TargetShape("current", names, ("id",), tuple(OWNER.items()))
+
+
+def rows_of(folder: str) -> dict[int, str]:
+    """Rows by their key; as text, in which 0.0 and -0.0 are two."""
+    table = pa.table(DeltaTable(folder).to_pyarrow_table())
+    return {row["id"]: told(row) for row in table.to_pylist()}
+
+
+def told(row: dict[str, Any]) -> str:
+    at = row["t"]
+    return repr([row[name] for name in KINDS if name != "t"] + [at and at.timestamp()])
+
+
+@settings(max_examples=20, deadline=None)
+@given(batches=st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
+def test_batches_end_in_what_a_dictionary_holds(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[tuple[dict[str, Any], bool]], bool]]
+) -> None:
+    folder = made(tmp_path_factory.mktemp("table"))
+    model: dict[int, str] = {}
+    for number, (rows, again) in enumerate(batches):
+        merged(folder, rows, number)
+        if again:  # nothing is committed where nothing changes
+            merged(folder, rows, number)
+        for row, gone in rows:
+            model.pop(row["id"], None)
+            if not gone:
+                model[row["id"]] = told(row)
+        assert rows_of(folder) == model
+
+
+ROW = {"id": 1, ODD: "x", "d": Decimal(1), "f": -0.0, "t": None, "b": b"\xff"}
+
+
+def test_a_late_task_of_an_older_batch_changes_nothing(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    assert merged(folder, [(ROW, False)], 7)
+    assert DeltaTable(folder).history(1)[0]["userMetadata"] == Commit("m", 7, "0-1-1").metadata
+    assert not merged(folder, [(ROW, True)], 6)
+    assert list(rows_of(folder)) == [1]
+
+
+def test_of_two_tasks_that_do_the_same_work_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made(tmp_path / "t")
+    whole = delta_rows._merge
+    seen: list[bool] = []
+
+    def with_another_before(*arguments: Any) -> None:
+        monkeypatch.setattr(delta_rows, "_merge", whole)
+        seen.append(merged(folder, [(ROW, False)], 1))
+        whole(*arguments)
+
+    monkeypatch.setattr(delta_rows, "_merge", with_another_before)
+    seen.append(merged(folder, [(ROW, False)], 1))
+    assert seen == [True, False]
+    assert DeltaTable(folder).version() == 1
+
+
+def test_a_commit_of_someone_else_is_met_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = made(tmp_path / "t")
+    merged(folder, [(ROW, False)], 1)
+    whole = delta_rows._merge
+
+    def beside(*arguments: Any) -> None:
+        monkeypatch.setattr(delta_rows, "_merge", whole)
+        DeltaTable(folder).optimize.compact(target_size=1)
+        write_deltalake(
+            folder, pa.table([[5], ["y"], [None], [None], [None], [None]], schema=pa.schema(KINDS)), mode="append"
+        )
+        DeltaTable(folder).delete("id = 1")
+        whole(*arguments)
+
+    monkeypatch.setattr(delta_rows, "_merge", beside)
+    assert merged(folder, [({**ROW, "f": 2.5}, False)], 2)
+    found = rows_of(folder)
+    assert sorted(found) == [1, 5]
+    assert "2.5" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "reason"),
+    [
+        ({"delta.enableChangeDataFeed": "true"}, "it needs a writer of version 4"),
+        ({"mariadb.mirror": "other"}, "property mariadb.mirror is another one"),
+    ],
+)
+def test_what_is_left_to_spark(tmp_path: Path, configuration: dict[str, str], reason: str) -> None:
+    folder = made(tmp_path / "t", **configuration)
+    with pytest.raises(NativeWriteError, match=reason):
+        merged(folder, [(ROW, False)], 1)
+    assert DeltaTable(folder).version() == 0
+
+
+def test_a_table_that_is_gone_too_large_or_has_other_columns_is_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NativeWriteError, match="there is no table"):
+        merged(str(tmp_path / "gone"), [(ROW, False)], 1)
+    folder = made(tmp_path / "t")
+    merged(folder, [(ROW, False)], 1)
+    with pytest.raises(NativeWriteError, match="it has no column other"):
+        merge_rows(folder, changes([(ROW, False)]), target("id", "other", *list(KINDS)[2:]), Commit("m", 2, ""))
+    monkeypatch.setattr(delta_rows, "MOST_BYTES", 10)
+    with pytest.raises(NativeWriteError, match="it has 0 MB"):
+        merged(folder, [(ROW, False)], 2)
+
+
+def test_all_rows_are_replaced_or_none(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    merged(folder, [(ROW, False)], 1)
+    replace_rows(folder, {name: [value, value] for name, value in ROW.items()}, "told")
+    assert pa.table(DeltaTable(folder).to_pyarrow_table()).num_rows == 2
+    assert DeltaTable(folder).history(1)[0]["userMetadata"] == "told"
+    broken: list[dict[str, list[object]]] = [{"id": [7]}, {name: ["no number"] for name in ROW}]
+    for values in broken:
+        with pytest.raises(NativeWriteError):
+            replace_rows(folder, values, "")
+    assert DeltaTable(folder).version() == 2
+
+
+def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    merged(folder, [(ROW, False)], 1)
+    (file,) = DeltaTable(folder).file_uris()
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
+    assert {name for name, column in columns.items() if column.statistics is not None} == {"id"}
+    assert not {"d", "f", "t", "b"} & {name for name, c in columns.items() if "RLE_DICTIONARY" in c.encodings}
+    actions = pa.table(DeltaTable(folder).get_add_actions(flatten=True))
+    limits = {name: actions.column(name)[0].as_py() for name in actions.schema.names if name[:4] in ("min.", "max.")}
+    assert {name: value for name, value in limits.items() if value is not None} == {"min.id": 1, "max.id": 1}

@@ -1,0 +1,21 @@
+"""The format of a name: folders say it, a catalog has Delta."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming_source.mirroring.writers.choose import FORMATS, format_of
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("`lake`.`orders`", "delta"),
+        ("`parquet`.`orders`", "delta"),
+        ("`delta`.`/lake/orders`", "delta"),
+        ("`parquet`.`s3://lake/a.b/orders`", "parquet"),
+    ],
+)
+def test_a_name_has_a_format(name: str, kind: str) -> None:
+    assert format_of(name) is FORMATS[kind]
+    assert FORMATS[kind].name == kind

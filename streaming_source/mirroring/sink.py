@@ -300,7 +300,9 @@ class MirrorSink:
                 self._rows[name] = suspended(batch.sparkSession, row, changed)
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())
-                part = TablePart(self._settings, batch, number, row, changes, self._first)
+                # A target that is made again may lie elsewhere.
+                folder = self._native.folder(batch.sparkSession, row.target, row.defined_at)
+                part = TablePart(self._settings, batch, number, row, changes, self._first, folder=folder)
                 works.append(TableWork(part, statements))
         return works
 

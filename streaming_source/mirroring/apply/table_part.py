@@ -45,7 +45,8 @@ class TablePart:
     """The part of one table. `row` is what the control table has of it, and changes with what is brought in.
 
     `replayed`: the batch may have been tried before; `restored`: what such a try left in the target is undone.
-    `columns`: what rows are decoded into; None if their images are VARIANT, because a type has no other way.
+    `columns`: what rows are decoded into; None if their images are VARIANT, because a type has no other way. `folder`:
+    where the target lies, if delta-rs may write it.
     """
 
     settings: MirrorSettings
@@ -56,6 +57,7 @@ class TablePart:
     replayed: bool = False
     restored: bool = False
     columns: tuple[TableColumn, ...] | None = None
+    folder: str | None = None
     target: OpenTarget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from streaming_source.mirroring.statements.alterations import (
 from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.statements.column_names import composed
 from streaming_source.mirroring.statements.lost_key import lost_key
+from streaming_source.mirroring.writers.native.writer import emptied
 from streaming_source.ruling.target_columns import WHOLE
 from streaming_source.schema.target_modes import CURRENT
 
@@ -214,7 +215,7 @@ class StatementWork:
     def _empty(self, statement: StatementRow) -> None:
         if self._settings.on_truncate == "stop":
             raise self._error(statement, "onTruncate=stop asks to stop there.")
-        if not self._applied:
+        if not self._applied and not (self._clears(statement) and emptied(self._part)):
             self._part.mode.empty(self._target, statement)
 
     def _drop(self, statement: StatementRow) -> None:

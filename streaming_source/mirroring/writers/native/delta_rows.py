@@ -1,7 +1,7 @@
 """Commits to one Delta table by delta-rs: no Spark, no JVM.
 
-Three kinds of commit: `merge_rows` for changes, `append_files` for rows that tasks wrote as Parquet files, and
-`replace_rows` for all rows of a small table. Each makes one commit, or none if its `Commit` is already in the table.
+Four kinds of commit: `merge_rows` for changes, `append_files` for rows that tasks wrote as Parquet files, `remove_rows`
+for TRUNCATE, and `replace_rows` for all rows of a small table. The first two make no commit if theirs is in the table.
 Refused: a table that delta-rs cannot write, or that is too large to be merged by one task.
 
 The token of a commit is read and written through one `DeltaTable`. Of two tasks that do the same work, or of one that
@@ -141,6 +141,23 @@ def append_files(folder: str, files: Sequence[DataFile], target: TargetShape, co
     return _committed(folder, target, commit if once else None, lambda table: _append(table, files, commit, once=once))
 
 
+def remove_rows(folder: str, target: TargetShape, metadata: str) -> None:
+    """Remove all rows of a table, as one commit; `metadata`: the user's metadata of the commit.
+
+    Raises:
+        NativeWriteError: nothing was removed.
+    """
+    from deltalake import CommitProperties
+
+    properties = CommitProperties(custom_metadata={"userMetadata": metadata})
+    _committed(
+        folder,
+        target,
+        None,
+        lambda table: table.delete(commit_properties=properties, post_commithook_properties=after_commit()),
+    )
+
+
 def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str) -> None:
     """Replace all rows of a table, as one commit; `metadata`: the user's metadata of the commit.
 
@@ -176,7 +193,7 @@ def after_commit() -> PostCommitHookProperties:
     return PostCommitHookProperties(cleanup_expired_logs=False)
 
 
-def _committed(folder: str, target: TargetShape, token: Commit | None, write: Callable[[DeltaTable], None]) -> bool:
+def _committed(folder: str, target: TargetShape, token: Commit | None, write: Callable[[DeltaTable], object]) -> bool:
     """Write by one commit, after the commits of other writers."""
     from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError

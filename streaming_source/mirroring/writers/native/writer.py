@@ -27,8 +27,10 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     append_files,
     has_rows,
     open_target,
+    remove_rows,
 )
 from streaming_source.mirroring.writers.native.tasks import ChangesTask, RowsTask, run
+from streaming_source.mirroring.writers.versions import METADATA
 from streaming_source.queries.sql_text import identifier
 from streaming_source.ruling.target_columns import MIRROR, SOURCE
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.apply.table_part import TablePart
     from streaming_source.mirroring.apply.table_work import TableWork
     from streaming_source.mirroring.batch.batch_facts import BatchFacts, PackedPart
+    from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.tasks import Outcome
@@ -110,9 +114,8 @@ class NativeWriter:
         Raises:
             NativeWriteError: its log cannot be read.
         """
-        row = work.row
-        folder = self.folder(work.part.spark, row.target, row.defined_at)
-        return folder is not None and has_rows(folder, Commit(row.mirror, work.part.number, ""))
+        part = work.part
+        return part.folder is not None and has_rows(part.folder, Commit(part.row.mirror, part.number, ""))
 
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
         """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
@@ -140,17 +143,11 @@ class NativeWriter:
         columns = typed_columns(row.table, self._settings.policy, times=True)
         if columns is None or not part.plain:
             raise NativeWriteError("its rows need a rule, or a type that only Spark converts")
-        # A target that is made again may lie elsewhere.
-        folder = self.folder(part.spark, row.target, row.defined_at)
+        folder = part.folder
         if folder is None:
             raise NativeWriteError("its storage is no local disk")
         ruled = ruled_table(part.spark, row.table, self._settings)
-        target = TargetShape(
-            mode=row.mode,
-            names=tuple(column.name for column in part.mode.columns(ruled.columns)),
-            keys=row.keys,
-            owner=((MIRROR, row.mirror), (SOURCE, table_text(row.name))),
-        )
+        target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
         commit = Commit(row.mirror, part.number, position)
 
         def files(latest: LatestOfTable, *, with_changes: bool = False) -> RowsTask:
@@ -176,6 +173,23 @@ class NativeWriter:
         if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
             _log.info("%s is written by %s", table_text(row.name), by)
         work.part.row = row._replace(writer=by)
+
+
+def emptied(part: TablePart) -> bool:
+    """Remove all rows of a target, which Spark needs seconds for; return False if delta-rs cannot."""
+    if part.folder is None:
+        return False
+    try:
+        remove_rows(part.folder, _shape(part.row), str(part.spark.conf.get(METADATA)))
+    except NativeWriteError as refused:
+        _log.debug("%s is emptied by Spark: %s", part.row.target, refused)
+        return False
+    return True
+
+
+def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
+    owner = ((MIRROR, row.mirror), (SOURCE, table_text(row.name)))
+    return TargetShape(row.mode, names, row.keys, owner)
 
 
 def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from streaming_source.mirroring.writers.native import delta_rows
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape, merge_rows, replace_rows
+from streaming_source.mirroring.writers.native.delta_rows import (
+    Commit,
+    TargetShape,
+    append_files,
+    has_rows,
+    merge_rows,
+    remove_rows,
+    replace_rows,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +200,47 @@ def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:
     actions = pa.table(DeltaTable(folder).get_add_actions(flatten=True))
     limits = {name: actions.column(name)[0].as_py() for name in actions.schema.names if name[:4] in ("min.", "max.")}
     assert {name: value for name, value in limits.items() if value is not None} == {"min.id": 1, "max.id": 1}
+
+
+def test_all_rows_go_by_one_commit_beside_other_writers(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    row = dict.fromkeys(KINDS) | {"id": 1}
+    for batch in range(3):
+        merged(folder, [({**row, "id": batch}, False)], batch)
+    before = DeltaTable(folder).version()
+    remove_rows(folder, target(*KINDS), '{"mirror": "m", "batch": 3}')
+    table = DeltaTable(folder)
+    assert (table.version(), table.to_pyarrow_table().num_rows) == (before + 1, 0)
+    assert table.history(1)[0]["userMetadata"] == '{"mirror": "m", "batch": 3}'
+    assert merged(folder, [(row, False)], 3), "rows of the batch come behind its TRUNCATE"
+    assert DeltaTable(folder).to_pyarrow_table().num_rows == 1
+
+
+def test_a_foreign_or_append_only_table_is_not_emptied(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t", **{"delta.appendOnly": "true"})
+    foreign = made(tmp_path / "foreign")
+    DeltaTable(foreign).alter.set_table_properties({"mariadb.mirror": "other"}, raise_if_not_exists=False)
+    write_deltalake(
+        folder, pa.table({name: pa.array([1 if name == "id" else None], KINDS[name]) for name in KINDS}), mode="append"
+    )
+    for place in (folder, foreign, str(tmp_path / "absent")):
+        with pytest.raises(NativeWriteError):
+            remove_rows(place, target(*KINDS), "{}")
+    assert DeltaTable(folder).to_pyarrow_table().num_rows == 1
+
+
+def test_rows_of_a_batch_are_known_by_their_token(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    commit = Commit("m", 7, "0-1-1")
+    assert not has_rows(folder, commit)
+    assert not has_rows(str(tmp_path / "absent"), commit)
+    remove_rows(folder, target(*KINDS), commit.metadata)
+    assert not has_rows(folder, commit), "a statement is none of its rows"
+    merged(folder, [(dict.fromkeys(KINDS) | {"id": 1}, False)], 7)
+    assert has_rows(folder, commit)
+    assert has_rows(folder, commit._replace(batch=6))
+    assert not has_rows(folder, commit._replace(batch=8))
+    assert not has_rows(folder, commit._replace(mirror="other"))
+    read = Commit("reads", 3, "0-1-1", delta_rows.READS)
+    append_files(folder, [], target(*KINDS), read, once=True)
+    assert has_rows(folder, read)

@@ -24,12 +24,13 @@ from streaming_source.mirroring.apply.table_work import TableWork
 from streaming_source.mirroring.batch.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.control.checkpoint import end_of
 from streaming_source.mirroring.control.continuation import Alone, check_alone, is_there
-from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, NO_BATCH, READING, ControlRow
+from streaming_source.mirroring.control.control_row import DROPPED, FAILED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.control.control_table import mirrored_tables, write_control
 from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
+from streaming_source.mirroring.control.states import doubted, settled
 from streaming_source.mirroring.foreign_keys.cascades import Cascades
 from streaming_source.mirroring.reading.beginnings import Beginnings, hidden_error
-from streaming_source.mirroring.reading.reread import RESYNC, ask_again, wait_s, waiting
+from streaming_source.mirroring.reading.reread import RESYNC, ask_again, wait_s
 from streaming_source.mirroring.reading.source_tables import hidden, unreadable
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck
 from streaming_source.mirroring.statements.merge_tables import MergeTables
@@ -139,8 +140,7 @@ class MirrorSink:
             if row.live:
                 whole = _is_whole(row, end)
                 row = row.with_before(None) if whole and row.before is not None else row  # noqa: PLW2901
-                row = row._replace(  # noqa: PLW2901
-                    state=CURRENT if whole else READING,
+                row = settled(row, whole=whole)._replace(  # noqa: PLW2901
                     position=str(end.position),
                     batch=number,
                     tries=0 if whole else row.tries,
@@ -195,7 +195,7 @@ class MirrorSink:
         def before(name: TableName, position: str) -> None:
             later = self._cascades.put_off_since(name, position, rows)
             if later:
-                rows.update({one: row._replace(state=READING) for one, row in later.items()})
+                rows.update({one: settled(row, whole=False) for one, row in later.items()})
                 followed.update(later)
                 self._write_control(spark)  # a crash may come behind it
 
@@ -206,7 +206,7 @@ class MirrorSink:
         self._rows |= {name: suspended(spark, self._rows[name], error) for name, error in stopped.items()}
         for name, row in self._rows.items():
             if row.live and _is_whole(row, end):
-                self._rows[name] = row._replace(state=CURRENT)
+                self._rows[name] = settled(row, whole=True)
         self._write_control(spark)
 
     def _write_control(self, spark: SparkSession) -> None:
@@ -277,7 +277,7 @@ class MirrorSink:
                 )
                 self._rows[name] = suspended(spark, row, stopped)
             else:
-                self._rows[name] = waiting(row, number, told, state=READING)
+                self._rows[name] = doubted(row, number, told)
 
     def _refuse_unreadable(self, spark: SparkSession, waited: Collection[str | None]) -> None:
         """Stop tables that wait since this batch, and cannot be read: reading them would end the query."""

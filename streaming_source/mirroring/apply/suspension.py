@@ -21,8 +21,9 @@ from replica.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import SPARK_ERRORS, full_disk, may_pass, told_by
 from streaming_source.mirroring.apply.gone_targets import gone_error, is_target_there
-from streaming_source.mirroring.control.control_row import FAILED, NO_BATCH
-from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC, waiting
+from streaming_source.mirroring.control.control_row import NO_BATCH
+from streaming_source.mirroring.control.states import faulted, refused
+from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
 from streaming_source.mirroring.writers.choose import open_target
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def suspended(
     _log.error("%s is suspended: %s", one_line(table_text(row.name)), one_line(why))
     row = put_back(spark, row)
     if number is not None and may_pass(error) and row.tries < MOST_TRIES:
-        return waiting(row, number, why, state=FAILED)
-    return row._replace(state=FAILED, waits_for=None, error=why)
+        return faulted(row, number, why)
+    return refused(row, why)
 
 
 def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exception) -> ControlRow:
@@ -105,7 +106,7 @@ def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
     except (ReplicaError, *SPARK_ERRORS) as error:
         _log.warning("%s cannot be put back to what it was before it was read again: %s", row.target, told_by(error))
         return row
-    return old._replace(tries=row.tries, waits_for=row.waits_for, again=row.again)
+    return old._replace(tries=row.tries, again=row.again)
 
 
 def error_name(error: PySparkException) -> str:

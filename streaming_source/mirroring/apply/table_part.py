@@ -17,10 +17,11 @@ from streaming_source.mirroring.apply.left_out import values_left_out
 from streaming_source.mirroring.batch.latest_rows import LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.batch.met_definitions import other_definition_of
 from streaming_source.mirroring.batch.table_rows import by_name_alone, rows_of_table, values_read
-from streaming_source.mirroring.control.control_row import NO_BATCH, READING
+from streaming_source.mirroring.control.control_row import NO_BATCH
+from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
-from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.target_format import Appended
@@ -95,7 +96,7 @@ class TablePart:
         if self.settings.on_alter == "stop":
             raise SchemaError(f"{why} onAlter=stop asks to stop there.", hint=RESYNC.format(table=table))
         _log.warning("%s The table is read again.", why)
-        self.row = waiting(self.row, self.number, why, state=READING)
+        self.row = doubted(self.row, self.number, why)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 

@@ -23,14 +23,15 @@ from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import SPARK_ERRORS, is_away, of_machine, raise_fault
 from streaming_source.mirroring.apply.table_part import kept_in
 from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_through
-from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, READING, PutOff
+from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, PutOff
+from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
 from streaming_source.mirroring.foreign_keys.past_changes import past_changes
 from streaming_source.mirroring.foreign_keys.put_off import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.reread import RESYNC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -236,7 +237,7 @@ class Cascades:
             coming = any(reading(one) or rows[one].waits_for is not None for one in tables)
             if row.live and not coming and now - self._read.get(name, -READ_AGAIN_EVERY_S) >= READ_AGAIN_EVERY_S:
                 self._read[name] = now
-                rows[name] = waiting(row, number, str(row.missed), state=READING)
+                rows[name] = doubted(row, number, str(row.missed))
 
 
 def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName]:

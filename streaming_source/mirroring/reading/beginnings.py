@@ -14,10 +14,11 @@ from replica.errors import ConfigError, ReplicaError
 from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.apply.faults import SPARK_ERRORS, fault_of_all, raise_fault
 from streaming_source.mirroring.apply.suspension import kept, suspended
-from streaming_source.mirroring.control.control_row import DROPPED, NO_BATCH, READING, ControlRow
+from streaming_source.mirroring.control.control_row import DROPPED, NO_BATCH, ControlRow
 from streaming_source.mirroring.control.control_table import make_control
+from streaming_source.mirroring.control.states import doubted, dropped
 from streaming_source.mirroring.reading.kept_target import NewReading
-from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.statement_scope import widen_views
@@ -74,7 +75,7 @@ class Beginnings:
         def begin(name: TableName) -> ControlRow | Exception:
             table = tables[name]
             if table.unsettled:
-                return waiting(targets.row(name, table, position), self._number, _UNSETTLED, state=READING)
+                return doubted(targets.row(name, table, position), self._number, _UNSETTLED)
             try:
                 refuse_clash(table_text(name), [column.name for column in table.definition.columns])
                 return targets.begin(name, table, position)
@@ -114,7 +115,7 @@ class Beginnings:
             if name in unseen:
                 self._rows[name] = suspended(self._spark, old, hidden_error(name))
             elif name not in found.tables:
-                self._rows[name] = old._replace(state=DROPPED, waits_for=None, error=None)
+                self._rows[name] = dropped(old)
             else:
                 self._rows[name] = self._begun_again(old, found, end, word)
         return names
@@ -151,9 +152,9 @@ class Beginnings:
         if holder is not None and holder.name in found.tables:
             return suspended(self._spark, row, self._settings.names.meeting(holder.name, name))
         if holder is not None:
-            return waiting(row, self._number, f"it takes the target of {table_text(holder.name)}.", state=READING)
+            return doubted(row, self._number, f"it takes the target of {table_text(holder.name)}.")
         if table.unsettled:
-            return waiting(row, self._number, _UNSETTLED, state=READING)
+            return doubted(row, self._number, _UNSETTLED)
         try:
             return targets.begin(name, table, position, again=again)
         except (ReplicaError, *SPARK_ERRORS) as error:

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from replica.schema.patterns import table_text
 from streaming_source.driver.relay_directory import private_base
 from streaming_source.mirroring.control.control_row import FAILED
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
@@ -51,11 +50,6 @@ def ask_again(checkpoint: str, tables: Iterable[TableName], word: str, *, wait_s
     """
     request = ReadingRequest(word, tuple(sorted(tables)), time.time() + wait_s if wait_s else 0.0)
     RequestFolder(requests_folder(checkpoint)).put(request)
-
-
-def waiting(row: ControlRow, batch: int, why: str, *, state: str) -> ControlRow:
-    """Return the row of a table that is to be read again because of something in a batch."""
-    return row._replace(state=state, waits_for=f"{table_text(row.name)} from batch {batch}", error=why)
 
 
 def wait_s(row: ControlRow) -> float:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.mirroring.batch.met_definitions import unreadable_rows
-from streaming_source.mirroring.control.control_row import DROPPED, READING, ControlRow
+from streaming_source.mirroring.control.control_row import DROPPED, ControlRow
+from streaming_source.mirroring.control.states import doubted, dropped
 from streaming_source.mirroring.modes.kinds import check_names
-from streaming_source.mirroring.reading.reread import RESYNC, waiting
+from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.rule_check import checked_rule
 from streaming_source.mirroring.statements.alterations import (
     ChangedUntold,
@@ -190,9 +191,7 @@ class StatementWork:
 
     def _wait(self, statement: StatementRow, why: str) -> None:
         """Leave the target as it is until the table is read again."""
-        self._row = waiting(
-            self._row, self._part.number, f"read again behind {_shown(statement)}: {why}", state=READING
-        )
+        self._row = doubted(self._row, self._part.number, f"read again behind {_shown(statement)}: {why}")
 
     def _known(self, statement: StatementRow) -> bool:
         """Tell whether the definition was read behind the statement."""
@@ -219,7 +218,7 @@ class StatementWork:
             self._part.mode.empty(self._target, statement)
 
     def _drop(self, statement: StatementRow) -> None:
-        self._row = self._row._replace(state=DROPPED, waits_for=None, error=None)
+        self._row = dropped(self._row)
         if self._applied:
             return
         if self._settings.on_drop == "drop":

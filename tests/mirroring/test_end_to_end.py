@@ -142,6 +142,31 @@ def test_policies_and_the_return_of_a_table(primary: MariaDb, database: str, mir
     mirror.assert_equal("a", "b", "d")
 
 
+def test_a_table_without_a_key(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
+    made = "CREATE TABLE twice (v INT, t TEXT)", "INSERT INTO twice SELECT seq % 7, 'x' FROM seq_1_to_60"
+    primary.sql(f"USE {database}", *made)
+    mirror = mirrored(primary, database, snapshotUnkeyed="whole")
+    mirror.run()
+    writer = "SELECT split(writer, ':')[0] FROM {lake}.mirror_control WHERE source_table = 'twice'"
+    rows = "SELECT v, count(*) FROM {lake}.twice GROUP BY v ORDER BY v"
+    for number, (writes, change) in enumerate(
+        (
+            ("native", "INSERT INTO twice SELECT * FROM twice"),
+            ("spark", "UPDATE twice SET v = NULL WHERE v = 2 LIMIT 3"),
+            ("spark", "INSERT INTO twice VALUES (1, 'y'), (1, 'y')"),  # is in, when the batch comes again
+            ("native", "TRUNCATE TABLE twice; INSERT INTO twice SELECT seq % 3, NULL FROM seq_1_to_20"),
+        )
+    ):
+        primary.sql(f"USE {database}", *change.split("; "))
+        if number == 2:
+            mirror.break_off()
+        mirror.run()
+        grouped = primary.sql(f"SELECT v, COUNT(*) FROM {database}.twice GROUP BY v ORDER BY v")
+        assert asked(mirror, rows) == [list(row) for row in grouped], change
+        assert asked(mirror, writer) == [[writes]], change
+    assert mirror.states() == dict.fromkeys([*"abc", "twice"], CURRENT)
+
+
 def test_cascade(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
     primary.sql(
         f"USE {database}",

@@ -25,6 +25,7 @@ from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.target_format import Appended
+from streaming_source.mirroring.writers.versions import has_batch
 from streaming_source.ruling.ruled_images import target_images
 from streaming_source.ruling.target_columns import target_keys
 
@@ -73,6 +74,12 @@ class TablePart:
     def new(self) -> bool:
         """Whether the target was made for this batch, and is empty."""
         return self.row.batch == NO_BATCH
+
+    @property
+    def is_in(self) -> bool:
+        """Whether an earlier try of the batch has a commit in the target, and was not undone."""
+        maybe = self.replayed and not (self.new or self.restored)
+        return maybe and has_batch(self.spark, self.row, self.number)
 
     @property
     def mode(self) -> Mode:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.batch.table_rows import typed_columns
 from streaming_source.mirroring.statements.statement_work import StatementWork
-from streaming_source.mirroring.writers.versions import has_batch
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.apply.table_part import TablePart
@@ -117,7 +116,7 @@ class TableWork:
     def _once(self) -> None:
         """Bring in all of the batch by one commit, unless an earlier try did."""
         part = self.part
-        if part.replayed and not (part.new or part.restored) and has_batch(part.spark, part.row, part.number):
+        if part.is_in:
             return
         if part.facts.changes:
             part.merge(part.rows())

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, READING
+from streaming_source.mirroring.control import control_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 class State(enum.Enum):
     """The state of a table; the value is what the columns `state` and `waits_for` say: which, and whether it waits."""
 
-    READING = READING, False
+    READING = control_row.READING, False
     """Rows of the table still come. Changes go into the target."""
-    CURRENT = CURRENT, False
+    CURRENT = control_row.CURRENT, False
     """The target is what the server had at the position."""
-    WAITING = READING, True
+    WAITING = control_row.READING, True
     """The table is to be read again. Until then nothing goes into the target."""
-    SUSPENDED = FAILED, False
+    SUSPENDED = control_row.FAILED, False
     """The table cannot go on. The target stays as it is."""
-    RETRIED = FAILED, True
+    RETRIED = control_row.FAILED, True
     """The table cannot go on, for a reason that may pass: it is read again by itself."""
-    DROPPED = DROPPED, False
+    DROPPED = control_row.DROPPED, False
     """The server has the table no more."""
 
 

@@ -1,9 +1,10 @@
 """Rows of one table in a micro-batch as a target of a mode takes them, computed by the task that decodes them.
 
 Each mode has two functions. One makes net changes: what a MERGE needs of the changes of a part of a batch. The other
-makes new rows: what is appended for rows that were read, or in append_log for all rows. Both read flat rows in the
-order of the stream, with the columns of the table named by their numbers. They must equal the Spark forms in
-`streaming_source/mirroring/modes`: `tests/mirroring/test_mode_tables.py` compares both with a model.
+makes new rows: what is appended for rows that were read, or in append_log for all rows. Of a table without a key,
+inserted rows are appended too. All read flat rows in the order of the stream, with the columns of the table named by
+their numbers. They must equal the Spark forms in `streaming_source/mirroring/modes`:
+`tests/mirroring/test_mode_tables.py` compares both with a model.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from streaming_source.mirroring.batch.latest_rows import (
     with_deleted,
 )
 from streaming_source.mirroring.batch.table_rows import flat_rows, told_parts
-from streaming_source.mirroring.writers.native.data_files import copied
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, copied
 from streaming_source.schema import target_modes
 from streaming_source.schema.row_schema import FLAT
 
@@ -70,6 +71,22 @@ def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]
     metadata = _PLACE if mode == target_modes.HISTORY else ()
     for rows in _flat(latest, batches, read=True, metadata=metadata):
         yield _valid(mode, rows, len(latest.columns))
+
+
+def inserted_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table without a key that were read or inserted, for a target of the mode `current`.
+
+    Raises:
+        NativeWriteError: a row was changed or deleted. One of those that equal it has to go, which no append does.
+    """
+    import pyarrow.compute as pc
+
+    parts = list(batches)
+    for rows in _flat(latest, parts, read=False, metadata=(CHANGE, HISTORY)):
+        if rows.column(HISTORY).true_count or not pc.all(pc.equal(rows.column(CHANGE), "insert"), min_count=0).as_py():
+            raise NativeWriteError("it has no key, and rows of it were changed or deleted")
+        yield _numbered(rows.columns[: len(latest.columns)])
+    yield from new_rows(mode, latest, parts)
 
 
 def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

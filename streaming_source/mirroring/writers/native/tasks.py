@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Outcome = tuple[int, "DataFile | None", "str | None"]
 """What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""
+Rows = Literal["new", "first", "inserted"]
+"""The rows of a batch that are appended: those that were read, in append_log all; or with what changes made of them."""
 _log = logging.getLogger(__name__)
 
 
@@ -51,8 +53,8 @@ class ChangesTask:
 class RowsTask:
     """The function of tasks that write new rows of a table as files.
 
-    `schema`: the table's, as delta-rs reports it. `with_changes`: one task writes the first state of a new table, which
-    rows that were read and changes make together.
+    `schema`: the table's, as delta-rs reports it. `rows`: which rows. `first` is the first state of a new table, which
+    rows that were read and changes make together, in one task; `inserted` is for a table without a key.
     """
 
     number: int
@@ -60,13 +62,22 @@ class RowsTask:
     latest: LatestOfTable
     target: TargetShape
     schema: pa.Schema
-    with_changes: bool = False
+    rows: Rows = "new"
+
+    @property
+    def with_changes(self) -> bool:
+        """Whether the files have what the changes of the batch leave, too."""
+        return self.rows != "new"
 
     def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
         from streaming_source.mirroring.writers.native.data_files import write_file
-        from streaming_source.mirroring.writers.native.net_changes import first_state, new_rows
+        from streaming_source.mirroring.writers.native.net_changes import (
+            first_state,
+            inserted_rows,
+            new_rows,
+        )
 
-        made = first_state if self.with_changes else new_rows
+        made = {"new": new_rows, "first": first_state, "inserted": inserted_rows}[self.rows]
         written: list[DataFile | None] = []
 
         def write() -> None:

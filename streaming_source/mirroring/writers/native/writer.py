@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.native.data_files import DataFile
-    from streaming_source.mirroring.writers.native.tasks import Outcome
+    from streaming_source.mirroring.writers.native.tasks import Outcome, Rows
     from streaming_source.schema.row_schema import TableColumn
 
     Outcomes = dict[int, list[Outcome]]
@@ -150,15 +150,16 @@ class NativeWriter:
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
         commit = Commit(row.mirror, part.number, position)
 
-        def files(latest: LatestOfTable, *, with_changes: bool = False) -> RowsTask:
-            return RowsTask(number + 1, folder, latest, target, open_target(folder, target), with_changes)
+        def files(latest: LatestOfTable, rows: Rows = "new") -> RowsTask:
+            return RowsTask(number + 1, folder, latest, target, open_target(folder, target), rows)
 
-        if part.mode.append_only:
-            everything = files(LatestOfTable(row.name, columns, ()))
+        if part.mode.append_only or not row.keys:
+            everything = files(LatestOfTable(row.name, columns, ()), "new" if part.mode.append_only else "inserted")
+            _check_keyless(part)
             return _TableTasks(work, folder, target, commit, None, everything, facts.rows)
         latest = _net_changes(work, columns)
         if part.new and facts.changes:
-            return _TableTasks(work, folder, target, commit, None, files(latest, with_changes=True), 1)
+            return _TableTasks(work, folder, target, commit, None, files(latest, "first"), 1)
         changes = ChangesTask(number, folder, latest, target, commit) if facts.changes else None
         rows = None
         if facts.reads and part.mode.can_append(part.target):
@@ -192,19 +193,31 @@ def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
     return TargetShape(row.mode, names, row.keys, owner)
 
 
+def _check_keyless(part: TablePart) -> None:
+    """Refuse rows of a table without a key that tasks cannot append.
+
+    Raises:
+        NativeWriteError: images lack columns, or an earlier try has written the rows, perhaps Spark, without a token.
+    """
+    if part.mode.append_only:
+        return
+    if part.facts.partial:
+        raise NativeWriteError("it has no key, and its row images lack columns")
+    if part.is_in:
+        raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
+
+
 def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:
     """Return what finds the net changes of a table.
 
     Raises:
         NativeWriteError: one task cannot.
     """
-    part, keys, facts = work.part, work.row.keys, work.part.facts
+    part, facts = work.part, work.part.facts
     if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
         raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
     if not part.facts.changes:
         return LatestOfTable(work.row.name, columns, ())
-    if not keys:
-        raise NativeWriteError("it has no key")
     latest = part.one_task(columns)
     if latest is None:
         raise NativeWriteError("its changes are too many for one task, lack columns, or are of several domains")
@@ -280,9 +293,10 @@ def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
     """Return that files do not have all rows that were read; None if they have, or their number says nothing of it."""
     assert tasks.rows is not None  # noqa: S101
     work, written = tasks.work, sum(file.rows for file in files)
-    if work.part.mode.append_only or tasks.rows.with_changes or written == work.facts.reads:
+    expected = {"new": work.facts.reads, "inserted": work.facts.rows}.get(tasks.rows.rows, written)
+    if work.part.mode.append_only or written == expected:
         return None
-    return f"its files have {written} rows of {work.facts.reads}"
+    return f"its files have {written} rows of {expected}"
 
 
 def _location(spark: SparkSession, table: str) -> str:

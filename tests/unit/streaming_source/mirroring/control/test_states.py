@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from streaming_source.mirroring.control import states
 from streaming_source.mirroring.control.states import WAYS, Happening, State
 from tests.kit.tree import files
 from tests.unit.streaming_source.mirroring.control.test_control_row import row
+
+if TYPE_CHECKING:
+    from streaming_source.mirroring.control.control_row import ControlRow
 
 PROJECT = Path(__file__).resolve().parents[5]
 PAGE = PROJECT / "docs" / "mirror.md"
@@ -24,7 +28,7 @@ WORDS = {
 }
 
 
-def in_state(state: State) -> states.ControlRow:
+def in_state(state: State) -> ControlRow:
     shown, waits = state.value
     return row()._replace(state=shown, waits_for="a word" if waits else None, error="why")
 
@@ -45,6 +49,7 @@ def test_the_page_shows_all_ways() -> None:
 @pytest.mark.parametrize("state", State)
 def test_each_state_is_what_two_columns_say(state: State) -> None:
     assert states.state_of(in_state(state)) is state
+    assert f"`{in_state(state).state}`" == WORDS[state].partition(",")[0]
     assert in_state(state).live == (state in (State.READING, State.CURRENT))
 
 

@@ -17,8 +17,14 @@ from streaming_source.mirroring.batch import latest_rows
 from streaming_source.mirroring.batch.latest_rows import LatestOfTable
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.mirroring.writers.native import net_changes as module
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape, merge_rows
-from streaming_source.mirroring.writers.native.net_changes import first_state, net_changes, new_rows
+from streaming_source.mirroring.writers.native.net_changes import (
+    first_state,
+    inserted_rows,
+    net_changes,
+    new_rows,
+)
 from streaming_source.schema.arrow import arrow_schema
 from streaming_source.schema.row_schema import FLAT, TableColumn, spark_type
 
@@ -214,3 +220,22 @@ def test_the_end_of_a_version_of_the_server_ends_the_row() -> None:
     closing, opening = rows["history"].to_pylist()
     assert (closing["4"], closing["5"], closing["9"]) == (None, "0-1-1", True), "no version is left valid"
     assert (opening["4"], opening["5"], opening["8"], opening["9"]) == ("0-1-1", "0-1-2", False, False)
+
+
+def test_a_table_without_a_key_takes_inserted_rows_and_those_that_were_read() -> None:
+    inserted = [row for key in range(5) for row in Walk().change(key, key, "b")]
+    reads = Walk().change(9, 9, "c") * 2
+    with pytest.MonkeyPatch.context() as patch:
+        patched(patch, inserted, reads)
+        found = [tuple(row.values()) for batch in inserted_rows("current", LATEST, []) for row in batch.to_pylist()]
+    assert found == [(0, "b"), (1, "b"), (2, "b"), (3, "b"), (4, "b"), (9, "c"), (9, "c")]
+
+
+@pytest.mark.parametrize("change", ["delete", "update_preimage", "update_postimage", "history"])
+def test_a_table_without_a_key_is_refused_where_a_row_has_to_go(change: str) -> None:
+    (row,) = Walk().change(1, 1, "b")
+    other = {**row, "_history": True} if change == "history" else {**row, "_change_type": change}
+    with pytest.MonkeyPatch.context() as patch:
+        patched(patch, [row, row, row, other])
+        with pytest.raises(NativeWriteError, match="no key"):
+            list(inserted_rows("current", LATEST, []))

@@ -184,5 +184,5 @@ def test_so_it_is_in_folders_and_in_every_mode(
         mirror.run()
         assert mirror.states() == {name: ("current", None)}
         control = f"delta.`{tmp_path}/lake/mirror_control`"
-        found = Hostile(mirror, "", control).audited()
-        assert found[0], found[2]
+        equal, _, told = Hostile(mirror, "", control).audited()
+        assert equal or (mode == "append_log" and "it holds changes, not rows" in told), told

@@ -120,7 +120,8 @@ def shop(primary: MariaDb) -> Iterator[str]:
     primary.sql("DROP DATABASE shop")
 
 
-@pytest.mark.parametrize("writer", ["native", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_end_to_end.py has the same, smaller
+@pytest.mark.parametrize("writer", ["native", "spark"])
 def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
     primary: MariaDb, shop: str, mirrored: Callable[..., Mirrored], writer: str
 ) -> None:

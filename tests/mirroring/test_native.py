@@ -109,9 +109,9 @@ def test_readers_find_all_values_of_targets_that_tasks_wrote(
     primary.sql("CREATE DATABASE ends", f"CREATE TABLE ends.t ({COLUMNS})")
     mirror = mirrored(primary, "ends", writer="native")
     mirror.run()
-    for row in ENDS:  # a file each, so that files can be left out by their limits
-        primary.sql(f"INSERT INTO ends.t VALUES ({row})")
-        mirror.run()
+    for row in ENDS:  # a batch and a file each, so that files can be left out by their limits: an ALTER ends a batch
+        primary.sql(f"INSERT INTO ends.t VALUES ({row})", "ALTER TABLE ends.t COMMENT = 'as it was'")
+    mirror.run()
     assert writers(mirror, "t", 3) == ["delta-rs"] * 3
     rows, wrong = mirror.workbench.run(_LOOKS.format(target=f"{mirror.lake}.t"))
     assert (rows, wrong) == (3, [])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from replica.errors import ReplicaError, SchemaError
+from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import SPARK_ERRORS, full_disk, may_pass, told_by
@@ -25,6 +25,7 @@ from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
 from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.delta import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,9 +73,13 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
     hint = RESYNC.format(table=table_text(row.name))
     if isinstance(error, AnalysisException) and not is_target_there(spark, row):
         return suspended(spark, row, gone_error(row, hint))
-    refused = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
-    if refused is not None:
-        return suspended(spark, row, SchemaError(refused, hint=hint))
+    lacking = work.part.lacking_columns() if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
+    if lacking:  # Delta may have no better word for it than an internal error
+        told = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
+        return suspended(spark, row, ConfigError(told, hint=hint))
+    broken = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
+    if broken is not None:
+        return suspended(spark, row, SchemaError(broken, hint=hint))
     if hides and isinstance(error, SPARK_ERRORS):
         named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
         return suspended(spark, row, error, work.part.number, why=str(SchemaError(named, hint=hint)))

@@ -14,7 +14,7 @@ from pyspark import StorageLevel
 
 from replica.errors import SchemaError
 from streaming_source.mirroring.apply.left_out import values_left_out
-from streaming_source.mirroring.batch.latest_rows import LatestOfTable, fits_one_task, latest_rows
+from streaming_source.mirroring.batch.latest_rows import MOST_BYTES, LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.batch.met_definitions import other_definition_of
 from streaming_source.mirroring.batch.table_rows import by_name_alone, rows_of_table, values_read
 from streaming_source.mirroring.control.control_row import NO_BATCH
@@ -28,6 +28,7 @@ from streaming_source.mirroring.writers.target_format import Appended
 from streaming_source.mirroring.writers.versions import has_batch
 from streaming_source.ruling.ruled_images import target_images
 from streaming_source.ruling.target_columns import target_keys
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,6 +106,13 @@ class TablePart:
         _log.warning("%s The table is read again.", why)
         self.row = doubted(self.row, self.number, why)
 
+    def lacking_columns(self) -> list[str]:
+        """Return the columns that a Delta target should have, and does not."""
+        ruled = ruled_table(self.spark, self.row.table, self.settings)
+        there = {spark_column_key(name) for name in self.spark.table(self.target.name).columns}
+        wanted = (column.name for column in self.mode.columns(ruled.columns))
+        return [name for name in wanted if spark_column_key(name) not in there]
+
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def rows(self) -> DataFrame:
@@ -149,9 +157,9 @@ class TablePart:
         rule = self.settings.rule_of(self.row.name)
         return rule.where is None and not rule.named and by_name_alone(self.row.name)
 
-    def one_task(self, columns: tuple[TableColumn, ...]) -> LatestOfTable | None:
+    def one_task(self, columns: tuple[TableColumn, ...], most_bytes: int = MOST_BYTES) -> LatestOfTable | None:
         """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot."""
-        if not (self.plain and fits_one_task(self.facts, columns, self.row.keys)):
+        if not (self.plain and fits_one_task(self.facts, columns, self.row.keys, most_bytes)):
             return None
         return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 

@@ -39,17 +39,19 @@ if TYPE_CHECKING:
 MOST_CHANGES: Final = 250_000
 """One task decodes so many in a quarter of a second; more are worth all cores."""
 MOST_BYTES: Final = 64 << 20
-"""Bytes of the binlog, of which the task may have to hold the rows: the last change of each key."""
+"""Bytes of the binlog, of which the task may have to hold the rows: the last change of each key. Spark takes them."""
 _NO_KEYS: Final = ("FLOAT", "DOUBLE", "ARRAY", "STRUCT", "VARIANT", "GEOMETRY")
 """Beginnings of types that Arrow does not group as Spark does, or not at all: -0.0 and NaN, and what has parts."""
 CHANGE: Final = "_change_type"
 HISTORY: Final = "_history"
 
 
-def fits_one_task(changes: TableChanges, columns: Sequence[TableColumn], keys: Sequence[str]) -> bool:
+def fits_one_task(
+    changes: TableChanges, columns: Sequence[TableColumn], keys: Sequence[str], most_bytes: int = MOST_BYTES
+) -> bool:
     """Tell whether one task can find the last changes."""
     kinds = {column.name: column.type for column in columns}
-    few = changes.changes <= MOST_CHANGES and changes.bytes <= MOST_BYTES
+    few = changes.changes <= MOST_CHANGES and changes.bytes <= most_bytes
     plain = not changes.partial and changes.domains <= 1
     return few and plain and all(key in kinds and not kinds[key].startswith(_NO_KEYS) for key in keys)
 

@@ -57,6 +57,9 @@ NATIVE: Final = "native"
 SPARK: Final = "spark"
 TASKS_A_CORE: Final = 4
 """Small tables share a task of Spark's, which costs as much as writing one of them."""
+MOST_BATCH_BYTES: Final = 256 << 20
+"""Bytes of the binlog that one task merges: a batch has no more, unless a transaction is larger. A few long rows, as of
+100 MB, would need a much larger JVM if Spark wrote them."""
 LONGEST_REASON: Final = 300
 """Characters of a reason in the control table."""
 _OWN_CATALOG: Final = "spark_catalog"
@@ -216,11 +219,13 @@ def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfT
     part, facts = work.part, work.part.facts
     if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
         raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
-    if not part.facts.changes:
+    if facts.partial:  # also of rows that were read: some servers never tell generated columns
+        raise NativeWriteError("images of its rows lack columns")
+    if not facts.changes:
         return LatestOfTable(work.row.name, columns, ())
-    latest = part.one_task(columns)
+    latest = part.one_task(columns, MOST_BATCH_BYTES)
     if latest is None:
-        raise NativeWriteError("its changes are too many for one task, lack columns, or are of several domains")
+        raise NativeWriteError("its changes are too many for one task, or are of several domains")
     return latest
 
 

@@ -25,7 +25,7 @@ from streaming_source.mirroring.batch.batch_facts import TableChanges, look_thro
 from streaming_source.mirroring.control.checkpoint import end_of
 from streaming_source.mirroring.control.continuation import Alone, check_alone, is_there
 from streaming_source.mirroring.control.control_row import DROPPED, FAILED, NO_BATCH, READING, ControlRow
-from streaming_source.mirroring.control.control_table import mirrored_tables, write_control
+from streaming_source.mirroring.control.control_table import is_as_written, mirrored_tables, write_control
 from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
 from streaming_source.mirroring.control.states import doubted, settled
 from streaming_source.mirroring.foreign_keys.cascades import Cascades
@@ -88,7 +88,7 @@ class MirrorSink:
             if self._rows is None:
                 self._rows = self._known(spark, mirror)
                 self._failed = {name for name, row in self._rows.items() if row.state == FAILED}
-            elif self._alone.due():
+            elif self._alone.due() and not is_as_written(self._control_folder(spark), self._rows.values()):
                 check_alone(self._rows.values(), self._known(spark, mirror).values(), self._settings.names.control)
             end = end_of(spark, self._settings.checkpoint, number)
             if is_there(self._rows.values(), number, end, self._settings.checkpoint):
@@ -218,8 +218,11 @@ class MirrorSink:
                 f"{table_text(name)} cannot go on, and onTableError=fail ends the query there: {self._rows[name].error}"
             )
         self._failed = failed
-        folder = self._native.folder(spark, self._settings.names.control)
-        write_control(spark, self._settings.names.control, self._rows.values(), folder=folder)
+        control, folder = self._settings.names.control, self._control_folder(spark)
+        write_control(spark, control, self._rows.values(), folder=folder)
+
+    def _control_folder(self, spark: SparkSession) -> str | None:
+        return self._native.folder(spark, self._settings.names.control)
 
     def _keep_up(self, spark: SparkSession, works: list[TableWork]) -> None:
         """Do some of the upkeep of the tables that this batch wrote without Spark."""

@@ -18,7 +18,7 @@ from streaming_source.mirroring.control.control_row import COLUMNS, ControlRow
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.writers.choose import FORMATS, control_store
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.delta_rows import replace_rows
+from streaming_source.mirroring.writers.native.delta_rows import replace_rows, rows_there
 from streaming_source.mirroring.writers.versions import METADATA
 from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.row_schema import spark_type
@@ -83,6 +83,19 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
     table = pa.table(values)
     with full_disk_told(f"the control table {control}"):
         control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
+
+
+def is_as_written(folder: str | None, rows: Iterable[ControlRow]) -> bool:
+    """Tell whether the control table in a folder has just these rows; False also where only Spark can tell. Spark needs
+    a second for it, for which a batch would wait.
+    """
+    names = ("mirror", "source_database", "source_table", "batch", "position")
+    try:
+        there = None if folder is None else set(rows_there(folder, names))
+    except NativeWriteError as refused:
+        _log.debug("Spark reads %s: %s", folder, refused)
+        return False
+    return there == {tuple(getattr(row, name) for name in names) for row in rows}
 
 
 def _columns() -> list[TargetColumn]:

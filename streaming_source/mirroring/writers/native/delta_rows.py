@@ -183,6 +183,24 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
         raise NativeWriteError(f"{type(error).__name__}: {error}") from error
 
 
+def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return some columns of all rows of a small table.
+
+    Raises:
+        NativeWriteError: it cannot be read.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+    from deltalake.exceptions import DeltaError
+
+    try:
+        query = QueryBuilder().register("there", DeltaTable(folder))
+        found = pa.table(query.execute(f"SELECT {', '.join(map(_quoted, names))} FROM there").read_all())  # noqa: S608  (the names are quoted)
+    except DeltaError as error:
+        raise NativeWriteError(f"delta-rs: {error}") from error
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
 def after_commit() -> PostCommitHookProperties:
     """Return what delta-rs does after a commit: a checkpoint if one is due.
 

@@ -23,6 +23,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     merge_rows,
     remove_rows,
     replace_rows,
+    rows_there,
 )
 
 if TYPE_CHECKING:
@@ -244,3 +245,11 @@ def test_rows_of_a_batch_are_known_by_their_token(tmp_path: Path) -> None:
     read = Commit("reads", 3, "0-1-1", delta_rows.READS)
     append_files(folder, [], target(*KINDS), read, once=True)
     assert has_rows(folder, read)
+
+
+def test_columns_of_a_small_table_are_read(tmp_path: Path) -> None:
+    folder = made(tmp_path / "t")
+    merged(folder, [({**dict.fromkeys(KINDS), "id": number, ODD: f"'{number}"}, False) for number in range(3)], 1)
+    assert sorted(rows_there(folder, [ODD, "id"])) == [("'0", 0), ("'1", 1), ("'2", 2)]
+    with pytest.raises(NativeWriteError):
+        rows_there(str(tmp_path / "absent"), ["id"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.native.writer import NATIVE, is_local_table
 from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ class Presence:
 
 
 def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
-    """Tell whether a target is there."""
+    """Tell whether a target is there. Of one that tasks wrote, Spark would first read all commits since its own."""
+    if row.writer == NATIVE and (is_one := is_local_table(spark, row.target)) is not None:
+        return is_one
     return open_target(spark, row.target).exists()
 
 

@@ -316,6 +316,17 @@ def _location(spark: SparkSession, table: str) -> str:
     return str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0])
 
 
+def is_local_table(spark: SparkSession, table: str) -> bool | None:
+    """Tell whether a table lies where Spark's catalog says, on a local disk; None if that does not tell it."""
+    from deltalake import DeltaTable
+
+    try:
+        folder = _local(_location(spark, table))
+    except SPARK_ERRORS:
+        return None
+    return None if folder is None else DeltaTable.is_deltatable(folder)
+
+
 def _local(location: str) -> str | None:
     """Return the path of a folder on a disk, as Spark names its place; None for other storage."""
     place = urlsplit(location)

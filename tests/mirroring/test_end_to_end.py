@@ -142,6 +142,7 @@ def test_policies_and_the_return_of_a_table(primary: MariaDb, database: str, mir
     mirror.assert_equal("a", "b", "d")
 
 
+@pytest.mark.slow  # test_net_changes.py has what tasks append, test_counted.py what Spark does
 def test_a_table_without_a_key(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
     made = "CREATE TABLE twice (v INT, t TEXT)", "INSERT INTO twice SELECT seq % 7, 'x' FROM seq_1_to_60"
     primary.sql(f"USE {database}", *made)

@@ -262,7 +262,7 @@ class ChangePlanner:
         reading = self._is_reading(start)
         admission = self._shared if reading else self._admission
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
-        wait = wait and not (self._borders is not None and self._borders.ended)  # what comes behind it is there
+        wait = wait and not (self._borders is not None and self._borders.ended)  # what comes after it is there
         seen = admission.looked_at(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
         news = self._feed.wait_beyond(seen, 0.0 if ready else self._poll_s(reading=reading))

@@ -2,7 +2,7 @@
 
 In: the part of the relay log that a batch is to be of. Out: the place right before the first statement that defines,
 empties, moves or removes a selected table, unless only such statements come before it. So a batch begins with
-statements, if it has any, and its rows come behind them.
+statements, if it has any, and its rows come after them.
 
 A change of rows that was logged as a statement ends no batch: it changes no definition, and a server that logs so may
 have thousands of them a second.
@@ -33,11 +33,11 @@ class StatementBorders:
         """Return where the batch that begins at `start` ends: at `head` at the latest.
 
         Raises:
-            DataLossError: groups behind `start` were purged.
+            DataLossError: groups after `start` were purged.
             ProtocolError: the bytes are damaged.
         """
         reached: RelayLocation | None = start
-        """The end of the statements that the batch begins with; None: rows come behind them."""
+        """The end of the statements that the batch begins with; None: rows come after them."""
         last: RelayLocation | None = None
         self.ended = False
         for statement in statements_between(log, start, head.location):

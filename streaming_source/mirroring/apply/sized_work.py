@@ -1,6 +1,6 @@
 """The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
 
-In: the works of a batch. Out: their statements followed; then for each work the table's row behind the batch, or what
+In: the works of a batch. Out: their statements followed; then for each work the table's row after the batch, or what
 went wrong with it.
 """
 

@@ -73,10 +73,10 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
     hint = RESYNC.format(table=table_text(row.name))
     if isinstance(error, AnalysisException) and not is_target_there(spark, row):
         return suspended(spark, row, gone_error(row, hint))
-    lacking = work.part.lacking_columns() if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
+    lacking = _lacking_columns(work) if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
     if lacking:  # Delta may have no better word for it than an internal error
-        told = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
-        return suspended(spark, row, ConfigError(told, hint=hint))
+        changed = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
+        return suspended(spark, row, ConfigError(changed, hint=hint))
     broken = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
     if broken is not None:
         return suspended(spark, row, SchemaError(broken, hint=hint))
@@ -89,6 +89,14 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
         told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
         why = f"{told[: LONGEST_ERROR - len(hint) - 1]} {hint}"
     return suspended(spark, row, error, work.part.number, why=why)
+
+
+def _lacking_columns(work: TableWork) -> list[str]:
+    """Return the columns that a target lost; none if it cannot be looked at, so that the first error is the reason."""
+    try:
+        return work.part.lacking_columns()
+    except (ReplicaError, *SPARK_ERRORS):
+        return []
 
 
 def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:

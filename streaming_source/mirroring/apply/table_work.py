@@ -33,7 +33,7 @@ class TableWork:
     """Whether the native writer has appended the new rows: those that were read, in append_log all rows."""
     failed: Exception | None = None
     """Why the statements could not be followed."""
-    _told: StatementWork | None = None
+    _following: StatementWork | None = None
 
     @property
     def row(self) -> ControlRow:
@@ -63,22 +63,22 @@ class TableWork:
         """Follow the statements that the batch begins with; `applied`: the target has rows of the batch already.
 
         Raises:
-            SchemaError: the table cannot be kept equal behind a statement; it is set aside.
+            SchemaError: the table cannot be kept equal after a statement; it is suspended.
         """
-        self._told = StatementWork(self.part, self.statements)
-        self._told.follow(applied=applied)
+        self._following = StatementWork(self.part, self.statements)
+        self._following.follow(applied=applied)
 
     @property
     def has_rows(self) -> bool:
         """Whether rows are to be written: the table is not read again, and there are some."""
-        wanted = self._told is None or self._told.rows_go_in
+        wanted = self._following is None or self._following.rows_go_in
         return wanted and self.failed is None and self.row.live and self.facts.rows > 0
 
     def done(self) -> ControlRow:
-        """Bring the rows into the target, and return the table's row behind the batch.
+        """Bring the rows into the target, and return the table's row after the batch.
 
         Raises:
-            SchemaError: the table cannot be kept equal; it is set aside.
+            SchemaError: the table cannot be kept equal; it is suspended.
         """
         part = self.part
         if self.failed is not None:
@@ -88,8 +88,8 @@ class TableWork:
         elif not self.is_over:
             part.columns = typed_columns(part.row.table, part.settings.policy)
             self._bring_in()
-        if self._told is not None:
-            self._told.end()
+        if self._following is not None:
+            self._following.end()
         part.target.finish(part.facts.rows)
         return part.row._replace(
             rows=part.row.rows + part.facts.rows,

@@ -67,7 +67,7 @@ def state_of(row: ControlRow) -> State:
 
 
 def settled(row: ControlRow, *, whole: bool) -> ControlRow:
-    """Return the row of a live table behind a batch; `whole`: whether its target is what the server had there."""
+    """Return the row of a live table after a batch; `whole`: whether its target is what the server had there."""
     return _moved(row, Happening.COMPLETED if whole else Happening.INCOMPLETE)
 
 

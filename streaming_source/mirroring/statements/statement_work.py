@@ -2,7 +2,7 @@
 
 In: the table's part of the batch, its statements in order. Out: a target that has what the server had behind the last
 statement, and the table's row of the control table with its definition and state. The source ends a batch before a
-statement, so rows come behind the statements of their batch. Where they do not, because an earlier version planned the
+statement, so rows come after the statements of their batch. Where they do not, because an earlier version planned the
 batch, or a server has it in another order, the table is read again.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARACTERS = 200
 _UNORDERED = "the batch has changes of it in several replication domains, unordered."
-_MIXED = "the batch has changes of it before the statement, and others behind it."
+_MIXED = "the batch has changes of it before the statement, and others after it."
 
 
 class StatementWork:
@@ -97,10 +97,10 @@ class StatementWork:
             emptied = clears
 
     def end(self) -> None:
-        """Do what changes without rows ask, behind the rows.
+        """Do what changes without rows ask, after the rows.
 
         Raises:
-            SchemaError: the table is to be set aside behind such a change.
+            SchemaError: the table is to be suspended after such a change.
         """
         for statement in self._untold:
             self._follow(statement)

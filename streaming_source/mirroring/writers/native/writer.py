@@ -146,6 +146,8 @@ class NativeWriter:
         columns = typed_columns(row.table, self._settings.policy, times=True)
         if columns is None or not part.plain:
             raise NativeWriteError("its rows need a rule, or a type that only Spark converts")
+        if not part.mode.append_only:
+            _check_rows(part)
         folder = part.folder
         if folder is None:
             raise NativeWriteError("its storage is no local disk")
@@ -158,7 +160,6 @@ class NativeWriter:
 
         if part.mode.append_only or not row.keys:
             everything = files(LatestOfTable(row.name, columns, ()), "new" if part.mode.append_only else "inserted")
-            _check_keyless(part)
             return _TableTasks(work, folder, target, commit, None, everything, facts.rows)
         latest = _net_changes(work, columns)
         if part.new and facts.changes:
@@ -196,17 +197,15 @@ def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
     return TargetShape(row.mode, names, row.keys, owner)
 
 
-def _check_keyless(part: TablePart) -> None:
-    """Refuse rows of a table without a key that tasks cannot append.
+def _check_rows(part: TablePart) -> None:
+    """Refuse rows that tasks cannot bring into a target other than a log.
 
     Raises:
-        NativeWriteError: images lack columns, or an earlier try has written the rows, perhaps Spark, without a token.
+        NativeWriteError: why not.
     """
-    if part.mode.append_only:
-        return
-    if part.facts.partial:
-        raise NativeWriteError("it has no key, and its row images lack columns")
-    if part.is_in:
+    if part.facts.partial:  # also of rows that were read: some servers never log generated columns
+        raise NativeWriteError("images of its rows lack columns")
+    if not part.row.keys and part.is_in:  # perhaps by Spark, without a token
         raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
 
 
@@ -219,8 +218,6 @@ def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfT
     part, facts = work.part, work.part.facts
     if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
         raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
-    if facts.partial:  # also of rows that were read: some servers never tell generated columns
-        raise NativeWriteError("images of its rows lack columns")
     if not facts.changes:
         return LatestOfTable(work.row.name, columns, ())
     latest = part.one_task(columns, MOST_BATCH_BYTES)
@@ -306,6 +303,12 @@ def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
 
 def _location(spark: SparkSession, table: str) -> str:
     """Return where a Delta table lies. DESCRIBE DETAIL tells it of any, after a second in which it reads the log."""
+    known = _known_location(spark, table)
+    return known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0])
+
+
+def _known_location(spark: SparkSession, table: str) -> str | None:
+    """Return where a Delta table lies, if its name or Spark's own catalog says so; None for other catalogs."""
     first, _, path = table.partition(".")
     if first == identifier(DELTA) and "/" in path:
         return path.strip("`")
@@ -313,7 +316,7 @@ def _location(spark: SparkSession, table: str) -> str:
     named = state.sqlParser().parseTableIdentifier(table)
     if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
         return str(state.catalog().getTableMetadata(named).location())
-    return str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0])
+    return None
 
 
 def is_local_table(spark: SparkSession, table: str) -> bool | None:
@@ -321,9 +324,10 @@ def is_local_table(spark: SparkSession, table: str) -> bool | None:
     from deltalake import DeltaTable
 
     try:
-        folder = _local(_location(spark, table))
+        location = _known_location(spark, table)
     except SPARK_ERRORS:
         return None
+    folder = None if location is None else _local(location)
     return None if folder is None else DeltaTable.is_deltatable(folder)
 
 

@@ -213,7 +213,7 @@ def test_all_rows_go_by_one_commit_beside_other_writers(tmp_path: Path) -> None:
     table = DeltaTable(folder)
     assert (table.version(), table.to_pyarrow_table().num_rows) == (before + 1, 0)
     assert table.history(1)[0]["userMetadata"] == '{"mirror": "m", "batch": 3}'
-    assert merged(folder, [(row, False)], 3), "rows of the batch come behind its TRUNCATE"
+    assert merged(folder, [(row, False)], 3), "rows of the batch come after its TRUNCATE"
     assert DeltaTable(folder).to_pyarrow_table().num_rows == 1
 
 

@@ -22,7 +22,7 @@ from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.identity import stores_lower_case
-from replica.schema.patterns import matcher, table_text
+from replica.schema.patterns import matcher, refuse_capitals, table_text
 from replica.schema.session import ANY_SERVER, ServerRules
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions
@@ -30,7 +30,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.origin import tables_and_origin
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.table_state import CatalogOrigin
-from streaming_source.selection.access import check_access, refuse_absent, refuse_capitals
+from streaming_source.selection.access import check_access, refuse_absent, refuse_asked_capitals
 from streaming_source.selection.generated import warn_of_generated
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
@@ -116,6 +116,8 @@ def _from_server(options: SourceOptions, config: ReplicaConfig, *, attached: boo
 
 def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
     server = ServerRules(lower_case=stores_lower_case(directory))
+    if server.lower_case:
+        refuse_capitals((*options.patterns, *(options.exclude_tables or ())))
     if options.table is None:
         if options.on_schema_change != "ignore":
             raise ConfigError(
@@ -146,7 +148,7 @@ def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint
         if refused is not None:
             raise refused
     if lower_case:
-        yield from refuse_capitals(options)
+        yield from refuse_asked_capitals(options)
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     read = partial(_selected, options)
     catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
 from replica.client_options import option_file_password
-from replica.native.compile import CACHE
-from replica.native.warm import stamp
+from replica.native.compiling.code_cache import CACHE, stamp
 from replica.relay_log.access import open_to_others
 from replica.secret_files import exposed
 
@@ -50,9 +49,9 @@ def kernels() -> Result:
     if CACHE is None:
         what = "no folder can be written to keep compiled kernels in: each start compiles them again"
         return Result("kernels", "warning", what, "set NUMBA_CACHE_DIR to a folder of this user")
-    if stamp(CACHE).exists():
+    if stamp(Path(CACHE)).exists():
         return Result("kernels", "ok", f"compiled, in {CACHE}")
-    what = "not compiled for this version, interpreter and processor yet: the first start has to, before it connects"
+    what = "not compiled for this version and processor yet: the first start has to, before it connects"
     return Result("kernels", "note", what, "python -m replica.native.warm")
 
 

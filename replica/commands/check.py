@@ -19,7 +19,7 @@ from replica.commands.options import configured, gathered
 from replica.commands.options_page import effective, example
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError, describe
-from replica.native.ahead import COMPILING
+from replica.native.compiling.ahead import COMPILING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -30,6 +30,7 @@ from replica.row_reader.notices import Notices
 from replica.row_reader.prepared_before import PreparedBefore
 from replica.row_reader.reading import OPTIONS, Reading
 from replica.row_reader.without_rows import StatementChanges
+from replica.schema.patterns import refuse_capitals
 from replica.tail import colours
 from replica.tail.changes import OPERATIONS, Changes, ChosenInDomains
 from replica.tail.source import Source, primary, relay_directory, warnings_logger
@@ -38,7 +39,7 @@ from replica.tail.transactions import Transactions
 from replica.tail.writer_watch import WriterWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from replica.row_reader.live_names import Ask
@@ -114,7 +115,7 @@ def tail(
         texts = StatementChanges(names.wants) if not ops or STATEMENT in ops else None
         running = Tail(reading, Changes(reading, output.texts, chosen), output, prepared, count, texts)
         try:
-            _run(source, running, Follower(source.log, begin.place, sleep), out, once=once)
+            _run(source, running, Follower(source.log, begin.place, sleep), out, tables, once=once)
         finally:
             beside = f", {running.without_rows} statements without rows" if running.without_rows else ""
             _say(f"{running.transactions} transactions, {running.rows} rows{beside}")
@@ -174,13 +175,17 @@ def _asker(source: Source, begin: Beginning) -> Ask:
     return ask
 
 
-def _run(source: Source, running: Tail, follower: Follower, out: BinaryIO, *, once: bool) -> None:
+def _run(
+    source: Source, running: Tail, follower: Follower, out: BinaryIO, tables: Sequence[str], *, once: bool
+) -> None:
     log, begin = source.log, follower.reached
     _say(f"following {log.directory} from {begin.position or 'the beginning'} on; Ctrl-C ends it")
     until = _now(source) if once else None
     while until is None or follower.reached.position.compare(until) not in (Order.EQUAL, Order.AFTER):
         end = follower.wait()
         for part in follower.parts(end):
+            if part.lower_case:
+                refuse_capitals(tables)
             if not running.show(part):
                 return
             out.flush()

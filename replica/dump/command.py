@@ -24,11 +24,13 @@ from replica.files.opening import STANDARD_INPUT
 from replica.native.compile import interpret_meanwhile
 from replica.option_places import instant
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.identity import stores_lower_case
 from replica.row_reader.names import Names
 from replica.row_reader.notices import Notices
 from replica.row_reader.progress import DumpProgress, TerminalProgress
 from replica.row_reader.reading import OPTIONS, Reading
 from replica.row_reader.selection import ChosenTransactions
+from replica.schema.patterns import refuse_capitals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +98,9 @@ def dump(
     _check_outputs(as_json=as_json and not count, events=events, sql=sql, count=count)
     if files.count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once.")
+    folders = {Path(file).parent for file in files if file != STANDARD_INPUT} if tables else ()
+    if any(map(stores_lower_case, folders)):
+        refuse_capitals(tables)
     notices = Notices()
     with _progress(files) as progress:
         reading = Reading(

@@ -14,8 +14,8 @@ from replica.errors import ChecksumError, ProtocolError, TruncatedError, Unsuppo
 from replica.files import kernel_groups as k
 from replica.files.damage import Damage
 from replica.files.kernel_search import MAX_START_BYTES, find_start
-from replica.native.ahead import COMPILING
 from replica.native.arrays import address
+from replica.native.compiling.ahead import COMPILING
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES, event_name
 from replica.protocol.events import FormatDescriptionEvent, decode_description

@@ -1,1 +1,1 @@
-"""The things that numba needs from us: a writable kernel cache, raw memory access, and CRC32."""
+"""The things that kernels need: a cache, raw memory access, and CRC32."""

@@ -1,174 +1,131 @@
-"""The one way to make a kernel: `@kernel` compiles on first use, caches on disk, and lets the GIL go.
+"""The one way to make a kernel: `@kernel` compiles on first use, keeps the machine code on disk, and lets the GIL go.
 
-numba raises at import time when it finds no writable cache folder (read-only site-packages, executors without a home),
-so a usable folder is chosen before the first kernel is declared; without any, kernels compile in memory.
-
-numba looks only at the file that declares a kernel to see whether its cached code is stale. A kernel is made of other
-files too (helpers, record layouts), so every state of our sources gets a folder of its own.
+A kernel and its helpers are only declared here. `lower.py` compiles them, with numba, where the cache lacks one;
+`machine_code.py` loads what is there, without numba.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import importlib
-import os
-import tempfile
-from pathlib import Path
-from typing import Any, Final, TypeVar
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from replica.native.compiling.ahead import COMPILING
+from replica.native.compiling.code_cache import CACHE, kernel_file
+from replica.native.compiling.machine_code import load, read, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from replica.native.compiling.machine_code import MachineCode
 
 _Function = TypeVar("_Function")
 
-KERNELS: list[Any] = []
-"""Every kernel of the modules imported so far (numba dispatchers), for `replica.native.warm`."""
+KERNELS: list[Kernel] = []
+"""Every kernel of the modules imported so far, for `replica.native.warm`."""
 
-# Kernels, their helpers, and the modules whose constants they take in when they are compiled.
-KERNEL_SOURCES = (
-    "native/*.py",
-    "protocol/constants.py",
-    "protocol/event_row.py",
-    "**/kernel*.py",
-    "relay_log/domains.py",
-    "relay_log/stops.py",
-    "relay_log/stream_record.py",
-    "relay_log/state.py",
-    "rows/*/records.py",
-    "rows/types/plan_record.py",
-    "rows/types/kinds.py",
-    "table_reader/half_record.py",
-    "table_reader/records.py",
-)
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-def source_digest() -> str:
-    """Return a short name of the state of all modules that kernels are made of."""
-    root = Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for pattern in KERNEL_SOURCES:
-        for source in sorted(root.glob(pattern)):
-            digest.update(source.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def choose_cache() -> str | None:
-    """Choose the folder that kernels are cached in; None where no folder can be written (then they compile in
-    memory).
-    """
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    candidates = [
-        os.environ.get("NUMBA_CACHE_DIR"),
-        os.path.join(os.path.expanduser(home), "spark-mariadb-binlog", "kernels"),  # noqa: PTH111, PTH118
-        os.path.join(tempfile.gettempdir(), f"spark-mariadb-binlog-{os.getuid()}", "kernels"),  # noqa: PTH118
-    ]
-    # A child process inherits a folder that already bears the name.
-    name = source_digest()
-    folders = (Path(c) if Path(c).name == name else Path(c) / name for c in candidates if c)
-    return next((str(folder) for folder in folders if _writable(folder)), None)
-
-
-CACHE = choose_cache()
-if CACHE is not None:
-    os.environ["NUMBA_CACHE_DIR"] = CACHE
-
-from replica.native.collection import without_collection  # noqa: E402
-
-with without_collection():
-    import numba  # (reads NUMBA_CACHE_DIR when it is imported)
-
-if CACHE is not None:
-    numba.config.CACHE_DIR = CACHE  # in case something imported numba before us
-
-from numba import types  # noqa: E402
-from numba.extending import typeof_impl  # noqa: E402
-
-from replica.native.ahead import COMPILING  # noqa: E402
-from replica.native.record import Layout  # noqa: E402
-
+PAIR: Final = "pair"
+"""Two int64, as an intrinsic gives them."""
 _PACKAGES: Final = ("replica.", "streaming_source.")
 """The packages whose kernels another process can compile: it imports them by name."""
 
+_ONE: Final = threading.Lock()
+"""Held by the thread that compiles or loads a kernel: LLVM takes each symbol once, and numba one function at a time."""
+
 
 class Kernel:
-    """A kernel as Python calls it; in other kernels, what it holds is called."""
+    """A kernel as Python calls it: of int64 numbers and addresses, it returns an int64, a bool or None."""
 
-    def __init__(self, compiled: Any) -> None:
-        self.compiled = compiled
-        self.py_func = compiled.py_func
-        self._signature = (numba.int64,) * self.py_func.__code__.co_argcount
-        self._run: Any = self._first
+    def __init__(self, function: Any) -> None:
+        self.py_func = function
+        self.is_loaded = False
+        """Whether this process has its machine code."""
+        self._run: Callable[..., Any] = self._first
 
     def __call__(self, *arguments: int) -> int:
         """Run it; the first call has it compiled, or loads it."""
         found: int = self._run(*arguments)
         return found
 
-    @property
-    def signatures(self) -> list[Any]:
-        """What arguments it is compiled for, in this process."""
-        return list(self.compiled.signatures)
-
     def compile(self) -> None:
-        """Compile it in this process, or load it from the cache; this takes some hundredths of a second then."""
-        with without_collection():
-            self.compiled.compile(self._signature)
-        self._run = self.compiled
+        """Load it from the cache, or compile it in this process; loading takes a millisecond."""
+        with _ONE:
+            if not self.is_loaded:
+                self._run = load(self._code())
+                self.is_loaded = True
+
+    def _code(self) -> MachineCode:
+        code = None if self._file is None else read(self._file)
+        if code is None:
+            from replica.native.compiling.lower import lowered  # noqa: PLC0415  (brings numba)
+
+            code = lowered(self)
+            if self._file is not None:
+                with contextlib.suppress(OSError):  # a full disk: each process compiles for itself
+                    write(code, self._file)
+        return code
 
     def is_cached(self) -> bool:
         """Tell whether it is in the cache, without loading it."""
-        cache = self.compiled._cache  # noqa: SLF001  (numba has no other way to ask)
-        key = cache._index_key(self._signature, self.compiled.targetctx.codegen())  # noqa: SLF001
-        return key in cache._cache_file._load_index()  # noqa: SLF001
+        return self._file is not None and self._file.exists()
 
-    def _first(self, *arguments: int) -> int:
+    @cached_property
+    def _file(self) -> Path | None:
+        return None if CACHE is None else kernel_file(self.py_func, CACHE)
+
+    def _first(self, *arguments: int) -> Any:
         if CACHE is not None and self.py_func.__module__.startswith(_PACKAGES) and not self.is_cached():
             COMPILING.begin(KERNELS, CACHE)
             if COMPILING.interprets:
-                from replica.native.interpreted import interpreted  # noqa: PLC0415  (few need it)
+                from replica.native.compiling.interpreted import interpreted  # noqa: PLC0415  (few need it)
 
-                slowly: int = interpreted(self)(*arguments)
-                return slowly
+                return interpreted(self)(*arguments)
             COMPILING.wait_for(self.is_cached)
         self.compile()
-        return self(*arguments)
+        return self._run(*arguments)
 
 
-@typeof_impl.register(Kernel)
-def _as_dispatcher(kernel: Kernel, _: Any) -> types.Type:
-    return types.Dispatcher(kernel.compiled)
+class Helper:
+    """A function that kernels call; `how` are arguments of numba's `njit`."""
+
+    def __init__(self, function: Any, **how: object) -> None:
+        self.py_func = function
+        self.how = how
 
 
-@typeof_impl.register(Layout)
-def _as_module(record: Layout, _: Any) -> types.Type:
-    """Let kernels read a record's offsets as they read the constants of a module: when they are compiled."""
-    return types.Module(record)
+class Intrinsic:
+    """An operation of kernels that Python does not have.
+
+    `result` and `parameters` are numba's names of types, or PAIR; `build` writes the operation with LLVM's builder:
+    `build(context, builder, signature, arguments)`, as for `numba.extending.intrinsic`.
+    """
+
+    def __init__(self, build: Callable[..., Any], result: str, *parameters: str) -> None:
+        self.build = build
+        self.result = result
+        self.parameters = parameters
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile `function` with numba: no Python objects, no GIL, cached on disk where that is possible."""
-    compiled = numba.njit(nogil=True, cache=CACHE is not None, boundscheck=False, error_model="numpy")(function)
-    made: Any = Kernel(compiled)
+    """Declare a kernel: no Python objects, no GIL, and its machine code on disk where that is possible."""
+    made: Any = Kernel(function)
     KERNELS.append(made)
     return made
 
 
 def helper(function: _Function) -> _Function:
     """Declare a small function that kernels call: inlined by LLVM, cached with its caller."""
-    compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", inline="never")(function)
-    return compiled
+    declared: Any = Helper(function, inline="never")
+    return declared
 
 
 def inlined(function: _Function) -> _Function:
     """Declare a helper that is called in one place and too long for LLVM to inline by itself: a part of its kernel."""
-    compiled: Any = numba.njit(nogil=True, cache=CACHE is not None, error_model="numpy", forceinline=True)(function)
-    return compiled
+    declared: Any = Helper(function, forceinline=True)
+    return declared
 
 
 def interpret_meanwhile(*modules: str) -> None:

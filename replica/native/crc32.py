@@ -14,10 +14,8 @@ from typing import Any
 import llvmlite.binding
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from replica.native.compile import helper
+from replica.native.compile import Intrinsic, helper
 from replica.native.memory import load_u1, load_u8
 
 _POLYNOMIAL = 0xEDB88320
@@ -131,32 +129,28 @@ class _Folder:
 
 
 def _make_fold(registers: int) -> Any:
-    @intrinsic
-    def fold(typingctx: Any, address: Any, length: Any, crc: Any) -> Any:  # noqa: ARG001  (numba's signature)
-        """Return the inverted CRC `crc` over `length` bytes, at least 16 for each register."""
+    """Make what returns the inverted CRC `crc` over `length` bytes, at least 16 for each register."""
 
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-            folder = _Folder(builder)
-            address, length, crc = args
-            by_16 = folder.pair(*_FOLD_16)
-            odd = builder.and_(length, ir.Constant(_I64, 15))
-            first, rest = folder.odd_bytes(address, odd, crc)
-            address = builder.add(address, odd)
-            side_by_side = [folder.load(address, 16 * i) for i in range(registers)]
-            side_by_side[0] = builder.xor(folder.fold(first, by_16, side_by_side[0]), rest)
-            address = builder.add(address, ir.Constant(_I64, 16 * registers))
-            length = builder.sub(length, builder.add(odd, ir.Constant(_I64, 16 * registers)))
-            if registers > 1:
-                address, length, side_by_side = folder.loop(address, length, side_by_side, folder.pair(*_FOLD_64))
-            one = side_by_side[0]
-            for register in side_by_side[1:]:
-                one = folder.fold(one, by_16, register)
-            _, _, [one] = folder.loop(address, length, [one], by_16)
-            return folder.reduce(one)
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001  (numba's signature)
+        folder = _Folder(builder)
+        address, length, crc = args
+        by_16 = folder.pair(*_FOLD_16)
+        odd = builder.and_(length, ir.Constant(_I64, 15))
+        first, rest = folder.odd_bytes(address, odd, crc)
+        address = builder.add(address, odd)
+        side_by_side = [folder.load(address, 16 * i) for i in range(registers)]
+        side_by_side[0] = builder.xor(folder.fold(first, by_16, side_by_side[0]), rest)
+        address = builder.add(address, ir.Constant(_I64, 16 * registers))
+        length = builder.sub(length, builder.add(odd, ir.Constant(_I64, 16 * registers)))
+        if registers > 1:
+            address, length, side_by_side = folder.loop(address, length, side_by_side, folder.pair(*_FOLD_64))
+        one = side_by_side[0]
+        for register in side_by_side[1:]:
+            one = folder.fold(one, by_16, register)
+        _, _, [one] = folder.loop(address, length, [one], by_16)
+        return folder.reduce(one)
 
-        return types.int64(types.int64, types.int64, types.int64), codegen
-
-    return fold
+    return Intrinsic(build, "int64", "int64", "int64", "int64")
 
 
 _fold_one, _fold_four = _make_fold(1), _make_fold(4)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+
+from replica.native.compile import Intrinsic
 
 _BITS = {"u1": 8, "u2": 16, "u4": 32, "u8": 64}
 
@@ -18,36 +18,28 @@ _BITS = {"u1": 8, "u2": 16, "u4": 32, "u8": 64}
 def _loader(name: str, *, swap: bool = False, signed: bool = False) -> Any:
     bits = _BITS[name]
 
-    @intrinsic
-    def load(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
-            value = builder.load(pointer, align=1)
-            if swap:
-                value = builder.bswap(value)
-            if bits == 64:
-                return value
-            return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+        value = builder.load(pointer, align=1)
+        if swap:
+            value = builder.bswap(value)
+        if bits == 64:
+            return value
+        return builder.sext(value, ir.IntType(64)) if signed else builder.zext(value, ir.IntType(64))
 
-        return types.int64(types.int64), codegen
-
-    return load
+    return Intrinsic(build, "int64", "int64")
 
 
 def _storer(name: str) -> Any:
     bits = _BITS[name]
 
-    @intrinsic
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
-            value = args[1] if bits == 64 else builder.trunc(args[1], ir.IntType(bits))
-            builder.store(value, pointer, align=1)
-            return context.get_dummy_value()
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+        value = args[1] if bits == 64 else builder.trunc(args[1], ir.IntType(bits))
+        builder.store(value, pointer, align=1)
+        return context.get_dummy_value()
 
-        return types.void(types.int64, types.int64), codegen
-
-    return store
+    return Intrinsic(build, "void", "int64", "int64")
 
 
 # Loads give an int64: zero-extended (u1, u2, u4), sign-extended (i1, i2, i4), or the 64 bits as they are (u8).
@@ -60,28 +52,20 @@ store_u1, store_u2, store_u4, store_u8 = (_storer(n) for n in ("u1", "u2", "u4",
 
 
 def _float_loader(kind: Any) -> Any:
-    @intrinsic
-    def load(typingctx: Any, address: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
-            return builder.fpext(value, ir.DoubleType()) if kind == ir.FloatType() else value
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+        return builder.fpext(value, ir.DoubleType()) if kind == ir.FloatType() else value
 
-        return types.float64(types.int64), codegen
-
-    return load
+    return Intrinsic(build, "float64", "int64")
 
 
 def _float_storer(kind: Any) -> Any:
-    @intrinsic
-    def store(typingctx: Any, address: Any, value: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.fptrunc(args[1], kind) if kind == ir.FloatType() else args[1]
-            builder.store(value, builder.inttoptr(args[0], kind.as_pointer()), align=1)
-            return context.get_dummy_value()
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value = builder.fptrunc(args[1], kind) if kind == ir.FloatType() else args[1]
+        builder.store(value, builder.inttoptr(args[0], kind.as_pointer()), align=1)
+        return context.get_dummy_value()
 
-        return types.void(types.int64, types.float64), codegen
-
-    return store
+    return Intrinsic(build, "void", "int64", "float64")
 
 
 # IEEE numbers of 4 and 8 bytes; both are a float64 in between.
@@ -90,33 +74,27 @@ store_f4, store_f8 = _float_storer(ir.FloatType()), _float_storer(ir.DoubleType(
 
 
 def _mover(name: str) -> Any:
-    @intrinsic
-    def move(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            byte = ir.IntType(8).as_pointer()
-            function = builder.module.declare_intrinsic(name, [byte, byte, ir.IntType(64)])
-            target, source = (builder.inttoptr(a, byte) for a in args[:2])
-            builder.call(function, [target, source, args[2], ir.Constant(ir.IntType(1), 0)])
-            return context.get_dummy_value()
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte = ir.IntType(8).as_pointer()
+        function = builder.module.declare_intrinsic(name, [byte, byte, ir.IntType(64)])
+        target, source = (builder.inttoptr(a, byte) for a in args[:2])
+        builder.call(function, [target, source, args[2], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
 
-        return types.void(types.int64, types.int64, types.int64), codegen
-
-    return move
+    return Intrinsic(build, "void", "int64", "int64", "int64")
 
 
 copy = _mover("llvm.memcpy")  # (target, source, size): the areas must not overlap
 move = _mover("llvm.memmove")  # (target, source, size): they may
 
 
-@intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask the processor for the bytes at an address that is read soon; where no memory is, nothing happens."""
+def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    builder.call(function, [builder.inttoptr(args[0], byte), *(ir.Constant(number, n) for n in (0, 3, 1))])
+    return context.get_dummy_value()
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        builder.call(function, [builder.inttoptr(args[0], byte), *(ir.Constant(number, n) for n in (0, 3, 1))])
-        return context.get_dummy_value()
 
-    return types.void(types.int64), codegen
+prefetch: Any = Intrinsic(_prefetch, "void", "int64")
+"""Asks the processor for the bytes at an address that is read soon; where no memory is, nothing happens."""

@@ -8,7 +8,6 @@ can read. Kernels take addresses and counts only, so their signatures are known 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import importlib
 import os
 import sys
@@ -17,10 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from replica.native.compile import CACHE, KERNELS  # chooses the cache before numba is imported
-
-import llvmlite.binding  # isort: skip
-import numba  # isort: skip
+from replica.native.compile import KERNELS
+from replica.native.compiling.code_cache import CACHE, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,16 +69,6 @@ def compile_missing(modules: Sequence[str], cache: str) -> None:
                 pool.submit(compile_kernel, kernel.py_func.__module__, kernel.py_func.__name__)
 
 
-def stamp(cache: str) -> Path:
-    """Return the file that exists once everything was compiled into this cache, for this interpreter, numba, processor
-    and place of the packages: numba keeps what it compiled under the path of its source, and a second checkout of the
-    same version finds nothing.
-    """
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    place = hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:12]
-    return Path(cache) / f"complete-{python}-{numba.__version__}-{llvmlite.binding.get_host_cpu_name()}-{place}"
-
-
 def main(arguments: list[str]) -> int:
     """Compile everything, one kernel a process. With --check only tell by the exit code whether that was done,
     with --only compile what is missing of some modules.
@@ -89,7 +76,7 @@ def main(arguments: list[str]) -> int:
     if CACHE is None:
         print("no writable cache folder: set NUMBA_CACHE_DIR", file=sys.stderr)
         return 1
-    done = stamp(CACHE)
+    done = stamp(Path(CACHE))
     if arguments == ["--check"]:
         return 0 if done.exists() else 1
     if arguments[:1] == ["--only"]:

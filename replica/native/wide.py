@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from replica.native import compile as _compile  # chooses the kernel cache before numba is imported  # noqa: F401
+from replica.native.compile import PAIR, Intrinsic
 
 
 def _join(builder: Any, high: Any, low: Any) -> Any:
@@ -22,23 +20,17 @@ def _split(context: Any, builder: Any, signature: Any, value: Any) -> Any:
     return context.make_tuple(builder, signature.return_type, [high, builder.trunc(value, word)])
 
 
-@intrinsic
-def multiply_add(typingctx: Any, high: Any, low: Any, factor: Any, addend: Any) -> Any:
-    """Compute `(high, low) * factor + addend`; factor and addend are non-negative int64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        value = builder.mul(_join(builder, args[0], args[1]), builder.zext(args[2], wide))
-        return _split(context, builder, signature, builder.add(value, builder.zext(args[3], wide)))
-
-    return types.UniTuple(types.int64, 2)(types.int64, types.int64, types.int64, types.int64), codegen
+def _multiply_add(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    wide = ir.IntType(128)
+    value = builder.mul(_join(builder, args[0], args[1]), builder.zext(args[2], wide))
+    return _split(context, builder, signature, builder.add(value, builder.zext(args[3], wide)))
 
 
-@intrinsic
-def negate(typingctx: Any, high: Any, low: Any) -> Any:
-    """Compute `-(high, low)`."""
+def _negate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    return _split(context, builder, signature, builder.neg(_join(builder, args[0], args[1])))
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _split(context, builder, signature, builder.neg(_join(builder, args[0], args[1])))
 
-    return types.UniTuple(types.int64, 2)(types.int64, types.int64), codegen
+multiply_add: Any = Intrinsic(_multiply_add, PAIR, "int64", "int64", "int64", "int64")
+"""Computes `(high, low) * factor + addend`; factor and addend are non-negative int64."""
+negate: Any = Intrinsic(_negate, PAIR, "int64", "int64")
+"""Computes `-(high, low)`."""

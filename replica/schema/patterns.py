@@ -12,7 +12,8 @@ import functools
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.schema.naming import column_key
+from replica.errors import ConfigError
+from replica.schema.naming import column_key, lowered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,6 +85,21 @@ class ColumnMatcher:
     def fits(self, name: str) -> bool:
         """Tell whether one of them selects the column."""
         return self._columns.fullmatch(column_key(name)) is not None
+
+
+def refuse_capitals(patterns: Iterable[str]) -> None:
+    """Refuse patterns that no table of a server fits that stores names of tables and databases in lower case.
+
+    Raises:
+        ConfigError: a pattern has a capital.
+    """
+    for pattern in patterns:
+        if lowered(pattern) != pattern:
+            raise ConfigError(
+                f"no table is called {pattern}: the server stores the names of tables and databases in lower case "
+                "(lower_case_table_names=1).",
+                hint=f"Write {lowered(pattern)}.",
+            )
 
 
 def matcher(patterns: Iterable[str]) -> TableMatcher:

@@ -30,6 +30,8 @@ _COLUMNS: Final = (
     *("mirror", "source_database", "source_table", "target", "mode", "state", "keys", "position", "batch", "error"),
     *("rules", "definition"),
 )
+_FOREIGN_KEYS: Final = "foreign_keys"
+"""A column that a control table of version 0.1 does not have: its definitions say it."""
 _CURRENT: Final = "current"
 _DROPPED: Final = "dropped"
 """The server has no such table any more: there is nothing to compare its target with."""
@@ -62,25 +64,26 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     from pyspark.errors import AnalysisException
 
     try:
-        rows = spark.table(control).select(*_COLUMNS).collect()
+        table = spark.table(control)
+        rows = table.select(*_COLUMNS, *({_FOREIGN_KEYS} & set(table.columns))).collect()
     except AnalysisException as error:
         raise ConfigError(
             f"{control} is not the control table of a mirror: {str(error).strip().splitlines()[0]}",
             hint="It lies beside the mirror's targets and is called mirror_control, unless the mirror names another.",
         ) from error
-    parents = {(row["source_database"], row["source_table"]): _parents(row["definition"]) for row in rows}
+    parents = {(row["source_database"], row["source_table"]): _parents(row) for row in rows}
     copies, left_out = [], []
     for row in sorted(rows, key=lambda row: (row["source_database"], row["source_table"])):
-        table = table_text((row["source_database"], row["source_table"]))
+        name = table_text((row["source_database"], row["source_table"]))
         if live_rows(row["mode"]) is None and row["state"] != _DROPPED:
-            left_out.append(LeftOut(table, f"its target has the mode {row['mode']}: it holds changes, not rows"))
+            left_out.append(LeftOut(name, f"its target has the mode {row['mode']}: it holds changes, not rows"))
         elif row["state"] == _CURRENT:
             try:
-                copies.append(_copy(spark, table, row, parents))
+                copies.append(_copy(spark, name, row, parents))
             except DataLossError as error:
-                left_out.append(LeftOut(table, str(error)))
+                left_out.append(LeftOut(name, str(error)))
         elif row["state"] != _DROPPED:
-            left_out.append(LeftOut(table, f"{row['state']}: {row['error'] or 'its rows still come'}"))
+            left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its rows still come'}"))
     return copies, left_out
 
 
@@ -105,7 +108,10 @@ def _copy(
     )
 
 
-def _parents(definition: str | None) -> set[TableName]:
+def _parents(row: Row) -> set[TableName]:
     """Return the tables that a table's foreign keys with CASCADE and SET NULL refer to, as the mirror keeps them."""
-    keys = json.loads(definition or "{}").get("cascades") or ()
-    return {(str(key[1][0]), str(key[1][1])) for key in keys}
+    keys = row.asDict(recursive=True).get(_FOREIGN_KEYS)
+    if keys is not None:
+        return {(key["parent_database"], key["parent_table"]) for key in keys}
+    old = json.loads(row["definition"] or "{}").get("cascades") or ()
+    return {(str(key[1][0]), str(key[1][1])) for key in old}

@@ -20,10 +20,10 @@ from replica.option_values import seconds
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reading.reread import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
-from streaming_source.mirroring.writers.delta import DELTA
 from streaming_source.mirroring.writers.native.installed import check_deltalake
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.options.source_options import OPTIONS, SourceOptions
+from streaming_source.queries.delta_folder import DELTA
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import table_rules
 from streaming_source.ruling.target_columns import NOT_NATIVE

@@ -139,7 +139,7 @@ class MirrorSink:
         for name, row in rows.items():
             if row.live:
                 whole = _is_whole(row, end)
-                row = row.with_before(None) if whole and row.before is not None else row  # noqa: PLW2901
+                row = row._replace(before_snapshot=None) if whole else row  # noqa: PLW2901
                 row = settled(row, whole=whole)._replace(  # noqa: PLW2901
                     position=str(end.position),
                     batch=number,
@@ -166,10 +166,8 @@ class MirrorSink:
 
     def _commit_times(self, facts: BatchFacts) -> list[tuple[dt.datetime | None, dt.datetime | None]]:
         assert self._rows is not None  # noqa: S101
-        rows = self._rows
-        return [
-            (table.committed_at, rows[name].made_at if name in rows else None) for name, table in facts.tables.items()
-        ]
+        created = {name: row.created_at for name, row in self._rows.items()}
+        return [(table.committed_at, created.get(name)) for name, table in facts.tables.items()]
 
     def _cascaded(
         self,
@@ -330,4 +328,4 @@ def _is_read(name: TableName, end: SourceOffset) -> bool:
 
 def _is_whole(row: ControlRow, end: SourceOffset) -> bool:
     """Tell whether a target is what the server had at the end of a batch: nothing is to be read, or followed."""
-    return not _is_read(row.name, end) and row.missed is None and row.put_off is None
+    return not _is_read(row.name, end) and row.missed_cascade is None and row.deferred_cascade is None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError
-from replica.native.ahead import COMPILING
+from replica.native.compiling.ahead import COMPILING
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.xa import follow
 from streaming_source.offsets.offset import GroupPart

@@ -9,13 +9,16 @@ a regular expression that takes 300 bytes of stack for each character behind "An
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
+"""What Spark raises; the second is what it has no class of its own for, as errors of Delta."""
 LONGEST_TEXT = 600
 """Half of what overflowed the stack of 1 MB that a thread of Java has, in the slowest of the JVM's ways to run."""
 

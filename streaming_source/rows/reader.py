@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.native.ahead import COMPILING
+from replica.native.compiling.ahead import COMPILING
 from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
 from streaming_source.selection.pushed_filters import OPERATIONS
 

@@ -13,7 +13,7 @@ from replica.errors import SchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -32,12 +32,10 @@ def arrow_type(kind: DataType) -> pa.DataType:
     import pyarrow as pa
     from pyspark.sql import types as spark
 
-    if isinstance(kind, spark.StructType):
-        return pa.struct([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in kind.fields])
+    if isinstance(kind, spark.StructType | spark.ArrayType | spark.MapType):
+        return _nested_type(kind)
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
-    if isinstance(kind, spark.ArrayType):
-        return pa.list_(pa.field("element", arrow_type(kind.elementType), nullable=kind.containsNull))
     if isinstance(kind, spark.GeometryType):
         # Marked as VARIANT is below.
         mark = pa.field("wkb", pa.binary(), nullable=False, metadata={b"geometry": b"true", b"srid": str(kind.srid)})
@@ -64,3 +62,14 @@ def arrow_type(kind: DataType) -> pa.DataType:
     if type(kind) not in atoms:
         raise SchemaError(f"mariadb-binlog has no columns of type {kind.simpleString()}.")
     return atoms[type(kind)]
+
+
+def _nested_type(kind: StructType | ArrayType | MapType) -> pa.DataType:
+    import pyarrow as pa
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.StructType):
+        return pa.struct([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in kind.fields])
+    if isinstance(kind, spark.MapType):
+        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+    return pa.list_(pa.field("element", arrow_type(kind.elementType), nullable=kind.containsNull))

@@ -105,7 +105,8 @@ FLAT = (
     RowColumn("_history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
 
-_ARRAY = re.compile(r"ARRAY<([A-Z]+)>")
+_NESTED = re.compile(r"(ARRAY|MAP|STRUCT)<(.+)>")
+_LEVEL = {"<": 1, "(": 1, ">": -1, ")": -1}
 _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 
@@ -148,14 +149,14 @@ def without_metadata(kind: DataType) -> DataType:
 
 
 def spark_type(name: str) -> DataType:
-    """Read Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `ARRAY<FLOAT>`) as the type, without a session."""
+    """Read Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `STRUCT<a: INT>`) as the type, without a session."""
     from pyspark.sql import types as spark
 
     if name == "GEOMETRY(ANY)":
         return spark.GeometryType("ANY")
-    element = _ARRAY.fullmatch(name)
-    if element is not None:
-        return spark.ArrayType(spark_type(element[1]))
+    nested = _NESTED.fullmatch(name)
+    if nested is not None:
+        return _nested_type(nested[1], nested[2])
     match = _ATOM.fullmatch(name)
     if match is None:
         raise SchemaError(f"{name} is no type of a change row.")
@@ -180,6 +181,31 @@ def spark_type(name: str) -> DataType:
     if name not in atoms:
         raise SchemaError(f"{name} is no type of a change row.")
     return atoms[name]()
+
+
+def _nested_type(kind: str, inner: str) -> DataType:
+    from pyspark.sql import types as spark
+
+    parts = _parts(inner)
+    if kind == "ARRAY":
+        return spark.ArrayType(spark_type(inner))
+    if kind == "MAP":
+        key, value = parts
+        return spark.MapType(spark_type(key), spark_type(value))
+    fields = [part.partition(":") for part in parts]
+    return spark.StructType([spark.StructField(name, spark_type(of.strip())) for name, _, of in fields])
+
+
+def _parts(text: str) -> list[str]:
+    """Split at the commas that stand in no brackets."""
+    found, level = [""], 0
+    for character in text:
+        level += _LEVEL.get(character, 0)
+        if character == "," and not level:
+            found.append("")
+        else:
+            found[-1] += character
+    return [part.strip() for part in found]
 
 
 def envelope_schema(image: Sequence[TableColumn] | None, *, wide_sequence: bool = False) -> StructType:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import AuthenticationError, ConfigError, SchemaError
+from replica.errors import AuthenticationError, SchemaError
 from replica.handshake.privileges import may_read, may_read_all, read_in_part
 from replica.handshake.registration import Query
 from replica.handshake.server import grant
-from replica.schema.naming import lowered, table_key
-from replica.schema.patterns import all_of, matcher, table_pattern, table_text
+from replica.schema.naming import table_key
+from replica.schema.patterns import all_of, matcher, refuse_capitals, table_pattern, table_text
 from streaming_source.selection.unreadable import Unreadable
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _LOWERED: Final = "1"
 _log = logging.getLogger(__name__)
 
 
-def refuse_capitals(options: SourceOptions) -> Steps[None]:
+def refuse_asked_capitals(options: SourceOptions) -> Steps[None]:
     """Refuse names with capitals in the options if the server stores names in lower case: they select no table, or
     leave none out.
 
@@ -47,13 +47,8 @@ def refuse_capitals(options: SourceOptions) -> Steps[None]:
     """
     ((stored,),) = yield Query(_STORED)
     again = options.snapshot_again.patterns if options.snapshot_again is not None else ()
-    for pattern in (*(options.tables or ()), *(options.exclude_tables or ()), *again):
-        if stored == _LOWERED and lowered(pattern) != pattern:
-            raise ConfigError(
-                f"no table is called {pattern}: the server stores the names of tables and databases in lower case "
-                "(lower_case_table_names=1).",
-                hint=f"Write {lowered(pattern)}.",
-            )
+    if stored == _LOWERED:
+        refuse_capitals((*(options.tables or ()), *(options.exclude_tables or ()), *again))
 
 
 def refuse_absent(table: TableName) -> Steps[None]:

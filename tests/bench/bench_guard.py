@@ -4,8 +4,8 @@ A ratio is CPU time of a peer divided by ours, in the same run, so that machine 
 (guard_ratios.py). One below half of what was recorded (three quarters of it where both sides are ours) is measured
 again, and ends this with exit code 1 where it is too low three times: less is the noise of a small binlog. A peer that
 cannot be had here is told and not judged. `--record` writes the table anew, after a change that is meant. Left out:
-what takes minutes, `bench mirror` and `snapshot`, and what is told in seconds and not in ratios, `bench start`, `idle`,
-`latency` and `commit`.
+what takes minutes, `bench snapshot` and most of `bench mirror`, and what is measured in seconds and not in ratios,
+`bench start`, `idle`, `latency` and `commit`.
 """
 
 from __future__ import annotations

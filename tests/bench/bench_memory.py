@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from replica.config import ReplicaConfig
 from replica.errors import ReplicaError
 from replica.protocol.gtid import GtidPosition
+from tests.bench.process_times import peak_bytes
 from tests.bench.receiving import receive_relay
 from tests.bench.workloads import CACHE
 from tests.fixtures.mariadb import MariaDb
@@ -48,8 +48,7 @@ def child(argv: Sequence[str]) -> int:
     host, port, user, password, folder, target = argv
     config = ReplicaConfig.parse({"host": host, "port": int(port), "user": user, "password": password})
     received = receive_relay(config, GtidPosition(), GtidPosition.parse(target), Path(folder)).received_bytes
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"received_bytes": received, "peak_bytes": peak}))
+    print(json.dumps({"received_bytes": received, "peak_bytes": peak_bytes()}))
     return 0
 
 

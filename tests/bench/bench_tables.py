@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,10 +26,12 @@ from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
 from tests.bench.decoders import MAGIC_BYTES
 from tests.bench.many_tables import binlog_of_tables
+from tests.bench.process_times import peak_bytes
 from tests.bench.workloads import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 RANGES_MB = (8, 32)
 PLAN = ReadPlan("variant", SelectedTables((f"{DATABASE}.*",), {}), None, "127.0.0.1:3306")
@@ -89,9 +90,7 @@ def peak_megabytes(path: Path, range_bytes: int) -> float:
 def _peak(path: str, given: str) -> float:
     for start, end in json.loads(given):
         read([ChangePartition((MappedRange(path, start, end, checksum=True, file="bin.000001"),))])
-    # Not getrusage, which remembers what the process had that started this one.
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return peak_bytes() / (1 << 20)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

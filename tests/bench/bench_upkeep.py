@@ -1,11 +1,13 @@
-"""What many commits cost a table: `scripts/bench upkeep [--versions N ...] [--commits N] [--only NAME] [--json]`.
+"""What commits cost a table: `scripts/bench upkeep [--versions N ...] [--commits N] [--only NAME] [--json]`.
 
+sizes     five changes brought into tables of so many rows, in turn: by a MERGE of delta-rs, by the same in a process
+          that kept the table open, by writing all rows again as one file. Measured are means of SIZE_PASSES, in CPU ms
 versions  a table of 1 000 rows with so many versions in its log, and as many removed files in its last checkpoint. The
           older commits are written by hand. Measured are medians of PASSES: DeltaTable(), a MERGE of five rows, and the
           same MERGE with what delta-rs does after a commit by default
-run       a real loop of 50,000 such MERGEs (--commits), with upkeep after each. A retention of 200 seconds instead of
-          an hour stands for one commit a second, if the loop makes 18. Measured are MERGE and upkeep along the way,
-          files, and bytes of the log; `--inserts` inserts five rows instead of changing them
+run       a real loop of 50,000 commits (--commits) as a mirror makes them, with upkeep after each. A retention of 200
+          seconds instead of an hour stands for one commit a second, if the loop makes 18. Measured are commit and
+          upkeep along the way, files, and bytes of the log; `--inserts` inserts five rows instead of changing them
 
 No Spark and no server. The tables are in .cache/bench/upkeep, or below --folder.
 """
@@ -21,6 +23,7 @@ import statistics
 import sys
 import time
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -28,12 +31,13 @@ from unittest.mock import patch
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from streaming_source.mirroring.writers.native import upkeep
-from streaming_source.mirroring.writers.native.delta_rows import after_commit
+from streaming_source.mirroring.writers.native import delta_rows, small_tables, upkeep
+from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape, after_commit, merge_rows
+from streaming_source.mirroring.writers.native.table_files import files_of
 from tests.bench.workloads import CACHE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from deltalake import PostCommitHookProperties
 
@@ -41,22 +45,26 @@ PASSES = 9
 ROWS = 1000
 CHANGED = 5
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("t", pa.string())])
+TARGET = TargetShape("current", tuple(SCHEMA.names), ("id",), ())
+SIZES = (10, 1000, 10_000, 50_000)
+SIZE_PASSES = 40
+WAYS = {"MERGE": (-1, False), "MERGE, kept open": (-1, True), "written again": (1 << 40, True)}
+"""The largest table that is written again, and whether tables are kept open."""
 RUN_KEPT_S = 200
 LAST = 100
 
 
-def create(folder: Path, **properties: str) -> str:
-    """Make a table of ROWS rows."""
+def create(folder: Path, properties: Mapping[str, str], rows: int = ROWS) -> str:
+    """Make a table of so many rows."""
     shutil.rmtree(folder, ignore_errors=True)
-    DeltaTable.create(str(folder), SCHEMA, configuration=properties, raise_if_key_not_exists=False)
-    merge(str(folder), range(ROWS), 0)
+    DeltaTable.create(str(folder), SCHEMA, configuration=dict(properties), raise_if_key_not_exists=False)
+    merge(str(folder), range(rows), 0)
     return str(folder)
 
 
 def merge(folder: str, ids: Sequence[int], number: int, after: PostCommitHookProperties | None = None) -> None:
-    """Change or insert these rows, as the task of a mirror does."""
-    values = [random.randrange(1 << 40) for _ in ids]
-    rows = pa.table([ids, values, [f"text {one}" for one in ids]], schema=SCHEMA)
+    """Change or insert these rows by a MERGE alone."""
+    rows = changed(ids)
     table = DeltaTable(folder)
     assert (table.transaction_version("m/changes") or 0) <= number
     table.merge(
@@ -70,6 +78,18 @@ def merge(folder: str, ids: Sequence[int], number: int, after: PostCommitHookPro
         ),
         post_commithook_properties=after,
     ).when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def changed(ids: Sequence[int]) -> pa.Table:
+    values = [random.randrange(1 << 40) for _ in ids]
+    return pa.table([ids, values, [f"text {one}" for one in ids]], schema=SCHEMA)
+
+
+def bring_in(folder: str, ids: Sequence[int], number: int) -> None:
+    """Change or insert these rows, as the task of a mirror does."""
+    rows = changed(ids)
+    numbered = pa.Table.from_arrays([*rows.columns, pa.array([False] * len(ids))], names=["0", "1", "2", "3"])
+    assert merge_rows(folder, numbered, TARGET, Commit("m", number, "0-1-1"))
 
 
 def add_versions(folder: str, versions: int) -> None:
@@ -103,11 +123,35 @@ def timed(call: Callable[[], object]) -> tuple[float, float]:
     return (time.perf_counter() - began) * 1e3, (time.process_time() - cpu) * 1e3
 
 
+def measure_sizes(root: Path, sizes: Sequence[int]) -> dict[str, Any]:
+    print("    rows   MERGE   MERGE, kept open   written again   (CPU ms)   KB")
+    result: dict[str, Any] = {}
+    for size in sizes:
+        folders = {way: create(root / way, upkeep.upkeep_properties({}), size) for way in WAYS}
+        spent = dict.fromkeys(WAYS, 0.0)
+        for number in range(1, SIZE_PASSES + 1):
+            ids = sorted(random.sample(range(size), CHANGED))
+            for way, (most_bytes, keeps) in WAYS.items():
+                with (
+                    patch.object(small_tables, "MOST_BYTES", most_bytes),
+                    patch.object(small_tables, "MOST_ROWS", size),
+                    nullcontext() if keeps else patch.object(delta_rows, "keep", lambda *_: None),
+                ):
+                    spent[way] += timed(lambda: bring_in(folders[way], ids, number))[1]  # noqa: B023
+        found = {way: total / SIZE_PASSES for way, total in spent.items()}
+        kilobytes = sum(file.size for file in files_of(DeltaTable(folders["written again"]))) / 1e3
+        print(f"{size:8}   {'   '.join(f'{one:6.1f}' for one in found.values())}   {kilobytes:.0f}", flush=True)
+        result[str(size)] = found | {"kilobytes": kilobytes}
+        for folder in folders.values():
+            shutil.rmtree(folder)
+    return result
+
+
 def measure_versions(root: Path, counts: Sequence[int]) -> dict[str, Any]:
     print("versions   DeltaTable()      MERGE             MERGE, defaults of delta-rs   (wall and CPU ms)   log MB")
     result: dict[str, Any] = {}
     for versions in counts:
-        folder = create(root / f"versions-{versions}", **{"delta.checkpointInterval": "1000000"})
+        folder = create(root / f"versions-{versions}", {"delta.checkpointInterval": "1000000"})
         add_versions(folder, versions)
         number, found = versions, []
         for call in (
@@ -129,14 +173,14 @@ def measure_run(root: Path, commits: int, *, inserts: bool) -> list[dict[str, An
     properties = upkeep.upkeep_properties({}) | {
         "delta.logRetentionDuration": kept, "delta.deletedFileRetentionDuration": kept,
     }  # fmt: skip
-    folder = create(root / "run", **properties)
+    folder = create(root / "run", properties)
     tables, spent, result = upkeep.Upkeep(), [], []
-    print("commits  MERGE ms: median, mean, p99   upkeep ms a commit, most   log files, MB   data files, MB, in use")
+    print("commits  commit ms: median, mean, p99   upkeep ms a commit, most   log files, MB   data files, MB, in use")
     milestones = {LAST, 1000, *range(10_000, commits, 10_000), commits}
     with patch.object(upkeep, "LEAST_PERIOD_S", RUN_KEPT_S / 6):
         for number in range(1, commits + 1):
             ids = range(number * CHANGED, (number + 1) * CHANGED) if inserts else random.sample(range(ROWS), CHANGED)
-            written = timed(lambda: merge(folder, ids, number, after_commit()))[0]  # noqa: B023
+            written = timed(lambda: bring_in(folder, ids, number))[0]  # noqa: B023
             spent.append((written, timed(lambda: tables.after_batch([folder]))[0]))
             if number in milestones:
                 merges = sorted(each for each, _ in spent[-10 * LAST :][-LAST if number == LAST else -10 * LAST :])
@@ -177,14 +221,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--versions", type=int, nargs="+", default=[100, 3600, 10_000, 50_000])
     parser.add_argument("--commits", type=int, default=50_000)
     parser.add_argument("--inserts", action="store_true")
-    parser.add_argument("--only", choices=("versions", "run"))
+    parser.add_argument("--only", choices=("sizes", "versions", "run"))
     parser.add_argument("--folder", type=Path, default=CACHE / "upkeep")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     result: dict[str, Any] = {}
-    if given.only != "run":
+    if given.only in (None, "sizes"):
+        result["sizes"] = measure_sizes(given.folder, SIZES)
+    if given.only in (None, "versions"):
         result["versions"] = measure_versions(given.folder, given.versions)
-    if given.only != "versions":
+    if given.only in (None, "run"):
         result["run"] = measure_run(given.folder, given.commits, inserts=given.inserts)
     if given.json:
         print(json.dumps(result))

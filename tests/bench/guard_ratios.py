@@ -2,11 +2,14 @@
 
 In: nothing; binlogs are made where they are not there. Out: by workload, or by benchmark where it has none of them, CPU
 time of a peer divided by ours, higher is better: those of `bench pipeline`, `relay`, `decode`, `dump` and `spark`, and
-those with ours on both sides, of `bench task`, `tables` and `plan`.
+those with ours on both sides, of `bench task`, `tables` and `plan`, and two of `bench mirror`.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,6 +57,12 @@ SHAPES = ("envelope", "flat")
 TASK = "images alone, against batches as {}"
 TABLES = f"one table, against {MANY_TABLES}"
 PLAN = f"{bench_plan.FEW} relay files, against {MANY_FILES}"
+MIRRORED_TABLES = 12
+MIRRORED = (
+    *("--only", "changes,load", "--no-debezium", "--rounds", "1", "--repeat", "1", "--json"),
+    *("--tables", str(MIRRORED_TABLES), "--target-rows", "60000", "--changes", "24000", "--rows", "300000"),
+)
+RECIPE, JDBC = f"the recipe, against the mirror of {MIRRORED_TABLES} tables", "JDBC, against the first rows of a mirror"
 OF_OURS = frozenset({*(TASK.format(shape) for shape in SHAPES), TABLES, PLAN})
 """The ratios that have ours on both sides."""
 
@@ -65,7 +74,7 @@ def measured() -> Table:
         found[name] |= _dumped(name)
     for name, ratios in _into_spark(*SPARK).items():
         found[name] |= ratios
-    return found | {"tables": _tables(), "plan": _plan()}
+    return found | {"tables": _tables(), "plan": _plan(), "mirror": _mirrored()}
 
 
 def measured_again(section: str, peers: Collection[str]) -> dict[str, float]:
@@ -85,6 +94,8 @@ def measured_again(section: str, peers: Collection[str]) -> dict[str, float]:
         found |= _tables()
     if section == "plan":
         found |= _plan()
+    if section == "mirror":
+        found |= _mirrored()
     return found
 
 
@@ -154,3 +165,15 @@ def _plan() -> dict[str, float]:
 def _a_trigger(files: int) -> float:
     times = bench_plan.time_files(bench_plan.FOLDER / f"guard-{files}", files)
     return sum(times[call][1] for call in PLANNING)
+
+
+def _mirrored() -> dict[str, float]:
+    """Run a small `bench mirror`, in a process of its own: its session needs Delta's jars from the start."""
+    command = [sys.executable, "-m", "tests.bench.bench_mirror", *MIRRORED]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = json.loads(printed.rstrip().rpartition("\n")[2])
+    changes, load = found["changes"][str(MIRRORED_TABLES)], found["load"]
+    return {
+        RECIPE: changes["recipe"]["cpu_us"] / changes["native"]["cpu_us"],
+        JDBC: load["jdbc"]["cpu_us"] / load["mirror"]["cpu_us"],
+    }

@@ -1,4 +1,4 @@
-"""CPU time of Spark's JVM and of the processes below it, as the kernel counts them."""
+"""CPU time of Spark's JVM and of the processes below it, and memory of a process, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ class Times(NamedTuple):
 
     own: float
     ended: float
+
+
+def peak_bytes(process: int | str = "self") -> int:
+    """Return the largest resident size of a process since its program began; 0 if it has ended.
+
+    `getrusage` would count the process that started it, too: a fork has its parent's pages until it runs a program.
+    """
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def jvm_process(spark: Any) -> int:

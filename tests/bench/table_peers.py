@@ -32,6 +32,7 @@ from replica.table_reader.result_rows import ResultRows
 from replica.table_reader.rows_events import begin_events, end_event, end_statement, rows_events
 from replica.table_reader.select_list import select_list
 from replica.table_reader.transaction import LastTransaction
+from tests.bench.process_times import peak_bytes
 from tests.bench.table_engine import WholeTable, flat_decoder
 from tests.bench.table_workloads import TABLES
 from tests.bench.workloads import DATABASE
@@ -202,7 +203,7 @@ def measured(work: Callable[[], int], rows: int) -> dict[str, Any]:
     found = work()
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"rows": rows, "result": found, "wall": wall, "cpu": cpu, "peak_bytes": after.ru_maxrss * 1024}
+    return {"rows": rows, "result": found, "wall": wall, "cpu": cpu, "peak_bytes": peak_bytes()}
 
 
 PEERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

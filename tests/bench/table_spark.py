@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import psutil
 
 from streaming_source.source import MariaDbBinlogSource
+from tests.bench.process_times import peak_bytes
 from tests.bench.ready_made import NAME as READY_MADE
 from tests.bench.ready_made import write_partition
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter
@@ -67,14 +68,9 @@ class SourceMemory:
             for process in psutil.Process().children(recursive=True):
                 try:
                     if RUNNER in " ".join(process.cmdline()):
-                        self.peak_bytes = max(self.peak_bytes, _peak(process.pid))
+                        self.peak_bytes = max(self.peak_bytes, peak_bytes(process.pid))
                 except (psutil.Error, OSError):
                     continue
-
-
-def _peak(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 class TableInSpark:

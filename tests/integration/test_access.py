@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from replica.errors import AuthenticationError, ConfigError, SchemaError
 from streaming_source.load import load_plan
+from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.schema_stream import Stream, rows
+from tests.spark.daemons import Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from streaming_source.rows.read_plan import ReadPlan
 
@@ -165,6 +170,35 @@ def test_capitals_are_refused_if_the_server_stores_names_in_lower_case(
     assert instead in caught.value.hint
     assert ("d", "t") in load(lowering, "rich", tables="d.*").tables.catalog
     assert load(lowering, "rich", table="D.T").tables.patterns == ("d.t",)
+
+
+def test_capitals_are_refused_in_the_log_of_such_a_server(lowering: MariaDb, tmp_path: Path) -> None:
+    lowering.add_user()
+    lowering.sql("REPLACE D.T VALUES (1)")
+    with Daemon(lowering, tmp_path / "relay") as daemon:
+        daemon.catch_up()
+        log = str(daemon.relay_dir)
+        for given in ({"tables": "d.*", "excludeTables": "d.U"}, {"tables": "D.*"}, {"table": "d.T"}):
+            with pytest.raises(ConfigError, match=r"no table is called .* in lower case"):
+                load_plan({**given, "relayDir": log})
+    connection = ("--host", lowering.host, "--port", str(lowering.port), "--user", "repl")
+    first = str(next(Path(log).glob("relay.*[0-9]")))
+    for command in (
+        ("tail", "--relay-dir", log, "--no-follow", "--from", "earliest", "--json"),
+        ("tail", *connection, "--no-follow", "--from", "earliest", "--json"),
+        ("dump", "--json", first),
+        ("dump", "--count", "--json", first),
+    ):
+        ended = replica(*command, "--table", "d.T")
+        assert (ended.returncode, ended.stdout) == (20, ""), command  # a ConfigError
+        assert re.search(r"no table is called d\.T: .* in lower case .*Write d\.t\.", " ".join(ended.stderr.split()))
+        assert '"t"' in replica(*command, "--table", "d.t").stdout
+
+
+def replica(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"MARIADB_REPLICA_PASSWORD": "replica-secret"}
+    program = [sys.executable, "-m", "replica", *arguments]
+    return subprocess.run(program, env=environment, text=True, cwd=PROJECT, capture_output=True, check=False)
 
 
 @pytest.fixture(scope="module")

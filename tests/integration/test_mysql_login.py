@@ -18,7 +18,7 @@ from tests.fixtures.mysql import MySql
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.mysql]
 
 PASSWORDS = ("secret", "pässwört €🙂", "x" * 200)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.native.compile import KERNELS
-from replica.native.interpreted import interpreted
+from replica.native.compiling.interpreted import interpreted
 
 if TYPE_CHECKING:
     import pytest

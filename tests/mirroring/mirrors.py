@@ -1,19 +1,28 @@
-"""A mirror under test: its runs in the workbench's Spark, and its targets beside the server's SELECT."""
+"""A mirror under test: its runs in the workbench's Spark, and its targets beside the server's SELECT.
+
+Targets are read by delta-rs where it gives the values that Spark gives: a scan by Spark takes a second and a half.
+`test_native.py` holds that both read the same rows.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
 
 from streaming_source.mirroring import sink
 from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.writers.native.table_files import with_deletion_vectors
+from streaming_source.queries import delta_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tests.fixtures.mariadb import MariaDb
     from tests.recipes.workbench import Workbench
@@ -42,6 +51,26 @@ sink.write_control = broken
 """
 )
 _MEND = "sink.write_control = whole"
+_FOLDER = f"from {delta_folder.__name__} import known_folder; result = known_folder(spark, {{table!r}})"
+_SAME_IN_BOTH: Final = (
+    *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_date),
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+)
+
+
+def read_by_delta_rs(folder: str | None, columns: str = "*") -> list[list[Any]] | None:
+    """Rows of a table; None if there is none, or if Spark gives some of its values as other objects of Python."""
+    if folder is None or not Path(folder).is_dir():
+        return None
+    try:
+        table = DeltaTable(folder)
+        if with_deletion_vectors(table):
+            return None
+        read = pa.table(QueryBuilder().register("t", table).execute(f"SELECT {columns} FROM t").read_all())
+    except DeltaError:
+        return None
+    plain = all(any(same(field.type) for same in _SAME_IN_BOTH) for field in read.schema)
+    return [list(row.values()) for row in read.to_pylist()] if plain else None
 
 
 def fill_shop(primary: MariaDb, *tables: str, database: str = "shop") -> None:
@@ -100,21 +129,48 @@ class Mirrored:
         """The name of the control table."""
         return self._names.control
 
+    def folder(self, table: str) -> str | None:
+        """Where a table of Spark's catalog lies; None if there is none."""
+        found: str | None = self.workbench.run(_FOLDER.format(table=table))
+        return found
+
     def states(self) -> dict[str, tuple[str, str | None]]:
         """State and error of each table, by its name on the server."""
-        code = f"result = [list(r) for r in spark.table('{self._names.control}')"
-        rows = self.workbench.run(f"{code}.select('source_table', 'state', 'error').collect()]")
+        rows = read_by_delta_rs(self.folder(self._names.control), "source_table, state, error")
+        if rows is None:
+            code = f"result = [list(r) for r in spark.table('{self._names.control}')"
+            rows = self.workbench.run(f"{code}.select('source_table', 'state', 'error').collect()]")
         return {name: (state, error) for name, state, error in rows}
 
     def target(self, table: str) -> list[list[str | None]]:
         """Rows of a target as text, sorted."""
-        rows = f"spark.table('{self._names.target((self.database, table))}').collect()"
+        name = self._names.target((self.database, table))
+        there = read_by_delta_rs(self.folder(name))
+        if there is not None:
+            return _sorted([[None if value is None else str(value) for value in row] for row in there])
+        rows = f"spark.table('{name}').collect()"
         return _sorted(self.workbench.run(f"result = [[None if v is None else str(v) for v in r] for r in {rows}]"))
+
+    def columns(self, table: str, *names: str) -> list[list[Any]]:
+        """Some columns of a target's rows, sorted; of types that all readers give alike."""
+        found = read_by_delta_rs(self.folder(self._names.target((self.database, table))), ", ".join(names))
+        assert found is not None, names
+        return sorted(found)
 
     def source(self, table: str) -> list[list[str | None]]:
         """Rows of the server as text, sorted."""
         rows = self.primary.sql(f"SELECT * FROM `{self.database}`.`{table}`")
         return _sorted([[None if value is None else str(value) for value in row] for row in rows])
+
+    def operations(self, table: str) -> list[str]:
+        """What Delta says of the commits of a target, the oldest first.
+
+        A DELETE of all rows, by which a target with the same columns is made again, is CREATE.
+        """
+        history = f"spark.sql('DESCRIBE HISTORY {self._names.target((self.database, table))}').orderBy('version')"
+        listed = f"[(r['operation'], r['operationParameters'].get('predicate', '[]')) for r in {history}.collect()]"
+        done: list[tuple[str, str]] = self.workbench.run(f"result = {listed}")
+        return ["CREATE" if operation == "DELETE" and where == "[]" else operation for operation, where in done]
 
     def assert_equal(self, *tables: str) -> None:
         for table in tables:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming_source.mirroring.apply.merge_settings import INTERPRETED
 from tests.fixtures.jars import delta_settings
 from tests.spark.conftest import CONFIGURATION
 
@@ -13,11 +12,4 @@ if TYPE_CHECKING:
 
 
 def session_settings(folder: Path) -> dict[str, str]:
-    java = CONFIGURATION["spark.driver.extraJavaOptions"] + " -XX:+UseSerialGC"
-    return {
-        **CONFIGURATION,
-        **delta_settings(),
-        "spark.driver.extraJavaOptions": java,
-        **INTERPRETED,
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-    }
+    return {**CONFIGURATION, **delta_settings(), "spark.sql.warehouse.dir": str(folder / "warehouse")}

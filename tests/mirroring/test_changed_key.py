@@ -151,7 +151,5 @@ def test_a_table_that_has_no_key_any_more_is_set_aside_and_read_when_it_has_one(
 
 
 def times_made(mirror: Mirrored, table: str) -> int:
-    """How often a target was made, as Delta's history says."""
-    history = f"spark.sql('DESCRIBE HISTORY {mirror.lake}.{table}').collect()"
-    done: list[str] = mirror.workbench.run(f"result = [row['operation'] for row in {history}]")
-    return sum(one.startswith("CREATE") for one in done)
+    """How often a target was made."""
+    return sum(one.startswith("CREATE") for one in mirror.operations(table))

@@ -215,6 +215,7 @@ def run_under(
     return Outcome(found, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.quick_on("newest")
 def test_all_at_once(server_version: str, mirrored: Callable[..., Mirrored], tmp_path: Path) -> None:
     with MariaDb(server_version) as primary:

@@ -124,6 +124,44 @@ def test_inserts_that_name_a_part_of_the_columns(
         mirror.assert_equal("at")
 
 
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_changes_whose_images_lack_columns_are_merged_by_tasks(image: str, mirrored: Callable[..., Mirrored]) -> None:
+    columns = (
+        "(id INT PRIMARY KEY, v INT NOT NULL DEFAULT 5, note TEXT DEFAULT 'none', b BLOB, d DECIMAL(9,2) DEFAULT 1.5)"
+    )
+    with MariaDb("10.11", f"--binlog-row-image={image}") as primary:
+        primary.add_user()
+        primary.sql("CREATE DATABASE shop CHARACTER SET utf8mb4", "USE shop", f"CREATE TABLE t {columns}")
+        primary.sql("USE shop", "INSERT INTO t (id, b) SELECT seq, REPEAT('b', seq) FROM seq_1_to_30")
+        mirror = mirrored(primary, "shop")
+        mirror.run()
+        for statements in (
+            ("UPDATE t SET v = id WHERE id < 5", "UPDATE t SET note = NULL WHERE id = 4"),
+            (
+                "INSERT INTO t (id) VALUES (40), (41)",
+                "INSERT INTO t (id, note) VALUES (42, NULL)",
+                "UPDATE t SET d = d + 1 WHERE id IN (3, 40)",
+                "DELETE FROM t WHERE id IN (2, 41)",
+                "UPDATE t SET b = 'other' WHERE id = 7",
+                "REPLACE INTO t (id, v) VALUES (50, 9)",
+            ),
+            ("DELETE FROM t WHERE id = 40", "INSERT INTO t (id, v) VALUES (40, 0)", "UPDATE t SET note = 'x'"),
+        ):
+            primary.sql("USE shop", *statements)
+            mirror.break_off()
+            mirror.run()
+            mirror.assert_equal("t")
+            assert mirror.workbench.run(_WRITER.format(lake=mirror.lake)) == ["native"]
+        primary.sql("UPDATE shop.t SET id = 60 WHERE id = 7")  # an image that lacks columns under another key
+        mirror.run()
+        assert "changed its key in transaction" in str(mirror.states()["t"][1])
+
+
+_WRITER = """
+result = [row["writer"] for row in spark.table("{lake}.mirror_control").collect()]
+"""
+
+
 def _assert_kinds(mirror: Mirrored, columns: tuple[str, ...], unlogged: Mapping[str, str]) -> None:
     asked = [shown(f"c{number}", declared) for number, declared in enumerate(columns)]
     server = mirror.primary.sql(f"SELECT id, {', '.join(ours for ours, _ in asked)} FROM shop.kinds ORDER BY id")

@@ -11,6 +11,7 @@ from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.mirroring.mirrors import Mirrored
     from tests.recipes.workbench import Workbench
@@ -55,25 +56,41 @@ for name, value in kept.items():
 """
 
 _ROUND = """
-import datetime as dt
+import json
+from streaming_source.mirroring.control import control_table
 from streaming_source.mirroring.control.control_table import make_control, mirrored_tables, write_control
-from streaming_source.mirroring.control.control_row import ControlRow
-spark.sql("CREATE DATABASE round")
-make_control(spark, "round.control", None, "here", {})
-at = dt.datetime(2026, 7, 25, 1, 30, 0, 7, dt.UTC)
-full = ControlRow(
-    *("m", "d", "a", "t", "current", "current", ("x", "y"), "0-1-1", 7, 1 << 40, at, 0.5, at, "e", "{}", "0-1-1"),
-    *("w", "r", "q", 3),
-)
-bare = ControlRow("m", "d", "b", "t", "current", "failed", (), "", -1, 0, None, None, at, None, "{}", "", None, None)
+from tests.unit.streaming_source.mirroring.control.test_control_row import full, row
+rows = [full()._replace(source_table="a"), row()._replace(source_table="b")]
+folders = [{folder!r} + "/" + name for name in ("control", "parquet", "old")]
+names = "delta.`" + folders[0] + "`", "parquet.`" + folders[1] + "`", "delta.`" + folders[2] + "`"
+control, parquet, old = names
 read = []
-for rows in ([full, bare], [], [bare, full]):
-    write_control(spark, "round.control", rows)
-    back = mirrored_tables(spark, "round.control")
-    write_control(spark, "round.control", back)  # with the times as Spark gives them
-    read.append(mirrored_tables(spark, "round.control") == back)
-    instants = [[v.astimezone(dt.UTC) if isinstance(v, dt.datetime) else v for v in row] for row in back]
-    read.append(instants == [list(row) for row in sorted(rows, key=lambda row: row.name)])
+folder_of = control_table.known_folder
+for name, folder, known in ((control, None, False), (control, folders[0], True), (parquet, None, True)):
+    control_table.known_folder = folder_of if known else lambda *_: None
+    make_control(spark, name, None, "here", {{}})
+    for some in (rows, [], rows[::-1]):
+        write_control(spark, name, some, folder)
+        back = mirrored_tables(spark, name)
+        write_control(spark, name, back, folder)  # with the times as Spark gives them
+        read += [mirrored_tables(spark, name) == back, back == sorted(some, key=lambda one: one.name)]
+commits = spark.sql(f"DESCRIBE HISTORY {{control}}").collect()
+read.append(sum("delta-rs" in (one["engineInfo"] or "") for one in commits))
+whole = control_table.COLUMNS
+kept = whole[: next(place for place, (name, *_) in enumerate(whole) if name == "defaults")]
+control_table.COLUMNS = kept
+make_control(spark, old, None, "here", {{}})
+values = [[getattr(rows[1], name) for name, *_ in kept]]
+place = next(place for place, (name, *_) in enumerate(kept) if name == "definition")
+values[0][place] = json.dumps(json.loads(values[0][place]) | {{"defaults": rows[1].defaults, "missed": "m"}})
+spark.createDataFrame(values, spark.table(old).schema).writeTo(old).append()
+control_table.COLUMNS = whole
+wanted = rows[1]._replace(missed_cascade="m")
+for folder in (None, folders[2]):
+    read.append(mirrored_tables(spark, old) == [wanted])
+    control_table.complete_control(spark, old)
+    write_control(spark, old, mirrored_tables(spark, old), folder)
+read.append(mirrored_tables(spark, old) == [wanted])
 result = read
 """
 
@@ -341,5 +358,7 @@ def test_each_target_is_written_with_the_settings_of_its_size_and_all_end_equal(
 
 
 @pytest.mark.slow
-def test_control_rows_come_back_as_they_were_written(workbench: Workbench) -> None:
-    assert workbench.run(_ROUND) == [True] * 6
+def test_control_rows_come_back_as_they_were_written(workbench: Workbench, tmp_path: Path) -> None:
+    found = workbench.run(_ROUND.format(folder=str(tmp_path)))
+    by_delta_rs = 6
+    assert found == [True] * 18 + [by_delta_rs] + [True] * 3

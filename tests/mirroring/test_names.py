@@ -119,6 +119,7 @@ def test_names_close_to_each_other(mirrored: Callable[..., Mirrored], tmp_path: 
         assert_equal(mirror, folder)
 
 
+@pytest.mark.slow
 def test_a_catalog_says_which_names_it_takes(mirrored: Callable[..., Mirrored]) -> None:
     with MariaDb("11.8") as primary:
         primary.add_user()

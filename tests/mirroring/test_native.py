@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming_source.mirroring.writers.native import small_tables
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -32,17 +35,49 @@ ENDS = (
 _WRITERS = (
     "result = [r[0] for r in spark.sql('DESCRIBE HISTORY {target}').select('engineInfo').limit({last}).collect()]"
 )
+PLAIN = ("id", "w", "d", "i", "y", "k")
+"""Columns of types that delta-rs and Spark give as the same objects of Python."""
+_PLAIN = f"result = [[str(v) for v in row] for row in spark.table({{table!r}}).select(*{PLAIN!r}).collect()]"
+_COMMITS = """
+from streaming_source.auditing.mirror_versions import commits_of
+from streaming_source.queries.delta_folder import known_folder
+history = spark.sql("DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()
+result = known_folder(spark, "{target}"), commits_of(spark, "{target}"), [list(row) for row in reversed(history)]
+"""
 _LOOKS = """
+from functools import reduce
 from pyspark.sql import functions as f
-table = spark.table("{target}")
+table = spark.table("{table}").drop("pad").where("id <> 1")
 rows, wrong = table.collect(), []
-for name in table.columns:
-    column, kind = f.col("`" + name.replace("`", "``") + "`"), table.schema[name].dataType
-    for value in [row[name] for row in rows if row[name] is not None]:
-        sought = f.lit(value if isinstance(value, (bytes, bytearray, float)) else str(value)).cast(kind)
-        found = [table.where(one).count() for one in (column == sought, column.between(sought, sought))]
-        if found != [sum(row[name] == value for row in rows)] * 2:
-            wrong.append((name, str(value), found))
+kinds = {{field.name: field.dataType for field in table.schema}}
+
+def sought(name, value, how):
+    column = f.col("`" + name.replace("`", "``") + "`")
+    value = f.lit(value if isinstance(value, (bytes, bytearray, float)) else str(value)).cast(kinds[name])
+    return column == value if how == "=" else column.between(value, value)
+
+def found(looks):
+    # One job, in which each look is a scan of each file with its own filter.
+    counts = [table.where(look).agg(f.count("*"), f.lit(number)) for number, look in enumerate(looks)]
+    numbered = {{number: count for count, number in reduce(lambda one, other: one.union(other), counts).collect()}}
+    return [numbered[number] for number in range(len(looks))]
+
+def values(row):
+    return {{name: value for name, value in row.asDict().items() if value is not None}}
+
+# A file that is left out by one of the columns is not found by all of them.
+whole = [(how, row) for how in ("=", "BETWEEN") for row in rows]
+looks = [[sought(*value, how) for value in values(row).items()] for how, row in whole]
+looks = [reduce(lambda one, other: one & other, each) for each in looks]
+for (how, row), count in zip(whole, found(looks)):
+    if count != 1:
+        each = values(row)
+        counts = found([sought(name, value, how) for name, value in each.items()])
+        wrong += [(name, str(each[name]), how, count) for name, count in zip(each, counts)]
+zeros = [(name, value, how) for name in ("f", "g") for value in (0.0, -0.0) for how in ("=", "BETWEEN")]
+for zero, count in zip(zeros, found([sought(*zero) for zero in zeros])):
+    if count != sum(row[zero[0]] == 0 for row in rows):
+        wrong.append((*zero, count))
 result = len(rows), wrong
 """
 
@@ -106,14 +141,29 @@ def test_tasks_write_changes_and_spark_what_they_cannot(primary: MariaDb, mirror
 def test_readers_find_all_values_of_targets_that_tasks_wrote(
     primary: MariaDb, mirrored: Callable[..., Mirrored]
 ) -> None:
-    primary.sql("CREATE DATABASE ends", f"CREATE TABLE ends.t ({COLUMNS})")
+    pad = os.urandom(small_tables.MOST_BYTES + 1)  # a table with it is not written again as one file
+    primary.sql("CREATE DATABASE ends", f"CREATE TABLE ends.small ({COLUMNS})")
+    primary.sql(f"CREATE TABLE ends.large ({COLUMNS}, pad MEDIUMBLOB)")
+    primary.sql("INSERT INTO ends.large (id, pad) VALUES (1, %s)", args=(pad,))
     mirror = mirrored(primary, "ends", writer="native")
     mirror.run()
-    for row in ENDS:  # a batch and a file each, so that files can be left out by their limits: an ALTER ends a batch
-        primary.sql(f"INSERT INTO ends.t VALUES ({row})", "ALTER TABLE ends.t COMMENT = 'as it was'")
+    for row in ENDS:  # a batch each, and so a file of the large one, left out by its limits: an ALTER ends a batch
+        primary.sql(
+            f"INSERT INTO ends.small VALUES ({row})",
+            f"INSERT INTO ends.large VALUES ({row}, NULL)",
+            "ALTER TABLE ends.small COMMENT = 'as it was'",
+        )
     mirror.run()
-    assert writers(mirror, "t", 3) == ["delta-rs"] * 3
-    rows, wrong = mirror.workbench.run(_LOOKS.format(target=f"{mirror.lake}.t"))
-    assert (rows, wrong) == (3, [])
-    texts = mirror.workbench.run(f"result = [row[0] for row in spark.sql('SELECT h FROM {mirror.lake}.t').collect()]")
-    assert {text for text in texts if text} == {"-838:59:59.000", "00:00:00.001"}
+    for table, files in (("small", 1), ("large", 4)):
+        assert writers(mirror, table, 3) == ["delta-rs"] * 3
+        assert mirror.workbench.run(f"result = len(spark.table('{mirror.lake}.{table}').inputFiles())") == files
+        rows, wrong = mirror.workbench.run(_LOOKS.format(table=f"{mirror.lake}.{table}"))
+        assert (rows, wrong) == (3, [])
+        both = mirror.workbench.run(_PLAIN.format(table=f"{mirror.lake}.{table}"))
+        assert sorted(both) == sorted([str(value) for value in row] for row in mirror.columns(table, *PLAIN))
+    folder, *commits = mirror.workbench.run(_COMMITS.format(target=f"{mirror.lake}.small"))
+    assert folder
+    assert commits[0] == commits[1], "delta-rs and Spark read the same log"
+    assert json.loads(commits[0][-1][1])["batch"] > 0
+    times = f"result = [row[0] for row in spark.sql('SELECT h FROM {mirror.lake}.small').collect()]"
+    assert {text for text in mirror.workbench.run(times) if text} == {"-838:59:59.000", "00:00:00.001"}

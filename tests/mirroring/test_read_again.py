@@ -36,7 +36,7 @@ def test_rows_that_were_appended_to_a_target_made_new_are_not_there_twice(
         mirror.run()
         for _ in range(2):
             mirror.break_off(snapshotAgain="shop.*@monday")
-            assert "WRITE" in operations(mirror, "keyed"), "its rows are appended"
+            assert "WRITE" in since_made(mirror, "keyed"), "its rows are appended"
             assert len(mirror.target("keyed")) == 30
             primary.sql("USE shop", "UPDATE keyed SET v = v + 1 WHERE id < 9", "INSERT INTO bare VALUES (1), (NULL)")
         mirror.run(snapshotAgain="shop.*@monday")
@@ -49,9 +49,8 @@ def test_rows_that_were_appended_to_a_target_made_new_are_not_there_twice(
         assert [row[:2] for row in soft if row[2] == "False"] == mirror.source("soft")
 
 
-def operations(mirror: Mirrored, table: str) -> list[str]:
+def since_made(mirror: Mirrored, table: str) -> list[str]:
     """What Delta says of the commits of a target since it was made new last."""
-    history = f"spark.sql('DESCRIBE HISTORY {mirror.lake}.{table}').orderBy('version').collect()"
-    done: list[str] = mirror.workbench.run(f"result = [row['operation'] for row in {history}]")
+    done = mirror.operations(table)
     last = max(number for number, one in enumerate(done) if one.startswith("CREATE"))
     return done[last + 1 :]

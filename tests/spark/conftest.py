@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming_source.mirroring.apply.merge_settings import INTERPRETED
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.spark_home import spark_python
 from tests.spark.queries import Shop
@@ -28,11 +29,13 @@ CONFIGURATION = {
     "spark.driver.memory": "1g",
     # Most queries here run for a second or two: compiling them well would take longer than running them. The compiler
     # that is left has room for 48 MB by itself, which the plans fill: then code is thrown out and compiled again.
+    # Plans are interpreted for the same reason.
     # And a query that is stopped inside of foreachBatch needs a large stack: see docs/spark.md.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xss16m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -Xss16m -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    **INTERPRETED,
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

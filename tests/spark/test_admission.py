@@ -72,6 +72,7 @@ def _end(run: Run) -> GtidPosition:
     return GtidPosition.parse(run.offsets()[-1]["gtid"])
 
 
+@pytest.mark.slow  # test_initial_start.py has availableNow
 def test_available_now_and_once_end_where_the_primary_was_under_load(shop: Shop) -> None:
     """Each reads what was committed when it began and nothing after; Once in one batch, also without a relay log."""
     limits = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.bench import guard_ratios
 from tests.bench.bench_guard import AGAIN, lines_of, looked_at_again, too_low
-from tests.bench.guard_ratios import PLAN, RELAY, TABLES, TOOL, measured_again
+from tests.bench.guard_ratios import JDBC, PLAN, RECIPE, RELAY, TABLES, TOOL, measured_again
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,3 +56,11 @@ def test_the_best_of_three_is_judged(good_at: int) -> None:
 def test_what_is_planned_is_measured_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard_ratios, "MANY_FILES", 20)
     assert measured_again("plan", {PLAN}).keys() == {PLAN}
+
+
+def test_the_mirror_is_measured_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {"recipe": {"cpu_us": 120.0}, "native": {"cpu_us": 20.0}}
+    load = {"jdbc": {"cpu_us": 9.0}, "mirror": {"cpu_us": 6.0}}
+    printed = f"a line\n{json.dumps({'changes': {'12': costs}, 'load': load})}\n"
+    monkeypatch.setattr(guard_ratios.subprocess, "run", lambda *_given, **_more: SimpleNamespace(stdout=printed))
+    assert measured_again("mirror", {RECIPE}) == {RECIPE: 6.0, JDBC: 1.5}

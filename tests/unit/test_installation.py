@@ -74,7 +74,7 @@ def test_a_file_with_the_name_of_a_dependency_is_named(tmp_path: Path, text: str
     _project(tmp_path, {"numba.py": text})
     said = _run(
         "from streaming_source.driver.spark_border import spark_border\n"
-        "with spark_border():\n    import replica.native.compile, replica.rows.decoder",
+        "with spark_border():\n    import replica.native.compiling.lower",
         tmp_path,
     )
     assert said.startswith("replica.errors.InstallationError: the package numba is hidden: "), said

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -232,18 +232,18 @@ class TableCache:
         """Return the table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: which server
         wrote it.
         """
-        content = bytes(body[8:])
-        return self._tables.get(content) or self._compiled(content, body, offset, mysql=mysql)
+        content = bytes(body[ID_AND_FLAGS:])
+        return self._tables.get(content) or self._compiled(content, offset, mysql=mysql)
 
-    def _compiled(self, content: bytes, body: memoryview, offset: int, *, mysql: bool) -> CompiledTable:
-        table = self._made(body, offset, mysql=mysql)
+    def _compiled(self, content: bytes, offset: int, *, mysql: bool) -> CompiledTable:
+        table = self._made(content, offset, mysql=mysql)
         if len(self._tables) >= MAX_TABLES:
             del self._tables[next(iter(self._tables))]
         self._tables[content] = table
         return table
 
-    def _made(self, body: memoryview, offset: int, *, mysql: bool) -> CompiledTable:
-        table_map = _parse(body, offset, mysql=mysql)
+    def _made(self, content: bytes, offset: int, *, mysql: bool) -> CompiledTable:
+        table_map = _parse(content, offset, mysql=mysql)
         try:
             target = self._resolver.resolve(table_map)
         except ReplicaError as error:
@@ -278,15 +278,21 @@ class TableCache:
 
     def _of_map(self, found: Scan, slot: int, content: bytes) -> CompiledTable:
         offset = found.origin(int(found.maps["content"][slot]) - ID_AND_FLAGS)
-        return self._compiled(content, found.table_map_body(slot), offset, mysql=found.is_mysql)
+        return self._compiled(content, offset, mysql=found.is_mysql)
 
 
-def _parse(body: memoryview, offset: int, *, mysql: bool) -> TableMapEvent:
+def _parse(content: bytes, offset: int, *, mysql: bool) -> TableMapEvent:
     try:
-        return parse_table_map(body, mysql=mysql)
+        return _parsed(content, mysql=mysql)
     except ProtocolError as error:
         message = error.placeless
         raise type(error)(message, offset=offset + (error.offset or 0), hint=error.hint) from None
+
+
+@lru_cache(maxsize=MAX_TABLES)
+def _parsed(content: bytes, *, mysql: bool) -> TableMapEvent:
+    """Return the table of a map, whatever its number: each task of a mirror meets the maps of all tables of a batch."""
+    return parse_table_map(bytes(ID_AND_FLAGS) + content, mysql=mysql)
 
 
 class SlotTable:

@@ -16,17 +16,16 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 
 from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError
+from streaming_source.queries.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from replica.errors import ReplicaError
 
-SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""What Spark raises; the second is what it has no class of its own for, as errors of Delta."""
 _BROKEN_OFF: Final = ("cancel", "interrupt", "stopped sparkcontext", "sparkcontext was shut down")
 """What Spark says of a job that was ended because the query was."""
 _LOST: Final = (
@@ -116,7 +115,7 @@ def texts_of(error: Exception) -> list[str]:
 
 def full_disk(error: Exception, writing: str) -> DiskFullError | None:
     """Return the error to raise instead; `writing`: what was being written, for where no place is named."""
-    if not isinstance(error, PySparkException | Py4JJavaError):
+    if not isinstance(error, SPARK_ERRORS):
         return None
     texts = texts_of(error)
     if not any(words in text.lower() for text in texts for words in _SAID_OF_FULL):
@@ -131,7 +130,7 @@ def full_disk_told(writing: str) -> Iterator[None]:
     """Raise a DiskFullError for an error that comes of a full disk."""
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         full = full_disk(error, writing)
         if full is None:
             raise

@@ -7,13 +7,17 @@ batch writes needs no look: the write fails.
 
 from __future__ import annotations
 
+import logging
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.writers.choose import open_target
-from streaming_source.mirroring.writers.native.writer import NATIVE, is_local_table
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.delta_rows import refused
+from streaming_source.mirroring.writers.native.writer import NATIVE
+from streaming_source.queries.delta_folder import known_folder
 from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.control.control_row import ControlRow
 
+_log = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 60.0
 AT_START: Final = 100
 AT_ONCE: Final = 20
@@ -73,7 +78,7 @@ class Presence:
 
 def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
     """Tell whether a target is there. Of one that tasks wrote, Spark would first read all commits since its own."""
-    if row.writer == NATIVE and (is_one := is_local_table(spark, row.target)) is not None:
+    if row.writer == NATIVE and (is_one := _is_local_table(spark, row.target)) is not None:
         return is_one
     return open_target(spark, row.target).exists()
 
@@ -81,3 +86,16 @@ def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
 def gone_error(row: ControlRow, hint: str) -> ConfigError:
     """Make the reason to set a table aside whose target was removed."""
     return ConfigError(f"its target {row.target} is not there any more: something else removed it.", hint=hint)
+
+
+def _is_local_table(spark: SparkSession, table: str) -> bool | None:
+    """Tell whether a table lies where Spark's catalog says, on a local disk; None if that does not tell it."""
+    from deltalake import DeltaTable
+
+    folder = known_folder(spark, table)
+    try:
+        with refused():
+            return None if folder is None else DeltaTable.is_deltatable(folder)
+    except NativeWriteError as error:
+        _log.debug("Spark looks at %s: %s", folder, error)
+        return None

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING
 from replica.errors import SchemaError
 from replica.schema.patterns import table_text
 from replica.schema.sql_tokens import tokenize
+from streaming_source.mirroring.batch.time_text import INTERVAL
 from streaming_source.mirroring.statements.added_values import NULL, value_of
+from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import ColumnSchema
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.ruling.ruled_images import Ruled
+    from streaming_source.schema.row_schema import TableColumn
 
 
 def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
@@ -31,6 +36,26 @@ def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy:
     if words is not None and [word.upper for word in words] == ["NULL"]:
         return NULL
     return value_of(column, words, kind, policy)
+
+
+def columns_left_out(
+    spark: SparkSession, row: ControlRow, columns: Sequence[TableColumn], policy: ValuePolicy
+) -> OmittedColumns:
+    """Return what is known of the columns of a table that images lack."""
+    import pyarrow as pa
+
+    declared = {column.name: column for column in row.table.columns}
+    known: dict[str, KnownValue] = {}
+    for column in columns:
+        if column.name in row.defaults:
+            value = value_left_out(declared[column.name], row.defaults[column.name], column.type, policy)
+            if value is not None and (value == NULL or column.type != INTERVAL):  # a TIME is text in a target
+                known[column.name] = value
+    wanted = [value.column().alias(str(number)) for number, value in enumerate(known.values())]
+    made = pa.table(spark.range(1).select(*wanted).toArrow()) if wanted else pa.table({})
+    found = {name: made.column(number).combine_chunks() for number, name in enumerate(known)}
+    names = tuple(column.name for column in columns)
+    return OmittedColumns(names, tuple(name in row.defaults for name in names), tuple(map(found.get, names)))
 
 
 def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str, Column]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
-from streaming_source.mirroring.apply.faults import SPARK_ERRORS
 from streaming_source.mirroring.apply.merge_settings import MergeSettings, ShuffleSize, TargetSizes
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:

@@ -19,13 +19,14 @@ from pyspark.errors import AnalysisException, PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.plain_text import one_line
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import SPARK_ERRORS, full_disk, may_pass, told_by
+from streaming_source.mirroring.apply.faults import full_disk, may_pass, told_by
 from streaming_source.mirroring.apply.gone_targets import gone_error, is_target_there
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
 from streaming_source.mirroring.writers.choose import open_target
-from streaming_source.mirroring.writers.delta import DELTA
+from streaming_source.queries.delta_folder import DELTA
+from streaming_source.queries.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,9 +102,9 @@ def _lacking_columns(work: TableWork) -> list[str]:
 
 def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
     """Return the first row of a target that was emptied for a reading, with what it was before; `number`: the batch."""
-    if old.before is not None:
-        return row.with_before(old.before)
-    return row if old.batch == NO_BATCH else row.with_before((number, old))
+    if old.before_snapshot is not None:
+        return row._replace(before_snapshot=old.before_snapshot)
+    return row if old.batch == NO_BATCH else row.with_before(number, old)
 
 
 def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:

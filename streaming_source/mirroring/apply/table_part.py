@@ -157,9 +157,13 @@ class TablePart:
         rule = self.settings.rule_of(self.row.name)
         return rule.where is None and not rule.named and by_name_alone(self.row.name)
 
-    def one_task(self, columns: tuple[TableColumn, ...], most_bytes: int = MOST_BYTES) -> LatestOfTable | None:
-        """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot."""
-        if not (self.plain and fits_one_task(self.facts, columns, self.row.keys, most_bytes)):
+    def one_task(
+        self, columns: tuple[TableColumn, ...], most_bytes: int = MOST_BYTES, *, partial: bool = False
+    ) -> LatestOfTable | None:
+        """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot.
+        `partial`: whether it can with images that lack columns.
+        """
+        if not (self.plain and fits_one_task(self.facts, columns, self.row.keys, most_bytes, partial=partial)):
             return None
         return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 
@@ -180,6 +184,6 @@ class TablePart:
 
 def kept_in(spark: SparkSession, settings: MirrorSettings) -> StorageLevel:
     """Return where a part of a batch is kept: not on disk where its rows have values that rules hide."""
-    encrypted = spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") == "true"
-    in_memory = settings.hides and not encrypted
-    return StorageLevel.MEMORY_ONLY if in_memory else StorageLevel.MEMORY_AND_DISK_DESER
+    if settings.hides and spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") != "true":
+        return StorageLevel.MEMORY_ONLY
+    return StorageLevel.MEMORY_AND_DISK_DESER

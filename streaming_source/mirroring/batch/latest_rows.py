@@ -47,13 +47,19 @@ HISTORY: Final = "_history"
 
 
 def fits_one_task(
-    changes: TableChanges, columns: Sequence[TableColumn], keys: Sequence[str], most_bytes: int = MOST_BYTES
+    changes: TableChanges,
+    columns: Sequence[TableColumn],
+    keys: Sequence[str],
+    most_bytes: int = MOST_BYTES,
+    *,
+    partial: bool = False,
 ) -> bool:
-    """Tell whether one task can find the last changes."""
+    """Tell whether one task can find the last changes; `partial`: also of images that lack columns."""
     kinds = {column.name: column.type for column in columns}
     few = changes.changes <= MOST_CHANGES and changes.bytes <= most_bytes
-    plain = not changes.partial and changes.domains <= 1
-    return few and plain and all(key in kinds and not kinds[key].startswith(_NO_KEYS) for key in keys)
+    plain = partial or not changes.partial
+    ordered = changes.domains <= 1
+    return few and plain and ordered and all(key in kinds and not kinds[key].startswith(_NO_KEYS) for key in keys)
 
 
 def latest_rows(batch: DataFrame, latest: LatestOfTable, changes: TableChanges) -> DataFrame:
@@ -148,7 +154,7 @@ def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArr
     codes = np.zeros(rows.num_rows, np.int64)
     for key in keys:
         encoded = rows.column(key).dictionary_encode(null_encoding="encode")
-        codes = codes * len(encoded.dictionary) + _numbers(encoded.indices)
+        codes = codes * len(encoded.dictionary) + numbers(encoded.indices)
         if len(keys) > 1:  # no more codes than rows
             codes = np.unique(codes, return_inverse=True)[1]
     return codes
@@ -160,12 +166,20 @@ def last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
 
     from replica.rows.types.arrow_arrays import array_of
 
-    last = np.full(rows.num_rows, -1)
-    last[key_codes(rows, keys)] = np.arange(rows.num_rows)  # of several places, the last one stays
-    return array_of(np.sort(last[last >= 0]))
+    return array_of(last_of_each(key_codes(rows, keys), np.arange(rows.num_rows)))
 
 
-def _numbers(codes: pa.Int32Array) -> npt.NDArray[np.int32]:
+def last_of_each(codes: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the last of some ascending places of each key, in order; `codes`: those of `key_codes`, by place."""
+    import numpy as np
+
+    last = np.full(len(codes), -1)
+    last[codes[places]] = places  # of several places, the last one stays
+    return np.sort(last[last >= 0])
+
+
+def numbers(codes: pa.Int32Array) -> npt.NDArray[np.int32]:
+    """Return integers without NULL as they lie in memory. Arrow's own way to an array of numpy imports pandas."""
     import numpy as np
 
     return np.frombuffer(codes.buffers()[1], np.int32)[codes.offset : codes.offset + len(codes)]

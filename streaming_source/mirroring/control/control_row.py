@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.schema.stored import tables_from_json, tables_to_json
 from replica.table_reader.cascades import Cascade
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
@@ -25,13 +26,41 @@ FAILED: Final = "failed"
 DROPPED: Final = "dropped"
 NO_BATCH: Final = -1
 """The batch of a target that was just made."""
-_DEFAULTS: Final = "defaults"
-_CASCADES: Final = "cascades"
-_MISSED: Final = "missed"
-_PUT_OFF: Final = "put_off"
-_NAMES: Final = "names"
-_BEFORE: Final = "before"
-_MADE: Final = "made"
+_FOREIGN_KEYS: Final = (
+    "ARRAY<STRUCT<constraint: STRING, parent_database: STRING, parent_table: STRING, actions: ARRAY<STRING>, "
+    "columns: ARRAY<STRING>, parent_columns: ARRAY<STRING>>>"
+)
+_CASCADE_FIELDS: Final = ("constraint", "parent_database", "parent_table", "actions", "columns", "parent_columns")
+_OLD_KEYS: Final = frozenset({"defaults", "cascades", "missed", "put_off", "names", "before", "made"})
+_DEFERRED: Final = "STRUCT<since: STRING, began: STRING, lost: BOOLEAN, foreign: BOOLEAN>"
+_TEXTS: Final = "MAP<STRING, STRING>"
+_OF_THE_DEFINITION: Final = (
+    ("definition", "STRING", "the table's definition at the position, as JSON"),
+    ("defined_at", "STRING", "GTID position that the definition was first read at"),
+)
+_WITH_THE_DEFINITION: Final = (
+    ("defaults", _TEXTS, "the DEFAULT of each column at the position"),
+    ("foreign_keys", _FOREIGN_KEYS, "foreign keys that cascade into the table; NULL: the server was not asked yet"),
+    ("missed_cascade", "STRING", "why the target may lack what a foreign key changed: the table is to be read again"),
+    ("deferred_cascade", _DEFERRED, "cascades into the target that are still to be followed: after which position"),
+    ("target_names", _TEXTS, "names of columns in the target, by their names now, if statements renamed them"),
+    ("created_at", "TIMESTAMP", "when the target was created"),
+)
+_BEFORE: Final = "STRUCT<{}>".format(
+    ", ".join(
+        f"{name}: {kind}"
+        for name, kind, _ in (
+            ("began", "BIGINT", ""),
+            ("keys", "ARRAY<STRING>", ""),
+            ("position", "STRING", ""),
+            ("batch", "BIGINT", ""),
+            ("rows", "BIGINT", ""),
+            ("committed_at", "TIMESTAMP", ""),
+            *_OF_THE_DEFINITION,
+            *_WITH_THE_DEFINITION,
+        )
+    )
+)
 
 COLUMNS: Final = (
     ("mirror", "STRING", "which mirror writes: the id of its query"),
@@ -43,7 +72,7 @@ COLUMNS: Final = (
         "STRING",
         "what the target holds: current, soft_delete, history or append_log",
     ),
-    ("state", "STRING", "reading, current, failed (set aside: see error), or dropped"),
+    ("state", "STRING", "reading, current, failed (suspended: see error), or dropped"),
     ("keys", "ARRAY<STRING>", "the columns that tell rows apart"),
     ("position", "STRING", "GTID position up to which the target is what the server had"),
     ("batch", "BIGINT", "the last micro-batch that is in the target"),
@@ -51,27 +80,29 @@ COLUMNS: Final = (
     ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
     ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
     ("updated_at", "TIMESTAMP", "when this row was last written"),
-    ("error", "STRING", "why the table was set aside, or is to be read again"),
-    (
-        "definition",
-        "STRING",
-        "the table's definition at the position, the defaults of its columns, and foreign keys that cascade",
-    ),
-    ("defined_at", "STRING", "GTID position that the definition was first read at"),
+    ("error", "STRING", "why the table was suspended, or is to be read again"),
+    *_OF_THE_DEFINITION,
     ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
     ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
     ("waits_for", "STRING", "the request to read the table again that is not followed yet"),
     ("tries", "INT", "how often the table was begun again since it was last current"),
     ("writer", "STRING", "what wrote the last rows: native, or spark with the reason"),
+    *_WITH_THE_DEFINITION,
+    (
+        "before_snapshot",
+        _BEFORE,
+        "this row before the snapshot that goes on, and the batch that it began in",
+    ),
 )
 """Name, type and meaning of each column."""
 
 
-class PutOff(NamedTuple):
-    """Tell that what foreign keys cascaded into a table is still to be followed, because rows of it, or of tables above
-    it, were being read. `since`: GTID position behind which that may lie; `began`: the one at which the reading began,
-    which saw what was before but for commits under way; `lost`: rows above it may have gone since; `foreign`: in tables
-    that the mirror does not have, while the reading went on.
+class DeferredCascade(NamedTuple):
+    """Cascades into a table that are still to be followed, because rows of it, or of tables above it, are being read.
+
+    `since`: GTID position after which they may lie; `began`: the one at which the reading began, which saw all changes
+    before it, except those of commits under way; `lost`: rows above the table may have gone since; `foreign`: rows of
+    tables that the mirror does not have, while the reading went on.
     """
 
     since: str
@@ -80,10 +111,28 @@ class PutOff(NamedTuple):
     foreign: bool = False
 
 
-def defined(table: TableSchema, defaults: Defaults) -> str:
-    """Return a table's definition with the defaults of its columns as text."""
-    value = json.loads(tables_to_json({(table.database, table.table): table}))
-    return json.dumps(value | {_DEFAULTS: defaults}, separators=(",", ":"), ensure_ascii=False)
+class BeforeSnapshot(NamedTuple):
+    """The fields of a table's row before the snapshot that goes on; `began`: the batch that the snapshot began in."""
+
+    began: int
+    keys: tuple[str, ...]
+    position: str
+    batch: int
+    rows: int
+    committed_at: dt.datetime | None
+    definition: str
+    defined_at: str
+    defaults: Defaults
+    foreign_keys: tuple[Cascade, ...] | None
+    missed_cascade: str | None
+    deferred_cascade: DeferredCascade | None
+    target_names: Mapping[str, str] | None
+    created_at: dt.datetime | None
+
+
+def definition_text(table: TableSchema) -> str:
+    """Return a table's definition as the control table keeps it."""
+    return tables_to_json({(table.database, table.table): table})
 
 
 class ControlRow(NamedTuple):
@@ -110,6 +159,13 @@ class ControlRow(NamedTuple):
     waits_for: str | None = None
     tries: int = 0
     writer: str | None = None
+    defaults: Defaults = {}  # noqa: RUF012  (never changed in place)
+    foreign_keys: tuple[Cascade, ...] | None = None
+    missed_cascade: str | None = None
+    deferred_cascade: DeferredCascade | None = None
+    target_names: Mapping[str, str] | None = None
+    created_at: dt.datetime | None = None
+    before_snapshot: BeforeSnapshot | None = None
 
     @property
     def name(self) -> TableName:
@@ -119,113 +175,24 @@ class ControlRow(NamedTuple):
     @property
     def table(self) -> TableSchema:
         """The table's definition at the position."""
-        return tables_from_json(self.definition)[self.name]
-
-    @property
-    def defaults(self) -> Defaults:
-        """What stands behind DEFAULT at the position, by column."""
-        found: Defaults = json.loads(self.definition).get(_DEFAULTS, {})
-        return found
+        return _table_of(self.definition, self.name)
 
     def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
         """Return the row with another definition of its table."""
-        known = json.loads(self.definition)
-        kept = {key: known[key] for key in (_CASCADES, _MISSED, _PUT_OFF, _NAMES, _BEFORE, _MADE) if key in known}
-        return self._replace(definition=_more(defined(table, defaults), kept))
-
-    @property
-    def cascades(self) -> tuple[Cascade, ...] | None:
-        """The foreign keys by which the server changes rows of the table; None: not asked for yet."""
-        if f'"{_CASCADES}"' not in self.definition:
-            return None
-        found = json.loads(self.definition).get(_CASCADES)
-        return None if found is None else tuple(_cascade(*one) for one in found)
-
-    def with_cascades(self, keys: Sequence[Cascade]) -> ControlRow:
-        """Return the row with other foreign keys."""
-        return self._replace(definition=_more(self.definition, {_CASCADES: keys}))
-
-    @property
-    def missed(self) -> str | None:
-        """Why rows of the target may not be what a foreign key made of them, so that the table is to be read again."""
-        if f'"{_MISSED}"' not in self.definition:
-            return None
-        found: str | None = json.loads(self.definition).get(_MISSED)
-        return found
-
-    def with_missed(self, why: str) -> ControlRow:
-        """Return the row of a table that is to be read again for its foreign keys."""
-        return self._replace(definition=_more(self.definition, {_MISSED: why}))
-
-    @property
-    def put_off(self) -> PutOff | None:
-        """What foreign keys changed in the target and is still to be followed; None: nothing."""
-        if f'"{_PUT_OFF}"' not in self.definition:
-            return None
-        found = json.loads(self.definition).get(_PUT_OFF)
-        return None if found is None else PutOff(*found)
-
-    def with_put_off(self, put_off: PutOff | None) -> ControlRow:
-        """Return the row with other cascades to follow."""
-        return self._replace(definition=_more(self.definition, {_PUT_OFF: put_off}))
-
-    @property
-    def names(self) -> dict[str, str] | None:
-        """What columns of the definition are called in the target, where statements renamed them since it was last
-        written; None: the same.
-        """
-        if f'"{_NAMES}"' not in self.definition:
-            return None
-        found: dict[str, str] | None = json.loads(self.definition).get(_NAMES)
-        return found
-
-    def with_names(self, names: Mapping[str, str]) -> ControlRow:
-        """Return the row with other names in the target."""
-        return self._replace(definition=_more(self.definition, {_NAMES: names}))
-
-    @property
-    def made_at(self) -> dt.datetime | None:
-        """When the target was made: its table's changes were committed later. None: not known."""
-        if f'"{_MADE}"' not in self.definition:
-            return None
-        found = json.loads(self.definition).get(_MADE)
-        return None if found is None else dt.datetime.fromtimestamp(found, dt.UTC)
-
-    def with_made_at(self, moment: dt.datetime) -> ControlRow:
-        """Return the row of a target that is made now."""
-        return self._replace(definition=_more(self.definition, {_MADE: int(moment.timestamp())}))
+        return self._replace(definition=definition_text(table), defaults=defaults)
 
     @property
     def before(self) -> tuple[int, ControlRow] | None:
-        """The table before the reading that goes on, and the batch that the reading began with; None: nothing was."""
-        if f'"{_BEFORE}"' not in self.definition:
+        """The batch that the snapshot that goes on began in, and the row before it; None: there is no such snapshot."""
+        if self.before_snapshot is None:
             return None
-        found = json.loads(self.definition).get(_BEFORE)
-        if found is None:
-            return None
-        number, keys, position, batch, rows, committed_us, definition, defined_at = found
-        committed = None if committed_us is None else dt.datetime.fromtimestamp(committed_us / 1_000_000, dt.UTC)
-        old = self._replace(
-            keys=tuple(keys),
-            position=position,
-            batch=batch,
-            rows=rows,
-            committed_at=committed,
-            definition=definition,
-            defined_at=defined_at,
-        )
-        return number, old
+        known = self.before_snapshot._asdict()
+        return known.pop("began"), self._replace(before_snapshot=None, **known)
 
-    def with_before(self, before: tuple[int, ControlRow] | None) -> ControlRow:
-        """Return the row of a table that is read again, with what it was before; None: its rows are all there."""
-        if before is None:
-            known = json.loads(self.definition)
-            known.pop(_BEFORE, None)
-            return self._replace(definition=_text(known))
-        number, old = before
-        committed = None if old.committed_at is None else int(old.committed_at.timestamp() * 1_000_000)
-        told = (number, old.keys, old.position, old.batch, old.rows, committed, old.definition, old.defined_at)
-        return self._replace(definition=_more(self.definition, {_BEFORE: told}))
+    def with_before(self, began: int, row: ControlRow) -> ControlRow:
+        """Return this row of a snapshot that began in a batch, with the row before it."""
+        known = {name: getattr(row, name) for name in BeforeSnapshot._fields[1:]}
+        return self._replace(before_snapshot=BeforeSnapshot(began, **known))
 
     @property
     def live(self) -> bool:
@@ -233,21 +200,93 @@ class ControlRow(NamedTuple):
         return self.state in (READING, CURRENT) and self.waits_for is None
 
 
-def _more(definition: str, more: Mapping[str, object]) -> str:
-    return _text(json.loads(definition) | more)
+@lru_cache(maxsize=4096)
+def _table_of(definition: str, name: TableName) -> TableSchema:
+    """Return the table of a definition, which is asked for several times in each batch, and nearly always the same."""
+    return tables_from_json(definition)[name]
 
 
-def _text(value: Mapping[str, object]) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+def to_columns(row: ControlRow) -> dict[str, Any]:
+    """Return the values of the columns of a row, as Arrow takes them."""
+    return _plain(row._asdict())
 
 
-def _cascade(
-    constraint: str,
-    parent: Sequence[str],
-    actions: Sequence[str],
-    columns: Sequence[str],
-    parent_columns: Sequence[str],
-) -> Cascade:
-    """Return a foreign key as JSON has it."""
-    database, table = parent
-    return Cascade(constraint, (database, table), tuple(actions), tuple(columns), tuple(parent_columns))
+def of_columns(values: Mapping[str, Any]) -> ControlRow:
+    """Return the row of its columns, with NULL in those that the table of an older version does not have.
+
+    Args:
+        values: the columns, with structs and maps as dictionaries.
+    """
+    return ControlRow(**_typed(_of_older_version(values)))
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {name: _instant(value) for name, value in values.items()}
+    known["keys"] = list(known["keys"])
+    known["defaults"] = list(known["defaults"].items())
+    if known["foreign_keys"] is not None:
+        known["foreign_keys"] = [
+            dict(zip(_CASCADE_FIELDS, (key.constraint, *key.parent, *key[2:]), strict=True))
+            for key in known["foreign_keys"]
+        ]
+    if known["target_names"] is not None:
+        known["target_names"] = list(known["target_names"].items())
+    if known["deferred_cascade"] is not None:
+        known["deferred_cascade"] = known["deferred_cascade"]._asdict()
+    if known.get("before_snapshot") is not None:
+        known["before_snapshot"] = _plain(known["before_snapshot"]._asdict())
+    return known
+
+
+def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {name: _instant(value) for name, value in values.items()}
+    known["keys"] = tuple(known["keys"] or ())
+    known["defaults"] = dict(known.get("defaults") or {})  # delta-rs gives a map as pairs
+    if known.get("target_names") is not None:
+        known["target_names"] = dict(known["target_names"])
+    keys, deferred = known.get("foreign_keys"), known.get("deferred_cascade")
+    if keys is not None:
+        known["foreign_keys"] = tuple(map(_cascade, keys))
+    if deferred is not None:
+        known["deferred_cascade"] = DeferredCascade(**deferred)
+    if known.get("before_snapshot") is not None:
+        known["before_snapshot"] = BeforeSnapshot(**_typed(known["before_snapshot"]))
+    return known
+
+
+def _cascade(key: Mapping[str, Any]) -> Cascade:
+    return Cascade(
+        key["constraint"],
+        (key["parent_database"], key["parent_table"]),
+        *(tuple(key[name]) for name in ("actions", "columns", "parent_columns")),
+    )
+
+
+def _instant(value: object) -> object:
+    """Return a time of this machine's zone, as Spark gives them, as one of UTC."""
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
+
+
+def _of_older_version(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return columns in which version 0.1 kept what has columns of its own now beside the definition, in its JSON."""
+    known = json.loads(values["definition"])
+    if not _OLD_KEYS & known.keys():
+        return values
+    found = {**values, "defaults": known.pop("defaults", {}), "definition": ""}
+    keys, deferred, made = (known.pop(name, None) for name in ("cascades", "put_off", "made"))
+    before = known.pop("before", None)
+    if keys is not None:
+        found["foreign_keys"] = [dict(zip(_CASCADE_FIELDS, (one[0], *one[1], *one[2:]), strict=True)) for one in keys]
+    if deferred is not None:
+        found["deferred_cascade"] = dict(zip(DeferredCascade._fields, deferred, strict=True))
+    found["missed_cascade"] = known.pop("missed", None)
+    found["target_names"] = known.pop("names", None)
+    found["created_at"] = None if made is None else dt.datetime.fromtimestamp(made, dt.UTC)
+    if before is not None:
+        old = dict(zip(BeforeSnapshot._fields, before, strict=False))
+        old |= dict.fromkeys(BeforeSnapshot._fields[len(before) :])
+        micros = old["committed_at"]
+        old["committed_at"] = None if micros is None else dt.datetime.fromtimestamp(micros / 1_000_000, dt.UTC)
+        found["before_snapshot"] = _of_older_version(old)
+    found["definition"] = json.dumps(known, separators=(",", ":"), ensure_ascii=False)
+    return found

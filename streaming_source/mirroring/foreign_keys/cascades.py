@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import ReplicaError, SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import SPARK_ERRORS, is_away, of_machine, raise_fault
+from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
 from streaming_source.mirroring.apply.table_part import kept_in
 from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_through
-from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, PutOff
+from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, DeferredCascade
 from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
 from streaming_source.mirroring.foreign_keys.past_changes import past_changes
@@ -32,6 +32,7 @@ from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reading.reread import RESYNC
+from streaming_source.queries.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -91,7 +92,7 @@ class Cascades:
         above = above_each(found, links)
         put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
         errors: dict[TableName, SchemaError] = {}
-        if direct := _without({name for name, row in found.items() if row.put_off is not None}, links):
+        if direct := _without({name for name, row in found.items() if row.deferred_cascade is not None}, links):
             walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
             walk.go(facts.touched)
             errors |= self._done(spark, walk, found, links)
@@ -107,8 +108,8 @@ class Cascades:
             return {}
         above = above_each(rows, self._keys.links(_NOTHING, dict(rows)))
         concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
-        since = PutOff(position, position, lost=True)
-        return {one: rows[one].with_put_off(rows[one].put_off or since) for one in concerned}
+        since = DeferredCascade(position, position, lost=True)
+        return {one: rows[one]._replace(deferred_cascade=rows[one].deferred_cascade or since) for one in concerned}
 
     def catch_up(
         self,
@@ -147,7 +148,7 @@ class Cascades:
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
         """Follow what was put off into tables of which, and above which, all rows are there, over all changes since."""
-        told = {name: one for name in due(rows, above, reading) if (one := rows[name].put_off) is not None}
+        told = {name: one for name in due(rows, above, reading) if (one := rows[name].deferred_cascade) is not None}
         errors: dict[TableName, SchemaError] = {}
         if any(one.lost for one in told.values()):
             since = lowest(one.since for one in told.values())
@@ -181,7 +182,7 @@ class Cascades:
                     past.unpersist()
             _log.info("%s: followed in %.1f s", _named(told), time.monotonic() - begun)
         for name in told:
-            rows[name] = rows[name].with_put_off(None)
+            rows[name] = rows[name]._replace(deferred_cascade=None)
         return errors
 
     def _done(
@@ -218,9 +219,9 @@ class Cascades:
 
     def _miss(self, rows: dict[TableName, ControlRow], missed: Mapping[TableName, str]) -> None:
         for name, why in missed.items():
-            if rows[name].missed is None:
+            if rows[name].missed_cascade is None:
                 _log.warning("%s: %s", table_text(name), why)
-                rows[name] = rows[name]._replace(error=why).with_missed(why)
+                rows[name] = rows[name]._replace(error=why, missed_cascade=why)
 
     def _again(
         self,
@@ -231,13 +232,13 @@ class Cascades:
     ) -> None:
         """Ask for tables to be read again of which rows may be wrong, once all tables above them are whole."""
         now = time.monotonic()
-        over = above_each({name for name, row in rows.items() if row.missed is not None}, links)
+        over = above_each({name for name, row in rows.items() if row.missed_cascade is not None}, links)
         for name in uppermost(over):
             row, tables = rows[name], {name, *over[name]} & rows.keys()
             coming = any(reading(one) or rows[one].waits_for is not None for one in tables)
             if row.live and not coming and now - self._read.get(name, -READ_AGAIN_EVERY_S) >= READ_AGAIN_EVERY_S:
                 self._read[name] = now
-                rows[name] = doubted(row, number, str(row.missed))
+                rows[name] = doubted(row, number, str(row.missed_cascade))
 
 
 def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName]:

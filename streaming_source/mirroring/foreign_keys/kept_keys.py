@@ -38,26 +38,26 @@ class KeptKeys:
         Raises:
             DisconnectedError: the server cannot be asked.
         """
-        earlier = {name: row.cascades or () for name, row in rows.items()}
+        earlier = {name: row.foreign_keys or () for name, row in rows.items()}
         self._learn(facts, rows)
         # What a statement of the batch took away may have cascaded before it.
-        keys = {name: dict.fromkeys((*(row.cascades or ()), *earlier[name])) for name, row in rows.items()}
+        keys = {name: dict.fromkeys((*(row.foreign_keys or ()), *earlier[name])) for name, row in rows.items()}
         return links_by_parent({**self._of_others(keys), **keys})
 
     def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
         """Give each table the foreign keys that it has behind the batch."""
         said = {name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}}
         altered = {name for name, row in rows.items() if any(said.get(one) for one in (name, *_parents(row)))}
-        wanted = {name for name, row in rows.items() if row.live and (row.cascades is None or name in altered)}
+        wanted = {name for name, row in rows.items() if row.live and (row.foreign_keys is None or name in altered)}
         if not wanted:
             return
         for name, now in ask_keys(self._options, wanted).items():
             row = rows[name]
             effects = [one.effect for table in (name, *_parents(row)) for one in said.get(table, ())]
-            keys = keys_behind(row.cascades, now, effects)
-            if keys != row.cascades:
+            keys = keys_behind(row.foreign_keys, now, effects)
+            if keys != row.foreign_keys:
                 _tell_of_foreign(name, keys, rows)
-            rows[name] = row.with_cascades(keys)
+            rows[name] = row._replace(foreign_keys=tuple(keys))
 
     def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
         """Return the foreign keys of tables that the mirror does not have, and that its tables refer to: by these, too,
@@ -71,7 +71,7 @@ class KeptKeys:
 
 
 def _parents(row: ControlRow) -> list[TableName]:
-    return [key.parent for key in row.cascades or ()]
+    return [key.parent for key in row.foreign_keys or ()]
 
 
 def _tell_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[TableName, ControlRow]) -> None:

@@ -14,7 +14,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.table_reader.cascades import tables_above
 from streaming_source.mirroring.batch.touched_tables import DELETES, UPDATES
 from streaming_source.mirroring.control.checkpoint import end_of, logged_end
-from streaming_source.mirroring.control.control_row import PutOff
+from streaming_source.mirroring.control.control_row import DeferredCascade
 from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:
@@ -44,26 +44,26 @@ def put_off(
     above: Mapping[TableName, Collection[TableName]],
     coming: Collection[TableName],
     touched: Mapping[TableName, int],
-    since: Callable[[], PutOff],
+    since: Callable[[], DeferredCascade],
 ) -> None:
     """Note in the rows what a batch puts off. `coming`: tables of which rows were still to come before the batch, or
     are behind it; `since`: returns what is put off from this batch on.
     """
-    waited = {name for name, row in rows.items() if row.put_off is not None}
+    waited = {name for name, row in rows.items() if row.deferred_cascade is not None}
     for name, over in above.items():
         row = rows[name]
         if not over or not row.live or row.mode == APPEND_LOG:
-            rows[name] = row if row.put_off is None else row.with_put_off(None)
+            rows[name] = row if row.deferred_cascade is None else row._replace(deferred_cascade=None)
             continue
         gone = {one for one in over if touched.get(one, 0) & (DELETES | UPDATES)}
         lost, foreign = bool(gone), not gone <= rows.keys()
         through = lost and any(one in coming or one in waited for one in over)
-        known = row.put_off
+        known = row.deferred_cascade
         if known is None and (name in coming or through):
             known = since()
         if known is not None:
             now = known._replace(lost=known.lost or lost, foreign=known.foreign or foreign)
-            rows[name] = row if now == row.put_off else row.with_put_off(now)
+            rows[name] = row._replace(deferred_cascade=now)
 
 
 def due(
@@ -72,7 +72,7 @@ def due(
     reading: Callable[[TableName], bool],
 ) -> set[TableName]:
     """Return the tables of which, and of all tables above them, no row is still to come."""
-    waiting = {name for name, row in rows.items() if row.put_off is not None}
+    waiting = {name for name, row in rows.items() if row.deferred_cascade is not None}
     return {name for name in waiting if not any(one in rows and reading(one) for one in (name, *above.get(name, ())))}
 
 
@@ -89,14 +89,14 @@ def lowest(positions: Iterable[str]) -> str:
     return str(GtidPosition(tuple(kept)))
 
 
-def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> PutOff:
+def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> DeferredCascade:
     """Return what is put off from a batch on: all behind the end of one that was planned MARGIN_MS before its reading
     began at the earliest, and behind the start of the query for its first batch.
     """
     if number == 0:
         first = end_of(spark, checkpoint, 0)
         at = str((first.begin or first).resume)
-        return PutOff(at, at, lost=False)
+        return DeferredCascade(at, at, lost=False)
     since, began, began_ms = "", "", 0
     for before in range(number - 1, -1, -1):
         logged = logged_end(spark, checkpoint, before)
@@ -107,4 +107,4 @@ def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> PutOff:
             began, began_ms = str(logged.offset.position), logged.planned_ms
         if logged.planned_ms <= began_ms - MARGIN_MS:
             break
-    return PutOff(since, began, lost=True)
+    return DeferredCascade(since, began, lost=True)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import SPARK_ERRORS, raise_fault
+from streaming_source.mirroring.apply.faults import raise_fault
 from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS, UNCHECKED, UPDATES
 from streaming_source.mirroring.foreign_keys.found_rows import FoundRows
 from streaming_source.mirroring.foreign_keys.lost_values import MOST_ROWS, TooManyRowsError
 from streaming_source.mirroring.foreign_keys.stale_rows import lost_with, unchanged_since
 from streaming_source.mirroring.foreign_keys.walk_rows import UntoldError
 from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, ReplicaError
 from replica.schema.patterns import matcher, table_text
-from streaming_source.mirroring.apply.faults import SPARK_ERRORS, fault_of_all, raise_fault
+from streaming_source.mirroring.apply.faults import fault_of_all, raise_fault
 from streaming_source.mirroring.apply.suspension import kept, suspended
 from streaming_source.mirroring.control.control_row import DROPPED, NO_BATCH, ControlRow
 from streaming_source.mirroring.control.control_table import make_control
@@ -22,6 +22,7 @@ from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.statement_scope import widen_views
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.schema.spark_names import refuse_clash
 

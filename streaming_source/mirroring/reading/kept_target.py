@@ -45,8 +45,8 @@ class NewReading(NamedTuple):
 def keep_rows(target: OpenTarget, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
     """End all rows of a target, and give it these columns."""
     target.go_back(reading.row, reading.batch)
-    if reading.row.names is not None:
-        target.rename(names_there(reading.row.names, columns, own_columns(reading.row.mode)))
+    if reading.row.target_names is not None:
+        target.rename(names_there(reading.row.target_names, columns, own_columns(reading.row.mode)))
     target.alter(columns)
     mode_of(reading.row.mode, reading.row.keys).read_again(target, _place(reading))
     target.finish(1)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, SchemaError
 from replica.schema.patterns import table_text
 from replica.table_reader.table_verdict import rows_elsewhere
-from streaming_source.mirroring.control.control_row import NO_BATCH, READING, ControlRow, defined
+from streaming_source.mirroring.control.control_row import NO_BATCH, READING, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import check_names
 from streaming_source.mirroring.reading.kept_target import keep_rows
 from streaming_source.mirroring.reading.rule_check import checked_rule
 from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.native.writer import NATIVE, renewed
 from streaming_source.ruling.kept_rule import kept_rule
 from streaming_source.ruling.target_columns import KEY, MIRROR, SOURCE, target_keys
 from streaming_source.schema.target_modes import CURRENT
@@ -86,13 +87,15 @@ class Targets:
             SOURCE: table_text(name),
             KEY: ",".join(target_keys(table.keys, columns)),
         }
-        target.create(columns, table.comment, properties)
+        native = own and self._settings.writer == NATIVE
+        if not (native and renewed(self._spark, target.name, columns, table.comment, properties)):
+            target.create(columns, table.comment, properties)
         return first
 
     def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
         """Return the first row of the control table for a source table."""
         now = dt.datetime.now(dt.UTC)
-        first = ControlRow(
+        return ControlRow(
             mirror=self._mirror,
             source_database=name[0],
             source_table=name[1],
@@ -107,12 +110,13 @@ class Targets:
             lag=None,
             updated_at=now,
             error=None,
-            definition=defined(table.definition, table.defaults),
+            definition=definition_text(table.definition),
             defined_at=position,
             again=again,
             rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
+            defaults=table.defaults,
+            created_at=now,
         )
-        return first.with_made_at(now)
 
     def _is_own(self, target: OpenTarget) -> bool:
         """Tell whether the target is there; refuse one that is not this mirror's."""

@@ -186,8 +186,9 @@ class StatementWork:
             return
         if self._row.mode == CURRENT or self._known(statement):
             return
-        names = asked.names if self._row.names is None else composed(asked.names, self._row.names)
-        self._row = self._row.defined(asked.definition, self._defaults_behind(statement)).with_names(names)
+        there = self._row.target_names
+        names = asked.names if there is None else composed(asked.names, there)
+        self._row = self._row.defined(asked.definition, self._defaults_behind(statement))._replace(target_names=names)
 
     def _wait(self, statement: StatementRow, why: str) -> None:
         """Leave the target as it is until the table is read again."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.writers.delta import DELTA, DeltaFormat
+from streaming_source.mirroring.writers.delta import DeltaFormat
 from streaming_source.mirroring.writers.parquet import ParquetFormat
+from streaming_source.queries.delta_folder import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from replica.errors import SchemaError
 from replica.rows.tables.widening import fits
 from streaming_source.mirroring.statements.column_names import renamed
@@ -20,6 +17,8 @@ from streaming_source.mirroring.writers.delta_sql import altered, create_if_abse
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.mirroring.writers.versions import has_batch, version_at
 from streaming_source.queries.delta_fit import check_delta
+from streaming_source.queries.delta_folder import DELTA, path_of
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.queries.sql_text import braced, identifier
 from streaming_source.ruling.target_columns import KEY, PROPERTIES, image_type
 from streaming_source.schema.row_schema import spark_type
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import Appended, TargetAction
     from streaming_source.ruling.target_columns import TargetColumn
 
-DELTA: Final = "delta"
 _TEXT: Final = "STRING"
 _WIDENING: Final = "delta.enableTypeWidening"
 _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
@@ -96,14 +94,14 @@ class DeltaTarget(DeltaTable):
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Make it, or replace it with its history kept."""
-        folder = self._folder
+        folder = path_of(self.name)  # of a target that no catalog has
         if folder is not None and self.exists():
             self._empty(folder, columns, properties)
         else:
             statement = create_or_replace(self.name, columns, comment, properties)
             try:
                 self.spark.sql(statement)
-            except (PySparkException, Py4JJavaError) as error:
+            except SPARK_ERRORS as error:
                 if _FOLDER_GONE not in str(error):
                     raise
                 self.drop()  # something removed the folder of a table that the catalog still has
@@ -178,12 +176,6 @@ class DeltaTarget(DeltaTable):
     def rows_at(self, row: ControlRow) -> DataFrame:
         """Return the rows of the version that belongs to a control row."""
         return self.spark.read.option("versionAsOf", version_at(self.spark, row)).table(self.name)
-
-    @property
-    def _folder(self) -> str | None:
-        """The folder of a target that no catalog has."""
-        first, _, path = self.name.partition(".")
-        return path.strip("`") if first == identifier(DELTA) and "/" in path else None
 
     def _empty(self, folder: str, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
         """Empty a target in a folder, where Delta has no CREATE OR REPLACE; other columns take the place of the old

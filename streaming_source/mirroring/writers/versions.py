@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from streaming_source.auditing.mirror_versions import batch_of, version_of
+from streaming_source.auditing.mirror_versions import batch_of, commits_of, version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,5 +34,4 @@ def version_at(spark: SparkSession, row: ControlRow) -> int:
 
 def has_batch(spark: SparkSession, row: ControlRow, batch: int) -> bool:
     """Tell whether the row's target has a commit of a batch; those of others may lie behind it."""
-    commits = spark.sql(f"DESCRIBE HISTORY {row.target}").select("userMetadata").distinct().collect()
-    return any(batch_of(told, row.mirror) == batch for (told,) in commits)
+    return any(batch_of(told, row.mirror) == batch for _, told in commits_of(spark, row.target))

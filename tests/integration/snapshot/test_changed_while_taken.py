@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +38,15 @@ def source(server_version: str, make_server: Callable[..., MariaDb]) -> MariaDb:
 class LateBatch:
     """A batch that takes rows of s.t, which is changed, and found changed by a thread, before they are in their file.
 
-    The table is locked when a few chunks are read, so that the thread waits for what the change makes of it.
+    The table is locked when a few chunks are read, so that the thread waits for what the change makes of it. Those are
+    read behind the batches `before` this one, which would otherwise leave it nothing to take.
     """
 
     def __init__(self, server: MariaDb, patch: pytest.MonkeyPatch) -> None:
         self._cursor = server.connect().cursor()
         self._patch = patch
-        self._read = 0
-        self._locked, self._found = Event(), Event()
+        self._reads = itertools.count(1)
+        self._before, self._locked, self._found = Event(), Event(), Event()
         for name in ("put", "give_back", "rekey"):
             patch.setattr(ReadingList, name, self._seen(getattr(ReadingList, name)))
 
@@ -52,8 +54,10 @@ class LateBatch:
         def seen(*args: Any, **options: Any) -> Any:
             result = method(*args, **options)
             if method.__name__ == "put":
-                self._read += 1
-                if self._read == CHUNKS:
+                read = next(self._reads)
+                if read >= CHUNKS:
+                    assert self._before.wait(WAIT_S), "the batches before it are delivered"
+                if read == 2 * CHUNKS:
                     self._cursor.execute("LOCK TABLES s.t WRITE")
                     self._locked.set()
             elif method.__name__ == "rekey" or options.get("gone") is not None:
@@ -62,7 +66,10 @@ class LateBatch:
 
         return seen
 
-    def deliver(self, query: SnapshotQuery, statement: str) -> None:
+    def deliver(self, query: SnapshotQuery, statement: str, *, before: int = 0) -> None:
+        for _ in range(before):
+            query.batch()
+        self._before.set()
         finish = BatchWriter.finish
 
         def after_the_change(writer: BatchWriter, name: BatchName) -> Any:
@@ -74,9 +81,9 @@ class LateBatch:
             return finish(writer, name)
 
         self._patch.setattr(BatchWriter, "finish", after_the_change)
-        before = len(query.state.get("t", ()))
+        known = len(query.state.get("t", ()))
         query.batch()
-        assert len(query.state["t"]) > before
+        assert len(query.state["t"]) > known
 
 
 @pytest.mark.parametrize("delivered", [0, 1])
@@ -85,9 +92,7 @@ def test_by_another_key_it_is_not_read_on(
 ) -> None:
     with SnapshotQuery(source, tmp_path, "s.t", **SMALL_CHUNKS) as query:
         late = LateBatch(source, monkeypatch)
-        for _ in range(delivered):
-            query.batch()
-        late.deliver(query, "CREATE OR REPLACE TABLE s.t (v INT, id VARCHAR(9) PRIMARY KEY)")
+        late.deliver(query, "CREATE OR REPLACE TABLE s.t (v INT, id VARCHAR(9) PRIMARY KEY)", before=delivered)
         with pytest.raises(SchemaError):
             query.catch_up()
         query.stop()

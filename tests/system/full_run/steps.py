@@ -12,15 +12,17 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tests.fixtures.mysql import mysql_programs
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEED: Final = "{seed}"
 """Stands in a command for a number that each run draws."""
-LEFT_OUT_BY_THE_QUICK_TESTS: Final = ("slow", "container", "room")
+LEFT_OUT_BY_THE_QUICK_TESTS: Final = ("slow", "container", "room", "mysql")
 """The marks that scripts/test leaves out."""
 _PYTEST: Final = "pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 900 --durations 10"
-_SLOW: Final = '-m "slow and not container and not room"'
+_SLOW: Final = '-m "slow and not container and not room and not mysql"'
 
 
 class Step(NamedTuple):
@@ -48,6 +50,11 @@ def _no_rooms() -> str:
     return "" if shutil.which("debootstrap") else "no debootstrap"
 
 
+def _no_mysql() -> str:
+    program = mysql_programs() / "mysqld"
+    return "" if program.exists() else f"no {program.name} in $MARIADB_SERVERS/mysql/bin"
+
+
 def _slow(folder: str, short: str, hours: float) -> Step:
     return Step(f"slow-{folder}", f"{_PYTEST} {_SLOW} tests/{folder}", f"pytest {_SLOW} tests/{folder}/{short}", hours)
 
@@ -61,6 +68,7 @@ STEPS: Final = (
     _slow("recipes", "test_audit.py", 2),
     _slow("system", "test_soak_daemon.py", 3),
     Step("containers", "pytest -m container tests", "pytest -m container tests", 1, _no_container_engine),
+    Step("mysql", "pytest -m mysql tests", "pytest -m mysql tests", 1, _no_mysql),
     Step("rooms", "scripts/test-rooms", "scripts/test-rooms -k network", 3, _no_rooms),
     Step(
         "prove-exactly-once",

@@ -11,7 +11,7 @@ import pytest
 
 from replica.checks import local as local_module
 from replica.checks.local import kernels, local, secrets
-from replica.native.warm import stamp
+from replica.native.compiling.code_cache import stamp
 from tests.unit.checks.facts import config
 
 
@@ -89,7 +89,7 @@ def test_kernels_that_wait_for_the_compiler(tmp_path: Path, monkeypatch: pytest.
     assert kernels().state == "warning"
     monkeypatch.setattr(local_module, "CACHE", str(tmp_path))
     assert kernels().state == "note"
-    stamp(str(tmp_path)).touch()
+    stamp(tmp_path).touch()
     assert kernels().state == "ok"
 
 

@@ -9,25 +9,17 @@ that read the table skip the commit. If another writer changed one of the files 
 from __future__ import annotations
 
 import json
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.writers.native.data_files import (
-    NativeWriteError,
-    physical_name,
-    remove_files,
-    write_file,
-)
+from streaming_source.mirroring.writers.native.data_files import remove_files, write_file
 from streaming_source.mirroring.writers.native.delta_rows import after_commit
+from streaming_source.mirroring.writers.native.table_files import files_of, rows_of, with_deletion_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.table_files import TableFile
 
 FEW_FILES: Final = 20
 """A table is compacted if it has so many small files."""
@@ -35,7 +27,6 @@ SMALL_BYTES: Final = 8 << 20
 """Files of this size are left alone, so a row is copied a few times at most. 32 of them are a table of 256 MB."""
 MOST_BYTES: Final = 32 << 20
 """Small files that one commit joins: reading and writing so much takes about a second."""
-_ROWS_AT_ONCE: Final = 50_000
 _LAST_COMMITS: Final = 50
 """Commits that are searched for one of the mirror; those of other writers may lie between."""
 
@@ -56,7 +47,7 @@ def compact(folder: str) -> int:
         return 0
     schema = pa.schema(table.schema().to_arrow())
     about = _last_metadata(table)
-    new = write_file(folder, schema, schema.names, _batches(folder, [file["path"] for file in small], schema))
+    new = write_file(folder, schema, schema.names, rows_of(folder, small, schema))
     try:
         _commit(table, small, new, about)
     except BaseException:
@@ -65,18 +56,13 @@ def compact(folder: str) -> int:
     return len(small)
 
 
-def _commit(table: DeltaTable, small: list[dict[str, Any]], new: DataFile | None, about: dict[str, str]) -> None:
+def _commit(table: DeltaTable, small: list[TableFile], new: DataFile | None, about: dict[str, str]) -> None:
     """Put the new file in the place of the small ones."""
     from deltalake import CommitProperties
-    from deltalake.transaction import RemoveAction
 
-    if (0 if new is None else new.rows) != sum(file["num_records"] for file in small):
-        raise NativeWriteError("its files do not have the rows that the log counts")
-    now = int(time.time() * 1000)
     added = [] if new is None else [new.added(data_change=False)]
-    removed = [RemoveAction(file["path"], False, now, file["size_bytes"]) for file in small]
     table.create_write_transaction(
-        [*added, *removed],
+        [*added, *(file.removed(data_change=False) for file in small)],
         "append",
         table.schema(),
         commit_properties=CommitProperties(custom_metadata=about),
@@ -89,56 +75,21 @@ def is_due(table: DeltaTable) -> bool:
     return len(_plain_files(table)) >= FEW_FILES
 
 
-def _small_files(table: DeltaTable) -> list[dict[str, Any]]:
+def _small_files(table: DeltaTable) -> list[TableFile]:
     """Return the smallest files in the order in which they were written, up to MOST_BYTES."""
     marked = with_deletion_vectors(table)  # these are left to Spark
     chosen, size = [], 0
-    for file in sorted(_plain_files(table), key=lambda file: int(file["size_bytes"])):
-        size += file["size_bytes"]
+    for file in sorted(_plain_files(table), key=lambda file: file.size):
+        size += file.size
         if size > MOST_BYTES:
             break
-        if not any(path.endswith(f"/{file['path']}") for path in marked):
+        if not any(path.endswith(f"/{file.path}") for path in marked):
             chosen.append(file)
-    return sorted(chosen, key=lambda file: int(file["modification_time"]))
+    return sorted(chosen, key=lambda file: file.modified_at)
 
 
-def _plain_files(table: DeltaTable) -> list[dict[str, Any]]:
-    import pyarrow as pa
-
-    files = pa.table(table.get_add_actions()).select(["path", "size_bytes", "modification_time", "num_records"])
-    return [file for file in files.to_pylist() if file["size_bytes"] < SMALL_BYTES and _is_plain(file)]
-
-
-def _is_plain(file: dict[str, Any]) -> bool:
-    """Tell whether a file lies in the table's folder under the name that the log has, and its rows are counted."""
-    return file["num_records"] is not None and not {"%", ":"} & set(file["path"]) and not file["path"].startswith("/")
-
-
-def with_deletion_vectors(table: DeltaTable) -> list[str]:
-    """Return the addresses of files of which a deletion vector hides rows."""
-    import pyarrow as pa
-
-    found = pa.table(table.deletion_vectors()).column("filepath").to_pylist()
-    return [str(path) for path in found]
-
-
-def _batches(folder: str, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files, with the columns of the table in its order."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    names = [physical_name(field) for field in schema]
-    for path in paths:
-        # Spark may have written times as INT96, which do not fit into the nanoseconds that Arrow reads them as.
-        with pq.ParquetFile(Path(folder, path), coerce_int96_timestamp_unit="us") as file:
-            there = set(file.schema_arrow.names)
-            known: Iterable[str] = [name for name in names if name in there]
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=known):
-                columns = [
-                    batch.column(name) if name in there else pa.nulls(batch.num_rows, field.type)
-                    for name, field in zip(names, schema, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(columns, names=names)
+def _plain_files(table: DeltaTable) -> list[TableFile]:
+    return [file for file in files_of(table) if file.size < SMALL_BYTES and file.is_plain]
 
 
 def _last_metadata(table: DeltaTable) -> dict[str, str]:

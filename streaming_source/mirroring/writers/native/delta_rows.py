@@ -10,22 +10,29 @@ comes late, the second finds the token, or its commit conflicts.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from streaming_source.mirroring.writers.native.data_files import (
-    NativeWriteError,
-    parquet_columns,
-)
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, parquet_columns, remove_files
+from streaming_source.mirroring.writers.native.open_tables import keep, opened
+from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.mirroring.writers.native.small_tables import is_small, written_again
+from streaming_source.mirroring.writers.native.table_files import files_of
 from streaming_source.mirroring.writers.versions import commit_metadata
+from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT, HISTORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties
 
     from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.table_files import TableFile
+    from streaming_source.ruling.target_columns import TargetColumn
 
 MOST_BYTES: Final = 256 << 20
 """The largest table that a task merges into: delta-rs has the files that it changes in memory, some four times as
@@ -40,6 +47,10 @@ _CHANGES: Final = "changes"
 _OLDEST_WITH_FEATURES: Final = 7
 _PLAIN_WRITER: Final = 2
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+_FEATURE: Final = "delta.feature."
+_FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+_LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+"""The property that column mapping keeps beside those that a table is created with."""
 _HISTORY_ENDS: Final = ("_valid_to", "_to_gtid", "_to_sequence", "_current")
 
 
@@ -73,6 +84,22 @@ class TargetShape(NamedTuple):
     owner: tuple[tuple[str, str], ...]
 
 
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Give whatever delta-rs raises as a NativeWriteError: its own errors, the OSError of a disk, errors of Arrow."""
+    try:
+        yield
+    except NativeWriteError:
+        raise
+    except Exception as error:
+        raise NativeWriteError(f"delta-rs: {type(error).__name__}: {plain(error)}") from error
+
+
+def plain(error: Exception) -> str:
+    """Return the text of an error of delta-rs in one line, without the colours and arrows of terminals."""
+    return " ".join(_FOR_TERMINALS.sub(" ", str(error)).split())
+
+
 def open_target(folder: str, target: TargetShape) -> pa.Schema:
     """Return the columns of a table that delta-rs can write.
 
@@ -80,15 +107,38 @@ def open_target(folder: str, target: TargetShape) -> pa.Schema:
         NativeWriteError: it cannot.
     """
     import pyarrow as pa
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
 
-    try:
+    with refused():
+        table = opened(folder)
+        _check(table, target)
+        keep(folder, table)
+        return pa.schema(table.schema().to_arrow())
+
+
+def is_as_created(folder: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> bool:
+    """Tell whether a table has the columns, comments and properties of one that is created with these, and no others.
+
+    Raises:
+        NativeWriteError: delta-rs cannot read it.
+    """
+    from deltalake import DeltaTable
+    from pyspark.sql.types import StructType
+
+    with refused():
         table = DeltaTable(folder)
-    except DeltaError as error:
-        raise NativeWriteError(f"delta-rs: {error}") from error
-    _check(table, target)
-    return pa.schema(table.schema().to_arrow())
+        metadata, protocol = table.metadata(), table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    asked = {name.removeprefix(_FEATURE) for name in properties if name.startswith(_FEATURE)}
+    wanted = {name: value for name, value in properties.items() if not name.startswith(_FEATURE)}
+    there = {name: value for name, value in metadata.configuration.items() if name != _LAST_COLUMN_ID}
+    known = StructType.fromJson(json.loads(table.schema().to_json()))
+    fields = [(one.name, one.dataType, one.nullable, (one.metadata or {}).get("comment", "")) for one in known]
+    return (
+        there == wanted
+        and asked <= features
+        and (metadata.description or "") == comment
+        and fields == [(one.name, spark_type(one.type), one.nullable, one.comment) for one in columns]
+    )
 
 
 def has_rows(folder: str, commit: Commit) -> bool:
@@ -98,16 +148,15 @@ def has_rows(folder: str, commit: Commit) -> bool:
         NativeWriteError: the table is there, and cannot be read.
     """
     from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
+    from deltalake.exceptions import DeltaProtocolError, TableNotFoundError
 
-    try:
-        table = DeltaTable(folder)
-    except (TableNotFoundError, DeltaProtocolError):  # it was never written here
-        return False
-    except DeltaError as error:
-        raise NativeWriteError(f"delta-rs: {error}") from error
-    last = (table.transaction_version(commit._replace(part=part).writer) for part in (_CHANGES, READS))
-    return any(batch is not None and batch >= commit.batch for batch in last)
+    with refused():
+        try:
+            table = DeltaTable(folder)
+        except (TableNotFoundError, DeltaProtocolError):  # it was never written here
+            return False
+        last = (table.transaction_version(commit._replace(part=part).writer) for part in (_CHANGES, READS))
+        return any(batch is not None and batch >= commit.batch for batch in last)
 
 
 def merge_rows(folder: str, rows: pa.Table, target: TargetShape, commit: Commit) -> bool:
@@ -122,7 +171,7 @@ def merge_rows(folder: str, rows: pa.Table, target: TargetShape, commit: Commit)
     Raises:
         NativeWriteError: nothing was written.
     """
-    return _committed(folder, target, commit, lambda table: _merge(table, rows, target, commit))
+    return _committed(folder, target, commit, lambda table: _merge(table, folder, rows, target, commit))
 
 
 def append_files(folder: str, files: Sequence[DataFile], target: TargetShape, commit: Commit, *, once: bool) -> bool:
@@ -165,10 +214,10 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
         NativeWriteError: nothing was written.
     """
     import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable, write_deltalake
+    from deltalake import CommitProperties, write_deltalake
 
-    try:
-        table = DeltaTable(folder)
+    with refused():
+        table = opened(folder)
         _check(table, None)
         there = pa.schema(table.schema().to_arrow())
         write_deltalake(
@@ -179,8 +228,7 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
             commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
             post_commithook_properties=after_commit(),
         )
-    except Exception as error:
-        raise NativeWriteError(f"{type(error).__name__}: {error}") from error
+        keep(folder, table)
 
 
 def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
@@ -191,14 +239,23 @@ def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     """
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
-    from deltalake.exceptions import DeltaError
 
-    try:
+    with refused():
         query = QueryBuilder().register("there", DeltaTable(folder))
         found = pa.table(query.execute(f"SELECT {', '.join(map(_quoted, names))} FROM there").read_all())  # noqa: S608  (the names are quoted)
-    except DeltaError as error:
-        raise NativeWriteError(f"delta-rs: {error}") from error
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def columns_there(folder: str) -> list[str]:
+    """Return the names of the columns of a table.
+
+    Raises:
+        NativeWriteError: it cannot be read, or there is none.
+    """
+    from deltalake import DeltaTable
+
+    with refused():
+        return [field.name for field in DeltaTable(folder).schema().fields]
 
 
 def after_commit() -> PostCommitHookProperties:
@@ -213,27 +270,26 @@ def after_commit() -> PostCommitHookProperties:
 
 def _committed(folder: str, target: TargetShape, token: Commit | None, write: Callable[[DeltaTable], object]) -> bool:
     """Write by one commit, after the commits of other writers."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-    for number in range(TRIES):
-        try:
-            table = DeltaTable(folder)
-            if token is not None:
-                last = table.transaction_version(token.writer)
-                if last is not None and last >= token.batch:
-                    return False
-            _check(table, target)
-            write(table)
-        except TableNotFoundError:
-            raise NativeWriteError(f"there is no table in {folder}") from None
-        except CommitFailedError as error:
-            if number + 1 == TRIES:
-                raise NativeWriteError(f"{TRIES} tries met other commits: {error}") from error
-        except DeltaError as error:
-            raise NativeWriteError(f"delta-rs: {error}") from error
-        else:
-            return True
+    with refused():
+        for number in range(TRIES):
+            try:
+                table = opened(folder)
+                if token is not None:
+                    last = table.transaction_version(token.writer)
+                    if last is not None and last >= token.batch:
+                        return False
+                _check(table, target)
+                write(table)
+            except TableNotFoundError:
+                raise NativeWriteError(f"there is no table in {folder}") from None
+            except CommitFailedError as error:
+                if number + 1 == TRIES:
+                    raise NativeWriteError(f"{TRIES} tries met other commits: {plain(error)}") from error
+            else:
+                keep(folder, table)
+                return True
     raise AssertionError("a try ends in one of these ways")
 
 
@@ -254,10 +310,11 @@ def _check(table: DeltaTable, target: TargetShape | None) -> None:
         raise NativeWriteError(f"its property {other} is another one")
 
 
-def _merge(table: DeltaTable, rows: pa.Table, target: TargetShape, commit: Commit) -> None:
+def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, commit: Commit) -> None:
     import pyarrow as pa
 
-    size = sum(pa.table(table.get_add_actions()).column("size_bytes").to_pylist())
+    files = files_of(table)
+    size = sum(file.size for file in files)
     if size > MOST_BYTES:
         raise NativeWriteError(f"it has {size >> 20} MB")
     there = pa.schema(table.schema().to_arrow())
@@ -270,8 +327,51 @@ def _merge(table: DeltaTable, rows: pa.Table, target: TargetShape, commit: Commi
         rows = rows.cast(pa.schema([*columns, *list(rows.schema)[len(columns) :]]))
     except pa.ArrowInvalid as error:
         raise NativeWriteError(f"its columns have other types: {error}") from error
+    whole = len(columns) == len(there) and len(rows.schema) <= len(columns) + 1  # no image lacks columns
+    if whole and is_small(table, files, there, target.mode, target.keys):
+        _write_again(table, folder, files, there, rows, target, commit)
+    else:
+        _merge_by_query(table, there, rows, target, commit)
+
+
+def _write_again(
+    table: DeltaTable,
+    folder: str,
+    files: Sequence[TableFile],
+    there: pa.Schema,
+    rows: pa.Table,
+    target: TargetShape,
+    commit: Commit,
+) -> None:
+    """Put one file with all rows in the place of all files. The commit has to be the next one: what another writer
+    appended meanwhile may have the same keys.
+    """
+    import pyarrow as pa
+
+    count = len(target.names)
+    changes = pa.Table.from_arrays(rows.columns[:count], names=list(target.names))
+    gone = rows.column(count) if rows.num_columns > count else None
+    new = written_again(folder, files, there, target.keys, changes, gone)
+    added = [] if new is None else [new]
+    try:
+        table.create_write_transaction(
+            [*(file.added(data_change=True) for file in added), *(file.removed(data_change=True) for file in files)],
+            "append",
+            table.schema(),
+            commit_properties=_commit_properties(commit, once=True, after_others=False),
+            post_commithook_properties=after_commit(),
+        )
+    except BaseException:
+        remove_files(folder, added)
+        raise
+
+
+def _merge_by_query(table: DeltaTable, there: pa.Schema, rows: pa.Table, target: TargetShape, commit: Commit) -> None:
+    columns = list(target.names)
     changes = {name: _column("source", str(number)) for number, name in enumerate(target.names)}
     values = {_quoted(name): number for name, number in changes.items()}
+    kept = {name for number, name in enumerate(target.names) if f"{KEPT}{number}" in rows.schema.names}
+    updated = {_quoted(name): _kept(target, name) if name in kept else changes[name] for name in changes}
     ends = _column("source", str(len(columns)))
     same = " AND ".join(f"{_column('target', key)} = {changes[key]}" for key in target.keys)
     merger = table.merge(
@@ -284,12 +384,19 @@ def _merge(table: DeltaTable, rows: pa.Table, target: TargetShape, commit: Commi
         post_commithook_properties=after_commit(),
     )
     if target.mode == CURRENT:
-        merger = merger.when_matched_delete(ends).when_matched_update(values)
+        merger = merger.when_matched_delete(ends).when_matched_update(updated)
     elif target.mode == HISTORY:
         merger = merger.when_matched_update({_quoted(name): changes[name] for name in _HISTORY_ENDS}, ends)
     else:
         merger = merger.when_matched_update(values)
     merger.when_not_matched_insert(values, f"NOT {ends}" if len(rows.schema) > len(columns) else None).execute()
+
+
+def _kept(target: TargetShape, name: str) -> str:
+    """Return the value of a column that some rows of the changes say nothing of: that of the target there."""
+    number = target.names.index(name)
+    keeps, there = _column("source", f"{KEPT}{number}"), _column("target", name)
+    return f"CASE WHEN {keeps} THEN {there} ELSE {_column('source', str(number))} END"
 
 
 def _same_version(changes: Mapping[str, str], closes: str) -> str:
@@ -312,10 +419,12 @@ def _append(table: DeltaTable, files: Sequence[DataFile], commit: Commit, *, onc
     )
 
 
-def _commit_properties(commit: Commit, *, once: bool) -> CommitProperties:
+def _commit_properties(commit: Commit, *, once: bool, after_others: bool = True) -> CommitProperties:
+    """Return what a commit says of itself; without `after_others` it is refused after a commit of another writer."""
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(
+        max_commit_retries=None if after_others else 0,
         app_transactions=[Transaction(commit.writer, commit.batch)] if once else None,
         custom_metadata={"userMetadata": commit.metadata},
     )

@@ -22,6 +22,7 @@ from streaming_source.mirroring.batch.latest_rows import (
 )
 from streaming_source.mirroring.batch.table_rows import flat_rows, told_parts
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, copied
+from streaming_source.mirroring.writers.native.partial_images import ABSENT, numbered_arrays, partial_changes
 from streaming_source.schema import target_modes
 from streaming_source.schema.row_schema import FLAT
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
+    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
 
 COMMITTED: Final = "_commit_timestamp"
 GTID: Final = "_gtid"
@@ -41,14 +43,23 @@ _READ: Final = "read"
 """`_change_type` of rows that were read, in an append_log."""
 
 
-def net_changes(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> pa.Table | None:
+def net_changes(
+    mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch], left_out: OmittedColumns | None = None
+) -> pa.Table | None:
     """Return the rows that a MERGE of the mode takes; None if nothing changed.
 
     The columns are those of the target by their numbers. Modes `current` and `history` have one more, which is true
-    where the MERGE ends what is there: it deletes the row, or closes the version.
+    where the MERGE ends what is there: it deletes the row, or closes the version. `left_out`: what is known of columns
+    that images lack, where some do; the mode is `current` then, and `partial_changes` says what columns follow.
     """
     import pyarrow as pa
 
+    if left_out is not None:
+        images = list(map(copied, _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, ABSENT))))
+        if not images:
+            return None
+        (flat,) = pa.Table.from_batches(images).combine_chunks().to_batches()
+        return pa.Table.from_batches([partial_changes(flat, latest.keys, left_out)])
     if mode == target_modes.HISTORY:
         found = map(copied, _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, *_PLACE)))
         events = [one for rows in found if (one := with_deleted(rows, len(latest.columns))).num_rows]
@@ -85,7 +96,7 @@ def inserted_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordB
     for rows in _flat(latest, parts, read=False, metadata=(CHANGE, HISTORY)):
         if rows.column(HISTORY).true_count or not pc.all(pc.equal(rows.column(CHANGE), "insert"), min_count=0).as_py():
             raise NativeWriteError("it has no key, and rows of it were changed or deleted")
-        yield _numbered(rows.columns[: len(latest.columns)])
+        yield numbered_arrays(rows.columns[: len(latest.columns)])
     yield from new_rows(mode, latest, parts)
 
 
@@ -135,7 +146,7 @@ def _valid(mode: str, rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
         committed, gtid, sequence = rows.columns[columns:]
         no_time, no_gtid, no_sequence = _unknown((committed.type, gtid.type, sequence.type), length)
         own = [committed, no_time, gtid, no_gtid, sequence, no_sequence, _all(length, value=True)]
-    return _numbered([*values, *own])
+    return numbered_arrays([*values, *own])
 
 
 def _log_rows(latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,11 +157,11 @@ def _log_rows(latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Itera
     place = len(latest.columns) + metadata.index(CHANGE)
     for part in sorted(told_parts(batches), key=attrgetter("number")):
         for rows in flat_rows(part, latest.name, latest.columns, metadata, read=False):
-            yield _numbered(rows.columns)
+            yield numbered_arrays(rows.columns)
         for rows in flat_rows(part, latest.name, latest.columns, metadata, read=True):
             arrays = list(rows.columns)
             arrays[place] = repeated(_READ, rows.num_rows)
-            yield _numbered(arrays)
+            yield numbered_arrays(arrays)
 
 
 def _marked(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
@@ -160,7 +171,7 @@ def _marked(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 
     deleted, committed, gtid = rows.columns[columns:]
     at, by = (pc.if_else(deleted, value, pa.nulls(len(value), value.type)) for value in (committed, gtid))
-    return _numbered([*rows.columns[:columns], deleted, at, by])
+    return numbered_arrays([*rows.columns[:columns], deleted, at, by])
 
 
 def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
@@ -192,13 +203,7 @@ def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     starts, ends = (places.take(array_of(np.maximum(at, 0), at < 0)) for at in (begun, ended))
     own = [column for pair in zip(starts.columns, ends.columns, strict=True) for column in pair]
     flags = [array_of(ended < 0), array_of(np.arange(len(begun)) < len(closing))]
-    return pa.Table.from_batches([_numbered([*values.columns, *own, *flags])])
-
-
-def _numbered(arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays(list(arrays), names=[str(number) for number in range(len(arrays))])
+    return pa.Table.from_batches([numbered_arrays([*values.columns, *own, *flags])])
 
 
 def _all(length: int, *, value: bool) -> pa.Array:

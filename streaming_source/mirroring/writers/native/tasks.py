@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape
+    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
 
 Outcome = tuple[int, "DataFile | None", "str | None"]
 """What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""
@@ -29,20 +30,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChangesTask:
-    """The function of the one task that merges the changes of a table. `number` tells functions of one job apart."""
+    """The function of the one task that merges the changes of a table.
+
+    `number` tells functions of one job apart. `left_out`: what is known of columns that images lack, if some do.
+    """
 
     number: int
     folder: str
     latest: LatestOfTable
     target: TargetShape
     commit: Commit
+    left_out: OmittedColumns | None = None
 
     def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
         from streaming_source.mirroring.writers.native.delta_rows import merge_rows
         from streaming_source.mirroring.writers.native.net_changes import net_changes
 
         def write() -> None:
-            rows = net_changes(self.target.mode, self.latest, batches)
+            rows = net_changes(self.target.mode, self.latest, batches, self.left_out)
             if rows is not None:
                 merge_rows(self.folder, rows, self.target, self.commit)
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.writers.native.compaction import compact, is_due, with_deletion_vectors
+from streaming_source.mirroring.writers.native.compaction import compact, is_due
+from streaming_source.mirroring.writers.native.table_files import with_deletion_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,7 +43,10 @@ KEPT: Final = "interval 1 hours"
 versions, and 0.2 CPU s more with 50,000."""
 _AT_ONCE: Final = 1000
 """Files that are removed before the clock is read again: on a local disk, some 20 ms."""
-_CHECKPOINT_INTERVAL: Final = 100
+_CHECKPOINT_INTERVAL: Final = 20
+"""Versions from one checkpoint of a new target's log to the next. Each commit reads the log since the last one: with
+100 versions a commit takes 1.3 to 1.6 times the CPU that it takes with 20, and with 10 as much as with 20."""
+_DEFAULT_INTERVAL: Final = 100
 """That of delta-rs for tables without `delta.checkpointInterval`."""
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
@@ -133,7 +137,7 @@ class Upkeep:
         table = DeltaTable(folder)
         properties = table.metadata().configuration
         interval = properties.get("delta.checkpointInterval", "")
-        if table.version() - _last_checkpoint(folder) > (int(interval) if interval.isdigit() else _CHECKPOINT_INTERVAL):
+        if table.version() - _last_checkpoint(folder) > (int(interval) if interval.isdigit() else _DEFAULT_INTERVAL):
             yield "checkpoint", _write_checkpoint
         if is_due(table):
             yield "compaction", _compact

@@ -9,16 +9,14 @@ the reason for every other table, which Spark writes in the same batch.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ReplicaError
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import SPARK_ERRORS
+from streaming_source.mirroring.apply.left_out import columns_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
 from streaming_source.mirroring.reading.rule_check import ruled_table
-from streaming_source.mirroring.writers.delta import DELTA
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, remove_files
 from streaming_source.mirroring.writers.native.delta_rows import (
     READS,
@@ -26,12 +24,14 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
     append_files,
     has_rows,
+    is_as_created,
     open_target,
     remove_rows,
 )
 from streaming_source.mirroring.writers.native.tasks import ChangesTask, RowsTask, run
 from streaming_source.mirroring.writers.versions import METADATA
-from streaming_source.queries.sql_text import identifier
+from streaming_source.queries.delta_folder import folder_of, known_folder
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.ruling.target_columns import MIRROR, SOURCE
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.tasks import Outcome, Rows
+    from streaming_source.ruling.target_columns import TargetColumn
     from streaming_source.schema.row_schema import TableColumn
 
     Outcomes = dict[int, list[Outcome]]
@@ -62,7 +64,6 @@ MOST_BATCH_BYTES: Final = 256 << 20
 100 MB, would need a much larger JVM if Spark wrote them."""
 LONGEST_REASON: Final = 300
 """Characters of a reason in the control table."""
-_OWN_CATALOG: Final = "spark_catalog"
 _log = logging.getLogger(__name__)
 
 
@@ -84,6 +85,7 @@ class NativeWriter:
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
         self._folders: dict[tuple[str, str | None], str | None] = {}
+        self._known_left_out: dict[TableName, tuple[object, OmittedColumns]] = {}
 
     def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts, position: str) -> None:
         """Write all tables that tasks can write.
@@ -128,10 +130,9 @@ class NativeWriter:
             return None
         if (table, made) not in self._folders:
             try:
-                location = _location(spark, table)
+                self._folders[table, made] = folder_of(spark, table)
             except SPARK_ERRORS:  # what is wrong with it, who writes it meets and tells
                 return None
-            self._folders[table, made] = _local(location)
         return self._folders[table, made]
 
     def _tasks(self, work: TableWork, number: int, position: str) -> _TableTasks | None:
@@ -164,13 +165,24 @@ class NativeWriter:
         latest = _net_changes(work, columns)
         if part.new and facts.changes:
             return _TableTasks(work, folder, target, commit, None, files(latest, "first"), 1)
-        changes = ChangesTask(number, folder, latest, target, commit) if facts.changes else None
+        left_out = self._left_out(part, columns) if facts.partial else None
+        changes = ChangesTask(number, folder, latest, target, commit, left_out) if facts.changes else None
         rows = None
         if facts.reads and part.mode.can_append(part.target):
             rows = files(latest)
         elif not facts.changes:
             raise NativeWriteError("rows that are read may bring deleted ones back")
         return _TableTasks(work, folder, target, commit, changes, rows, facts.reads)
+
+    def _left_out(self, part: TablePart, columns: tuple[TableColumn, ...]) -> OmittedColumns:
+        """Return what is known of columns that images lack, by the definition of the table."""
+        row = part.row
+        asked = (row.definition, tuple(row.defaults.items()))
+        known = self._known_left_out.get(row.name)
+        if known is None or known[0] != asked:
+            known = asked, columns_left_out(part.spark, row, columns, self._settings.policy)
+            self._known_left_out[row.name] = known
+        return known[1]
 
     def _report(self, work: TableWork, reason: str | None) -> None:
         """Note what writes a table, and log if it is another writer than before."""
@@ -192,6 +204,32 @@ def emptied(part: TablePart) -> bool:
     return True
 
 
+def renewed(
+    spark: SparkSession, table: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]
+) -> bool:
+    """Remove all rows of a target that is as a new one would be, for which Spark needs seconds.
+
+    Args:
+        spark: the session of the batch.
+        table: the target as SQL names it.
+        columns: those of the new target.
+        comment: its comment.
+        properties: its properties, among them its owner.
+
+    Returns:
+        False if it is not, or delta-rs cannot write it: nothing was done.
+    """
+    try:
+        folder = known_folder(spark, table)
+        if folder is None or not is_as_created(folder, columns, comment, properties):
+            return False
+        remove_rows(folder, TargetShape(CURRENT, (), (), ()), str(spark.conf.get(METADATA)))
+    except (NativeWriteError, *SPARK_ERRORS) as refused:
+        _log.debug("%s is made by Spark: %s", table, refused)
+        return False
+    return True
+
+
 def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
     owner = ((MIRROR, row.mirror), (SOURCE, table_text(row.name)))
     return TargetShape(row.mode, names, row.keys, owner)
@@ -203,10 +241,18 @@ def _check_rows(part: TablePart) -> None:
     Raises:
         NativeWriteError: why not.
     """
-    if part.facts.partial:  # also of rows that were read: some servers never log generated columns
+    if part.facts.partial and not _takes_partial(part):
         raise NativeWriteError("images of its rows lack columns")
     if not part.row.keys and part.is_in:  # perhaps by Spark, without a token
         raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
+
+
+def _takes_partial(part: TablePart) -> bool:
+    """Tell whether a task can find the net changes of images that lack columns. It cannot with rows that were read:
+    some servers never log generated columns.
+    """
+    changes_alone = part.facts.changes and not part.facts.reads and not part.new
+    return bool(changes_alone and part.row.keys and part.row.mode == CURRENT)
 
 
 def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:
@@ -220,7 +266,7 @@ def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfT
         raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
     if not facts.changes:
         return LatestOfTable(work.row.name, columns, ())
-    latest = part.one_task(columns, MOST_BATCH_BYTES)
+    latest = part.one_task(columns, MOST_BATCH_BYTES, partial=True)
     if latest is None:
         raise NativeWriteError("its changes are too many for one task, or are of several domains")
     return latest
@@ -299,39 +345,3 @@ def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
     if work.part.mode.append_only or written == expected:
         return None
     return f"its files have {written} rows of {expected}"
-
-
-def _location(spark: SparkSession, table: str) -> str:
-    """Return where a Delta table lies. DESCRIBE DETAIL tells it of any, after a second in which it reads the log."""
-    known = _known_location(spark, table)
-    return known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0])
-
-
-def _known_location(spark: SparkSession, table: str) -> str | None:
-    """Return where a Delta table lies, if its name or Spark's own catalog says so; None for other catalogs."""
-    first, _, path = table.partition(".")
-    if first == identifier(DELTA) and "/" in path:
-        return path.strip("`")
-    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no door to the catalog's word)
-    named = state.sqlParser().parseTableIdentifier(table)
-    if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
-        return str(state.catalog().getTableMetadata(named).location())
-    return None
-
-
-def is_local_table(spark: SparkSession, table: str) -> bool | None:
-    """Tell whether a table lies where Spark's catalog says, on a local disk; None if that does not tell it."""
-    from deltalake import DeltaTable
-
-    try:
-        location = _known_location(spark, table)
-    except SPARK_ERRORS:
-        return None
-    folder = None if location is None else _local(location)
-    return None if folder is None else DeltaTable.is_deltatable(folder)
-
-
-def _local(location: str) -> str | None:
-    """Return the path of a folder on a disk, as Spark names its place; None for other storage."""
-    place = urlsplit(location)
-    return unquote(place.path) if place.scheme in ("", "file") else None

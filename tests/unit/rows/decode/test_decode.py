@@ -9,6 +9,7 @@ import pytest
 
 from replica.errors import ConfigError, ProtocolError, ReplicaError
 from replica.protocol.constants import EventType
+from replica.rows.decode import slots
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
@@ -20,6 +21,7 @@ from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 if TYPE_CHECKING:
+    from replica.protocol.table_map import TableMapEvent
     from tests.unit.rows.twin import Row
 
 Shape = Literal["envelope", "flat", "variant"]
@@ -229,6 +231,21 @@ def test_a_table_is_resolved_once_for_all_ranges() -> None:
     for _ in range(3):
         kernel_rows(bytes(transactions()), decoder)
     assert sorted(tables.resolved) == ["d.other", "d.t"]
+
+
+def test_a_table_map_is_parsed_once_for_all_decoders_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    whole = slots.parse_table_map
+
+    def counted(body: bytes, *, mysql: bool) -> TableMapEvent:
+        parsed.append(bytes(body))
+        return whole(body, mysql=mysql)
+
+    monkeypatch.setattr(slots, "parse_table_map", counted)
+    slots._parsed.cache_clear()
+    for wanted in ("d.t", "d.other", "d.t"):
+        kernel_rows(bytes(transactions()), RangeDecoder(Tables({wanted: None}), DecodeOptions(), OUTPUT))
+    assert len(parsed) == 2
 
 
 def test_columns_meet_by_name_and_missing_ones_are_null() -> None:

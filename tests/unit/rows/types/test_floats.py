@@ -6,11 +6,15 @@ import math
 import struct
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replica.native.interpreted import interpreted
+from replica.native.arrays import address
+from replica.native.compile import kernel
+from replica.native.compiling.interpreted import interpreted
+from replica.native.memory import load_f8, store_f8
 from replica.rows.types.floats import MOST_DECIMALS, decimals_of
 from replica.rows.types.kernel_numbers import rounded
 
@@ -29,7 +33,18 @@ def _near_a_half(halves: tuple[int, int]) -> float:
 NEAR_HALVES = st.tuples(st.integers(-(10**16), 10**16), st.integers(0, MOST_DECIMALS)).map(_near_a_half)
 
 
-@pytest.mark.parametrize("function", [rounded, interpreted(rounded)], ids=["compiled", "interpreted"])
+@kernel
+def call_rounded(out: int, decimals: int) -> None:
+    store_f8(out, rounded(load_f8(out), decimals))
+
+
+def compiled(value: float, decimals: int) -> float:
+    held = np.array([value])
+    call_rounded(address(held), decimals)
+    return float(held[0])
+
+
+@pytest.mark.parametrize("function", [compiled, interpreted(rounded)], ids=["compiled", "interpreted"])
 def test_rounded_is_what_python_rounds_to(function: Callable[[float, int], float]) -> None:
     @settings(max_examples=2000, deadline=None)
     @given(DOUBLES | NEAR_HALVES, st.integers(0, MOST_DECIMALS), st.sampled_from((-1, 0, 1)))

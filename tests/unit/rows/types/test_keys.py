@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from replica.errors import SchemaError
 from replica.native.arrays import address
+from replica.native.compile import kernel
 from replica.protocol import values as v
 from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import ColumnType as T
@@ -51,13 +52,23 @@ def values(part: KeyPart) -> st.SearchStrategy[bytes]:
     return st.binary(max_size=part.size or 40) | ZEROS.map(lambda data: data[: part.size or 40])
 
 
+@kernel
+def call_room(records: int, count: int, spots: int) -> int:
+    return key_room(records, count, spots)
+
+
+@kernel
+def call_write(records: int, count: int, spots: int, out: int) -> int:
+    return write_key(records, count, spots, out)
+
+
 def by_kernel(parts: list[KeyPart], data: list[bytes]) -> bytes:
     records = key_records(parts)
     held = [np.frombuffer(value + b"\xee", np.uint8) for value in data]
     spots = np.array([[address(array), len(value)] for array, value in zip(held, data, strict=True)], np.int64)
-    room = key_room(address(records), len(parts), address(spots))
+    room = call_room(address(records), len(parts), address(spots))
     out = np.full(room, 0xEE, np.uint8)
-    end = write_key(address(records), len(parts), address(spots), address(out))
+    end = call_write(address(records), len(parts), address(spots), address(out))
     return out[: end - address(out)].tobytes()
 
 

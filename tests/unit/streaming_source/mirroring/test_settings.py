@@ -86,7 +86,7 @@ def test_new_targets_of_the_native_writer_and_its_control_table_bound_their_logs
     bounds = {
         "delta.logRetentionDuration": "interval 1 days",
         "delta.deletedFileRetentionDuration": "interval 1 days",
-        "delta.checkpointInterval": "100",
+        "delta.checkpointInterval": "20",
     }
     assert made.control_properties == bounds
     assert {name: made.properties[name] for name in bounds} == bounds

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import DataLossError
-from replica.native import ahead
+from replica.native.compiling import ahead
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.offsets.offset import GroupPart
 from streaming_source.planning import admission

@@ -22,7 +22,7 @@ READ = """
 import sys
 from pathlib import Path
 
-from replica.native.ahead import COMPILING
+from replica.native.compiling.ahead import COMPILING
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes

@@ -39,7 +39,7 @@ def test_the_mark_of_geometry_is_the_one_spark_makes() -> None:
     assert ours.field("wkb").metadata == expected.field("g").type.field("wkb").metadata
 
 
-@pytest.mark.parametrize("kind", [spark.MapType(spark.StringType(), spark.StringType()), spark.CharType(3)])
+@pytest.mark.parametrize("kind", [spark.MapType(spark.StringType(), spark.YearMonthIntervalType()), spark.CharType(3)])
 def test_a_type_no_row_has_is_refused(kind: spark.DataType) -> None:
     with pytest.raises(SchemaError, match="has no columns of type"):
         arrow_type(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import types as spark
 from pyspark.sql.types import DataType, StructType, VariantType
 
 from replica.errors import SchemaError
@@ -62,7 +63,14 @@ def test_arrays_and_geometries_have_names_too() -> None:
     assert spark_type("GEOMETRY(ANY)").simpleString() == "geometry(any)"
 
 
-@pytest.mark.parametrize("name", ["VARCHAR(3)", "MAP<STRING,STRING>", "", "DECIMAL", "ARRAY<INT(3)>", "GEOMETRY(4326)"])
+@pytest.mark.parametrize("name", ["VARCHAR(3)", "MAP<STRING,LIST>", "", "DECIMAL", "ARRAY<INT(3)>", "GEOMETRY(4326)"])
 def test_a_type_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(SchemaError, match="is no type of a change row"):
         spark_type(name)
+
+
+def test_types_may_be_nested() -> None:
+    name = "ARRAY<STRUCT<a: DECIMAL(10, 2), b: MAP<STRING, ARRAY<INT>>>>"
+    inner = spark.MapType(spark.StringType(), spark.ArrayType(spark.IntegerType()))
+    fields = [spark.StructField("a", spark.DecimalType(10, 2)), spark.StructField("b", inner)]
+    assert spark_type(name) == spark.ArrayType(spark.StructType(fields))

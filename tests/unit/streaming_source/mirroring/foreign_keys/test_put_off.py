@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from replica.protocol.gtid import GtidPosition
 from replica.table_reader.cascades import Cascade
 from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS
-from streaming_source.mirroring.control.control_row import READING, ControlRow, PutOff
+from streaming_source.mirroring.control.control_row import READING, ControlRow, DeferredCascade
 from streaming_source.mirroring.foreign_keys import put_off as module
 from streaming_source.mirroring.foreign_keys.links import links_by_parent
 from streaming_source.mirroring.foreign_keys.put_off import above_each, due, lowest, put_off, put_off_from
@@ -24,25 +24,25 @@ ABOVE = above_each(
     [P, Q, R],
     links_by_parent({name: [Cascade("k", over, ("ON DELETE CASCADE",))] for name, over in ((Q, P), (R, Q))}),
 )
-SINCE = PutOff("0-1-5", "0-1-7", lost=False)
+SINCE = DeferredCascade("0-1-5", "0-1-7", lost=False)
 
 
-def control(name: TableName, put: PutOff | None = None, mode: str = "current") -> ControlRow:
+def control(name: TableName, put: DeferredCascade | None = None, mode: str = "current") -> ControlRow:
     now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     row = ControlRow(
         *("m", *name, "t", mode, READING, ("id",), "0-1-9", 1, 5, None, None, now, None, "{}", "0-1-1", None, None)
     )
-    return row if put is None else row.with_put_off(put)
+    return row._replace(deferred_cascade=put)
 
 
 def after(
     rows: dict[TableName, ControlRow], coming: set[TableName], touched: dict[TableName, int]
-) -> dict[TableName, PutOff | None]:
+) -> dict[TableName, DeferredCascade | None]:
     put_off(rows, {name: ABOVE[name] for name in rows}, coming, touched, lambda: SINCE)
-    return {name: row.put_off for name, row in rows.items()}
+    return {name: row.deferred_cascade for name, row in rows.items()}
 
 
-def rows(**put: PutOff) -> dict[TableName, ControlRow]:
+def rows(**put: DeferredCascade) -> dict[TableName, ControlRow]:
     return {name: control(name, put.get(name[1])) for name in (P, Q, R)}
 
 
@@ -58,7 +58,7 @@ def test_it_waits_in_whole_tables_below_one_that_is_read_only_where_rows_went_ab
 
 
 def test_what_waits_goes_on_waiting_from_where_it_began_and_makes_what_goes_through_it_wait() -> None:
-    first = PutOff("0-1-2", "0-1-3", lost=False)
+    first = DeferredCascade("0-1-2", "0-1-3", lost=False)
     assert after(rows(q=first), set(), {}) == {P: None, Q: first, R: None}
     told = after(rows(q=first), set(), {P: DELETES})
     assert told == {P: None, Q: first._replace(lost=True), R: SINCE._replace(lost=True)}
@@ -66,7 +66,7 @@ def test_what_waits_goes_on_waiting_from_where_it_began_and_makes_what_goes_thro
 
 def test_rows_that_go_from_a_table_that_the_mirror_does_not_have_are_told_apart() -> None:
     waiting = rows(r=SINCE)
-    assert after({R: waiting[R]}, set(), {Q: DELETES})[R] == PutOff("0-1-5", "0-1-7", lost=True, foreign=True)
+    assert after({R: waiting[R]}, set(), {Q: DELETES})[R] == DeferredCascade("0-1-5", "0-1-7", lost=True, foreign=True)
     assert after(waiting, set(), {Q: DELETES})[R] == SINCE._replace(lost=True)
 
 
@@ -106,12 +106,12 @@ def test_what_is_put_off_goes_back_behind_a_batch_that_was_planned_long_before(
         return SourceOffset(position, GtidPosition.parse(f"0-1-{number - 1}"))
 
     log(0, 0, at(10))
-    assert put_off_from(None, "/c", 0) == PutOff("0-1-9", "0-1-9", lost=False)  # type: ignore[arg-type]
+    assert put_off_from(None, "/c", 0) == DeferredCascade("0-1-9", "0-1-9", lost=False)  # type: ignore[arg-type]
     for number, seconds in enumerate((0, 50, 100, 105, 161)):
         log(number, seconds, at(10 * number + 10))
     # Batch 4 began its reading at 105 at the earliest, so 0-1-9 is of a batch that was planned a minute before.
-    assert put_off_from(None, "/c", 4) == PutOff("0-1-9", "0-1-40", lost=True)  # type: ignore[arg-type]
-    assert put_off_from(None, "/c", 5) == PutOff("0-1-29", "0-1-50", lost=True)  # type: ignore[arg-type]
+    assert put_off_from(None, "/c", 4) == DeferredCascade("0-1-9", "0-1-40", lost=True)  # type: ignore[arg-type]
+    assert put_off_from(None, "/c", 5) == DeferredCascade("0-1-29", "0-1-50", lost=True)  # type: ignore[arg-type]
     del written["/c/offsets/1"]
     assert put_off_from(None, "/c", 4).since == "0-1-29", "as far back as Spark's log goes"  # type: ignore[arg-type]
     log(0, 0, at(10).__class__(at(20).position, at(20).resume, begin=at(8)))

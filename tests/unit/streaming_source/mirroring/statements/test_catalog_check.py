@@ -12,7 +12,7 @@ from replica.errors import DisconnectedError
 from replica.protocol.gtid import GtidPosition
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.mirroring.batch.batch_facts import BatchFacts
-from streaming_source.mirroring.control.control_row import CURRENT, ControlRow, defined
+from streaming_source.mirroring.control.control_row import CURRENT, ControlRow, definition_text
 from streaming_source.mirroring.reading.source_tables import SourceTable, SourceTables
 from streaming_source.mirroring.statements import catalog_check
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck
@@ -32,7 +32,7 @@ NOTHING = BatchFacts({}, {}, {}, {}, {})
 
 def row(table: TableSchema = TABLE) -> ControlRow:
     now = dt.datetime.now(dt.UTC)
-    told = (defined(table, {}), "0-1-1", None, None)
+    told = (definition_text(table), "0-1-1", None, None)
     return ControlRow("m", *NAME, "lake.t", CURRENT, CURRENT, ("id",), "0-1-5", 3, 9, None, None, now, None, *told)
 
 

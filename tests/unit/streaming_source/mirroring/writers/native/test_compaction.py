@@ -68,18 +68,12 @@ def rows_of(folder: str) -> list[str]:
     return [repr(row) for row in sorted(table.to_pylist(), key=lambda row: cast("int", row["id"]))]
 
 
-def spark_with(folder: str) -> SparkSession:
-    """A session that knows DESCRIBE HISTORY of the table alone."""
-    history = [(commit["version"], commit.get("userMetadata")) for commit in DeltaTable(folder).history()]
-
-    def select(*names: str) -> Any:
-        rows = [tuple(commit[name == "userMetadata"] for name in names) for commit in history]
-        return SimpleNamespace(collect=lambda: rows, distinct=lambda: SimpleNamespace(collect=lambda: rows))
-
-    return cast("SparkSession", SimpleNamespace(sql=lambda _: SimpleNamespace(select=select)))
+SPARK = cast("SparkSession", None)
+"""A table that its path names is looked at without Spark."""
 
 
-TARGET = cast("ControlRow", SimpleNamespace(target="t", mirror="m"))
+def named(folder: str) -> str:
+    return f"`delta`.`{folder}`"
 
 
 def test_small_files_become_one_with_the_same_rows(tmp_path: Path) -> None:
@@ -137,20 +131,21 @@ def test_a_column_that_is_younger_than_a_file_is_null_in_its_rows(tmp_path: Path
 
 def test_a_version_belongs_to_the_batch_that_it_had_before(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
+    row = cast("ControlRow", SimpleNamespace(target=named(folder), mirror="m"))
     last = FEW_FILES - 1
     insert(folder, 1000, 7, mirror="another")
-    versions = {batch: version_of(spark_with(folder), "t", "m", batch) for batch in range(last)}
+    versions = {batch: version_of(SPARK, named(folder), "m", batch) for batch in range(last)}
     compact(folder)
     joined = DeltaTable(folder).version()
-    assert version_of(spark_with(folder), "t", "m", last) == joined
-    assert version_of(spark_with(folder), "t", "m", last + 5) == joined, "no batch since has changed the table"
-    assert not has_batch(spark_with(folder), TARGET, last + 1), "a batch that comes again is still to be done"
+    assert version_of(SPARK, named(folder), "m", last) == joined
+    assert version_of(SPARK, named(folder), "m", last + 5) == joined, "no batch since has changed the table"
+    assert not has_batch(SPARK, row, last + 1), "a batch that comes again is still to be done"
     insert(folder, 1001, last + 2)
-    assert version_of(spark_with(folder), "t", "m", last) == joined
-    assert version_of(spark_with(folder), "t", "m", last + 1) == joined
-    assert version_of(spark_with(folder), "t", "m", last + 2) == joined + 1
-    assert {batch: version_of(spark_with(folder), "t", "m", batch) for batch in range(last)} == versions
-    assert [has_batch(spark_with(folder), TARGET, last + after) for after in range(3)] == [True, False, True]
+    assert version_of(SPARK, named(folder), "m", last) == joined
+    assert version_of(SPARK, named(folder), "m", last + 1) == joined
+    assert version_of(SPARK, named(folder), "m", last + 2) == joined + 1
+    assert {batch: version_of(SPARK, named(folder), "m", batch) for batch in range(last)} == versions
+    assert [has_batch(SPARK, row, last + after) for after in range(3)] == [True, False, True]
 
 
 def test_a_row_that_another_deletes_meanwhile_stays_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

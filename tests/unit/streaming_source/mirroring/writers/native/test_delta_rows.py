@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,21 +15,25 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.writers.native import delta_rows
+from streaming_source.mirroring.writers.native import delta_rows, small_tables
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import (
     Commit,
     TargetShape,
     append_files,
+    columns_there,
     has_rows,
+    is_as_created,
     merge_rows,
+    open_target,
     remove_rows,
     replace_rows,
     rows_there,
 )
+from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
 OWNER = {"mariadb.mirror": "m"}
 ODD = 'a"b`c;d.é ${x} ` OR 1=1 --'
@@ -50,6 +56,18 @@ VALUES = {
 }
 ROWS = st.fixed_dictionaries(VALUES)
 CHANGES = st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=6, unique_by=lambda change: change[0]["id"])
+
+
+@pytest.fixture(scope="module", params=["written again", "merged"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways by which changes come into a table: a small one is written again, others are merged into."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "merged":
+            patch.setattr(small_tables, "MOST_BYTES", -1)
+        yield
+
+
+BOTH_WAYS = pytest.mark.usefixtures("way")
 
 
 def made(folder: Path, **configuration: str) -> str:
@@ -83,6 +101,7 @@ def told(row: dict[str, Any]) -> str:
     return repr([row[name] for name in KINDS if name != "t"] + [at and at.timestamp()])
 
 
+@BOTH_WAYS
 @settings(max_examples=20, deadline=None)
 @given(batches=st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
 def test_batches_end_in_what_a_dictionary_holds(
@@ -104,6 +123,7 @@ def test_batches_end_in_what_a_dictionary_holds(
 ROW = {"id": 1, ODD: "x", "d": Decimal(1), "f": -0.0, "t": None, "b": b"\xff"}
 
 
+@BOTH_WAYS
 def test_a_late_task_of_an_older_batch_changes_nothing(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     assert merged(folder, [(ROW, False)], 7)
@@ -112,6 +132,7 @@ def test_a_late_task_of_an_older_batch_changes_nothing(tmp_path: Path) -> None:
     assert list(rows_of(folder)) == [1]
 
 
+@BOTH_WAYS
 def test_of_two_tasks_that_do_the_same_work_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t")
     whole = delta_rows._merge
@@ -128,6 +149,7 @@ def test_of_two_tasks_that_do_the_same_work_one_does(tmp_path: Path, monkeypatch
     assert DeltaTable(folder).version() == 1
 
 
+@BOTH_WAYS
 def test_a_commit_of_someone_else_is_met_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t")
     merged(folder, [(ROW, False)], 1)
@@ -149,6 +171,7 @@ def test_a_commit_of_someone_else_is_met_and_kept(tmp_path: Path, monkeypatch: p
     assert "2.5" in found[1]
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("configuration", "reason"),
     [
@@ -190,6 +213,7 @@ def test_all_rows_are_replaced_or_none(tmp_path: Path) -> None:
     assert DeltaTable(folder).version() == 2
 
 
+@BOTH_WAYS
 def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     merged(folder, [(ROW, False)], 1)
@@ -203,6 +227,7 @@ def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:
     assert {name: value for name, value in limits.items() if value is not None} == {"min.id": 1, "max.id": 1}
 
 
+@BOTH_WAYS
 def test_all_rows_go_by_one_commit_beside_other_writers(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     row = dict.fromkeys(KINDS) | {"id": 1}
@@ -230,6 +255,7 @@ def test_a_foreign_or_append_only_table_is_not_emptied(tmp_path: Path) -> None:
     assert DeltaTable(folder).to_pyarrow_table().num_rows == 1
 
 
+@BOTH_WAYS
 def test_rows_of_a_batch_are_known_by_their_token(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     commit = Commit("m", 7, "0-1-1")
@@ -253,3 +279,84 @@ def test_columns_of_a_small_table_are_read(tmp_path: Path) -> None:
     assert sorted(rows_there(folder, [ODD, "id"])) == [("'0", 0), ("'1", 1), ("'2", 2)]
     with pytest.raises(NativeWriteError):
         rows_there(str(tmp_path / "absent"), ["id"])
+
+
+CREATED = (
+    TargetColumn("id", "INT", nullable=False, comment="the key"),
+    TargetColumn("price", "DECIMAL(10,2)", nullable=True, comment=""),
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "comment", "properties"),
+    [
+        (CREATED[:1], "c", {}),
+        ((*CREATED, TargetColumn("x", "INT", nullable=True, comment="")), "c", {}),
+        ((CREATED[0], CREATED[1]._replace(type="DECIMAL(11,2)")), "c", {}),
+        ((CREATED[0], CREATED[1]._replace(nullable=False)), "c", {}),
+        ((CREATED[0], CREATED[1]._replace(comment="x")), "c", {}),
+        ((CREATED[0], CREATED[1]._replace(name="Price")), "c", {}),
+        (CREATED[::-1], "c", {}),
+        (CREATED, "", {}),
+        (CREATED, "c", {"p": "2"}),
+        (CREATED, "c", {"q": "1"}),
+        (CREATED, "c", {"delta.feature.timestampNtz": "supported"}),
+    ],
+)
+def test_a_table_that_differs_from_a_new_one_is_not_as_created(
+    tmp_path: Path, columns: Sequence[TargetColumn], comment: str, properties: dict[str, str]
+) -> None:
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int32(), nullable=False, metadata={"comment": "the key"}),
+            pa.field("price", pa.decimal128(10, 2)),
+        ]
+    )
+    kept = {"p": "1"}
+    DeltaTable.create(str(tmp_path), schema, description="c", configuration=kept, raise_if_key_not_exists=False)
+    assert is_as_created(str(tmp_path), CREATED, "c", {"p": "1"})
+    assert not is_as_created(str(tmp_path), columns, comment, {"p": "1", **properties})
+    assert not is_as_created(str(tmp_path), CREATED, "c", {})
+    with pytest.raises(NativeWriteError):
+        is_as_created(str(tmp_path / "elsewhere"), columns, comment, properties)
+
+
+TARGET = TargetShape("current", tuple(KINDS), ("id",), ())
+CALLS: dict[str, Callable[[str], object]] = {
+    "open_target": lambda folder: open_target(folder, TARGET),
+    "is_as_created": lambda folder: is_as_created(folder, CREATED, "", {}),
+    "has_rows": lambda folder: has_rows(folder, Commit("m", 1, "")),
+    "merge_rows": lambda folder: merge_rows(folder, pa.table({}), TARGET, Commit("m", 1, "")),
+    "append_files": lambda folder: append_files(folder, (), TARGET, Commit("m", 1, ""), once=True),
+    "remove_rows": lambda folder: remove_rows(folder, TARGET, ""),
+    "replace_rows": lambda folder: replace_rows(folder, {}, ""),
+    "rows_there": lambda folder: rows_there(folder, ["id"]),
+    "columns_there": columns_there,
+}
+
+
+DAMAGES = ("a folder in the place of a commit", "no JSON", "a file")
+UNHARMED = ("has_rows", "a folder in the place of a commit")
+"""A table without a commit is one that is not there, and has no rows."""
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_whatever_is_wrong_with_a_folder_is_a_reason_in_one_line(tmp_path: Path, call: str, damage: str) -> None:
+    """Spark then writes the table, and meets it too: an error of another kind would end the query for all tables."""
+    folder = made(tmp_path / "t")
+    first = Path(folder, "_delta_log", f"{0:020}.json")
+    if damage == "a file":
+        shutil.rmtree(folder)
+        Path(folder).write_text("")
+    elif damage == "no JSON":
+        first.write_text("{")
+    else:
+        first.unlink()
+        first.mkdir()
+    if (call, damage) == UNHARMED:
+        assert not CALLS[call](folder)
+        return
+    with pytest.raises(NativeWriteError) as caught:
+        CALLS[call](folder)
+    assert {"\n", "\x1b"}.isdisjoint(str(caught.value))

@@ -297,14 +297,14 @@ def test_checksums_go_with_their_versions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "own"),
     [
-        ({}, {LOG: "interval 1 hours", FILES: "interval 1 hours", "delta.checkpointInterval": "100"}),
+        ({}, {LOG: "interval 1 hours", FILES: "interval 1 hours", "delta.checkpointInterval": "20"}),
         ({"delta.checkpointInterval": "10"}, {LOG: "interval 1 hours", FILES: "interval 1 hours"}),
-        ({FILES: "interval 1 days"}, {LOG: "interval 1 days", "delta.checkpointInterval": "100"}),
+        ({FILES: "interval 1 days"}, {LOG: "interval 1 days", "delta.checkpointInterval": "20"}),
         (
             {"DELTA.logretentionduration": "interval 2 days"},
-            {FILES: "interval 2 days", "delta.checkpointInterval": "100"},
+            {FILES: "interval 2 days", "delta.checkpointInterval": "20"},
         ),
-        ({LOG: "interval 2 days", FILES: "interval 1 days"}, {"delta.checkpointInterval": "100"}),
+        ({LOG: "interval 2 days", FILES: "interval 1 days"}, {"delta.checkpointInterval": "20"}),
     ],
 )
 def test_properties_of_the_user_win(given: dict[str, str], own: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from replica.dump.human import HumanDump
 from replica.dump.json_rows import write_json_rows
 from replica.dump.sql import SqlDump
 from replica.native import memory, wide
-from replica.native.interpreted import _made
+from replica.native.compiling.interpreted import _made
 from tests.kit.kernels import interpret_all
 from tests.unit.dump.files import reading, vector
 

@@ -2,7 +2,8 @@
 
 In: a kernel. Out: a function that does the same, some hundred times slower. Loads, stores and what else kernels are
 made of are replaced by Python's; every function that a kernel calls, by the same function run by Python. What kernels
-rely on, that numbers have 64 bits, holds for all that is stored; `tests/unit/native/test_interpreted.py` compares.
+rely on, that numbers have 64 bits, holds for all that is stored; `tests/unit/native/compiling/test_interpreted.py`
+compares.
 """
 
 from __future__ import annotations

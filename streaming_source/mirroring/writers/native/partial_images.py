@@ -1,0 +1,203 @@
+"""Net changes of a table whose row images lack columns (`binlog_row_image` MINIMAL, NOBLOB, FULL_NODUP).
+
+They are for a target of the mode `current`, and are computed by the task that decodes the rows. Each column of a key
+has the value of its newest image that has the column. A column that no image of the batch has keeps the value of the
+target. An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Whatever is
+not known is refused, and Spark meets the same reason. The rules are those of `streaming_source/queries/row_events.py`
+and of `apply/left_out.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.batch.latest_rows import CHANGE, HISTORY, key_codes, last_of_each, numbers
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Places = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
+
+ABSENT: Final = "_absent"
+KEPT: Final = "kept_"
+"""Beginning of the names of the columns that say which rows keep the value of the target."""
+MOST_CELLS: Final = 8 << 20
+"""Values of changes that one task takes. It keeps a place of 8 bytes for each, two or three times: 200 MB at most."""
+_NOWHERE: Final = -1
+_DEFAULT: Final = -2
+
+
+class OmittedColumns(NamedTuple):
+    """The knowledge of columns that images lack, a place for each column of the table.
+
+    `names`: the columns. `stored`: whether every change of the column's value is logged, as it is not for generated
+    columns. `values`: an array of the one value that an INSERT without the column gives it; None if it is not known.
+    """
+
+    names: tuple[str, ...]
+    stored: tuple[bool, ...]
+    values: tuple[pa.Array | None, ...]
+
+
+def partial_changes(rows: pa.RecordBatch, keys: Sequence[str], left_out: OmittedColumns) -> pa.RecordBatch:
+    """Return the net changes of flat rows that may lack columns.
+
+    Args:
+        rows: all changes of a table in the order of the stream: its columns by their numbers, then `_change_type`,
+            `_history` and `_absent`.
+        keys: the columns that tell rows apart, by their numbers.
+        left_out: what is known of the columns.
+
+    Returns:
+        A row for each key: the columns, whether the key is deleted, and for each column that some row keeps the
+        target's value of, `kept_` and its number: whether this row does.
+
+    Raises:
+        NativeWriteError: a value is not known.
+    """
+    import numpy as np
+
+    columns = len(left_out.names)
+    if rows.column(HISTORY).true_count:
+        raise NativeWriteError("images of its rows lack columns, and it has versions of rows")
+    if rows.num_rows * columns > MOST_CELLS:
+        raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
+    images = _Images.of(rows.column(CHANGE))
+    places = _places(rows, images, left_out)
+    found = [_values(rows, number, places[:, number], left_out) for number in map(int, keys)]
+    if any((places[:, number] == _NOWHERE).any() for number in map(int, keys)):
+        raise NativeWriteError("images of its rows lack a column of the key")
+    codes = key_codes(numbered_arrays(found), [str(number) for number in range(len(found))])
+    moved = images.after[codes[images.after] != codes[images.after - 1]]
+    if (places[moved] == _NOWHERE).any():
+        raise NativeWriteError("a row changed its key, and its images lack columns")
+    happens = np.ones(rows.num_rows, np.bool_)
+    happens[images.after - 1] = False  # the image before an update is an event only if the key moves
+    happens[moved - 1] = True
+    events = np.flatnonzero(happens)
+    last = last_of_each(codes, events)
+    deleted = images.gone[last]
+    newest = np.stack(
+        [_newest_place(codes, events, places[:, number], codes[last]) for number in range(columns)], axis=1
+    )
+    arrays = [_values(rows, number, newest[:, number], left_out) for number in range(columns)]
+    kept = (newest == _NOWHERE) & ~deleted[:, None]
+    return _result(arrays, deleted, kept)
+
+
+class _Images(NamedTuple):
+    """The kinds of images. `after`: places of images after updates, each right after the image before the update.
+    `inserted`: places of inserted rows. `gone`: whether the image says that its key is gone, where it is an event.
+    """
+
+    after: Places
+    inserted: Places
+    gone: Flags
+
+    @classmethod
+    def of(cls, change: pa.Array) -> _Images:
+        import numpy as np
+
+        encoded = change.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        kinds = numbers(encoded.indices)
+
+        def are(name: str) -> Flags:
+            return kinds == (names.index(name) if name in names else _NOWHERE)
+
+        after, before = np.flatnonzero(are("update_postimage")), np.flatnonzero(are("update_preimage"))
+        if not np.array_equal(after - 1, before):
+            raise NativeWriteError("an image before an update is not followed by the one after it")
+        return cls(after, np.flatnonzero(are("insert")), are("delete") | are("update_preimage"))
+
+
+def _places(rows: pa.RecordBatch, images: _Images, left_out: OmittedColumns) -> Places:
+    """Return the row that has the value of each column of each row: itself, the image before it, or no row."""
+    import numpy as np
+
+    present = _present(rows.column(ABSENT), left_out.names)
+    own = np.arange(rows.num_rows)[:, None]
+    places = np.where(present, own, _NOWHERE)
+    after = images.after
+    before = np.where(present[after - 1], own[after - 1], _NOWHERE)
+    places[after] = np.where(present[after], own[after], before)
+    unknown = (places[after] == _NOWHERE) & ~np.array(left_out.stored, np.bool_)
+    if unknown.any():
+        raise NativeWriteError(f"images of updates leave out {_first(unknown, left_out)}")
+    inserted = images.inserted
+    lacking = places[inserted] == _NOWHERE
+    undefined = lacking & np.array([value is None for value in left_out.values], np.bool_)
+    if undefined.any():
+        raise NativeWriteError(f"images of inserts leave out {_first(undefined, left_out)}")
+    places[inserted] = np.where(lacking, _DEFAULT, places[inserted])
+    return places
+
+
+def _present(absent: pa.Array, names: Sequence[str]) -> Flags:
+    """Return which columns each row has."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    present = np.ones((len(absent), len(names)), np.bool_)
+    listed = pc.list_flatten(absent).dictionary_encode()
+    known = {name: number for number, name in enumerate(names)}
+    named = listed.dictionary.to_pylist()
+    if not known.keys() >= set(named):
+        raise NativeWriteError("images of its rows lack a column that its definition does not have")
+    columns = np.array([known[name] for name in named], np.int64)[numbers(listed.indices)]
+    lengths = numbers(pc.fill_null(pc.list_value_length(absent), 0))
+    present[np.repeat(np.arange(len(absent)), lengths), columns] = False
+    return present
+
+
+def _newest_place(codes: Places, events: Places, places: Places, keys: Places) -> Places:
+    """Return for each key the place of a column's value: that of the last event which has one."""
+    import numpy as np
+
+    newest = np.full(len(codes), _NOWHERE)
+    having = events[places[events] != _NOWHERE]
+    newest[codes[having]] = places[having]
+    return newest[keys]
+
+
+def _values(rows: pa.RecordBatch, number: int, places: Places, left_out: OmittedColumns) -> pa.Array:
+    """Return the values of a column at places; NULL where it is at none."""
+    import numpy as np
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    column = rows.column(number)
+    default = left_out.values[number]
+    if default is not None and (places == _DEFAULT).any():
+        column = pa.concat_arrays([column, default.cast(column.type)])
+        places = np.where(places == _DEFAULT, len(column) - 1, places)
+    return column.take(array_of(np.maximum(places, 0), places < 0))
+
+
+def _result(arrays: Sequence[pa.Array], deleted: Flags, kept: Flags) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    some = [number for number in range(len(arrays)) if kept[:, number].any()]
+    names = [*map(str, range(len(arrays) + 1)), *(f"{KEPT}{number}" for number in some)]
+    flags = [array_of(deleted), *(array_of(kept[:, number].copy()) for number in some)]
+    return pa.RecordBatch.from_arrays([*arrays, *flags], names=names)
+
+
+def numbered_arrays(arrays: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Return a batch whose columns are named by their numbers."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(list(arrays), names=[str(number) for number in range(len(arrays))])
+
+
+def _first(flags: Flags, left_out: OmittedColumns) -> str:
+    return left_out.names[int(flags.any(axis=0).argmax())]

@@ -1,0 +1,90 @@
+"""Data files that the log of a Delta table names: what it says of them, and their rows.
+
+In: a `DeltaTable` of delta-rs. Out: `TableFile`s, and record batches with the columns of the table. For what writes
+files again: `compaction.py` joins small ones, `small_tables.py` brings changes into all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, physical_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.transaction import RemoveAction
+
+_ROWS_AT_ONCE: Final = 50_000
+
+
+class TableFile(NamedTuple):
+    """A file in the folder of its table. `size`: bytes; `modified_at`: milliseconds since 1970; `rows`: None if the log
+    does not count them.
+    """
+
+    path: str
+    size: int
+    modified_at: int
+    rows: int | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it lies in the table's folder under the name that the log has, and its rows are counted."""
+        return self.rows is not None and not {"%", ":"} & set(self.path) and not self.path.startswith("/")
+
+    def removed(self, *, data_change: bool) -> RemoveAction:
+        """Return the action of a commit that removes it; `data_change`: whether rows go with it."""
+        from deltalake.transaction import RemoveAction
+
+        return RemoveAction(self.path, data_change, int(time.time() * 1000), self.size)
+
+
+def files_of(table: DeltaTable) -> list[TableFile]:
+    """Return the files of a table."""
+    import pyarrow as pa
+
+    found = pa.table(table.get_add_actions()).select(["path", "size_bytes", "modification_time", "num_records"])
+    return [TableFile(*values) for values in zip(*(column.to_pylist() for column in found.columns), strict=True)]
+
+
+def with_deletion_vectors(table: DeltaTable) -> list[str]:
+    """Return the addresses of files of which a deletion vector hides rows."""
+    import pyarrow as pa
+
+    found = pa.table(table.deletion_vectors()).column("filepath").to_pylist()
+    return [str(path) for path in found]
+
+
+def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, with the columns of the table in its order, under their names in files.
+
+    A file may say that its text is to be read as another type of Arrow: delta-rs writes `string_view`, which few of
+    pyarrow's functions take.
+
+    Raises:
+        NativeWriteError: a file does not have the rows that the log counts.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [physical_name(field) for field in schema]
+    for one in files:
+        # Spark may have written times as INT96, which do not fit into the nanoseconds that Arrow reads them as.
+        with pq.ParquetFile(Path(folder, one.path), coerce_int96_timestamp_unit="us") as file:
+            there = set(file.schema_arrow.names)
+            known = [name for name in names if name in there]
+            read = 0
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=known):
+                columns = [
+                    batch.column(name).cast(field.type) if name in there else pa.nulls(batch.num_rows, field.type)
+                    for name, field in zip(names, schema, strict=True)
+                ]
+                read += batch.num_rows
+                yield pa.RecordBatch.from_arrays(columns, names=names)
+            if read != one.rows:
+                raise NativeWriteError("its files do not have the rows that the log counts")

@@ -1,0 +1,151 @@
+"""Net changes of images that lack columns end in what a dictionary holds that the same changes were made to."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_source.mirroring.writers.native import partial_images
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.partial_images import KEPT, OmittedColumns, partial_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMES = ("id", "k", "v", "t")
+KINDS = (pa.int32(), pa.string(), pa.int64(), pa.string())
+DEFAULTS: dict[str, Any] = {"v": 5, "t": None}
+OMITTED = OmittedColumns(NAMES, (True,) * 4, (None, None, pa.array([5], pa.int32()), pa.nulls(1)))
+Row = dict[str, Any]
+Image = tuple[str, Row]
+"""`_change_type`, and the columns that the image has."""
+
+VALUES = {"v": st.none() | st.integers(0, 9), "t": st.none() | st.sampled_from(("", "x", "é" * 40))}
+IDENTITIES = st.tuples(st.integers(0, 2), st.sampled_from("ab"))
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(("update", "insert", "update", "delete", "update", "move")),
+        IDENTITIES,
+        IDENTITIES,
+        st.fixed_dictionaries({}, optional=VALUES),
+        st.sampled_from(("MINIMAL", "NOBLOB", "FULL", "FULL_NODUP")),
+    ),
+    min_size=4,
+    max_size=12,
+)
+
+
+def batch(images: Sequence[Image], names: Sequence[str] = NAMES) -> pa.RecordBatch:
+    columns = [pa.array([row.get(name) for _, row in images], kind) for name, kind in zip(names, KINDS, strict=True)]
+    absent = [[name for name in names if name not in row] or None for _, row in images]
+    more = [
+        pa.array([kind for kind, _ in images], pa.string()),
+        pa.nulls(len(images), pa.bool_()),
+        pa.array(absent, pa.list_(pa.string())),
+    ]
+    return pa.RecordBatch.from_arrays([*columns, *more], ["0", "1", "2", "3", "_change_type", "_history", "_absent"])
+
+
+def logged(before: Row | None, after: Row | None, given_columns: Sequence[str], image: str) -> list[Image]:
+    """Return the images that a server logs of a change."""
+    keys = ("id", "k")
+    if before is None:
+        assert after is not None
+        there = NAMES if image.startswith("FULL") else (*keys, *given_columns)
+        return [("insert", {name: after[name] for name in NAMES if name in there})]
+    minimal = {name: before[name] for name in keys}
+    old = before if image.startswith("FULL") else minimal if image == "MINIMAL" else {**minimal, "v": before["v"]}
+    if after is None:
+        return [("delete", old)]
+    changed = {name: value for name, value in after.items() if value != before[name] or name in given_columns}
+    new = after if image == "FULL" else {**after} if image == "NOBLOB" and "t" in changed else changed
+    if image == "NOBLOB" and "t" not in changed:
+        new = {name: value for name, value in after.items() if name != "t"}
+    return [("update_preimage", old), ("update_postimage", new)]
+
+
+def applied(table: dict[tuple[Any, ...], Row], found: pa.RecordBatch) -> dict[tuple[Any, ...], Row]:
+    """Merge net changes as delta-rs does."""
+    there = dict(table)
+    for values in found.to_pylist():
+        key = (values["0"], values["1"])
+        if values["4"]:
+            there.pop(key, None)
+            continue
+        kept = {name for number, name in enumerate(NAMES) if values.get(f"{KEPT}{number}")}
+        new = {name: values[str(number)] for number, name in enumerate(NAMES)}
+        there[key] = {name: there[key][name] if name in kept else value for name, value in new.items()}
+    return there
+
+
+@given(start=st.dictionaries(IDENTITIES, st.fixed_dictionaries(VALUES), min_size=3), changes=CHANGES)
+def test_net_changes_lead_to_what_the_changes_do(start: dict[tuple[int, str], Row], changes: list[Any]) -> None:
+    begun = {key: {"id": key[0], "k": key[1], **row} for key, row in start.items()}
+    table, images = dict(begun), list[Image]()
+    for kind, key, other, values, image in changes:
+        if kind == "insert" and key not in table:
+            table[key] = {"id": key[0], "k": key[1], **DEFAULTS, **values}
+            images += logged(None, table[key], list(values), image)
+        elif kind == "delete" and key in table:
+            images += logged(table.pop(key), None, (), image)
+        elif kind == "update" and key in table and values:
+            old, table[key] = table[key], {**table[key], **values}
+            images += logged(old, table[key], list(values), image)
+        elif kind == "move" and key in table and other not in table:
+            old = table.pop(key)
+            table[other] = {**old, **values, "id": other[0], "k": other[1]}
+            images += logged(old, table[other], list(values), "FULL")
+    if not images:
+        return
+    found = partial_changes(batch(images), ("0", "1"), OMITTED)
+    assert applied(begun, found) == table
+    assert applied(table, found) == table  # a batch may come again
+
+
+@pytest.mark.parametrize(
+    ("images", "left_out", "why"),
+    [
+        ([("insert", {"id": 1, "v": 1})], OMITTED, "leave out k"),
+        ([("insert", {"id": 1, "k": "a"})], OMITTED._replace(values=(None,) * 4), "images of inserts leave out v"),
+        (
+            [("update_preimage", {"id": 1, "k": "a"}), ("update_postimage", {"v": 1})],
+            OMITTED._replace(stored=(True, True, True, False)),
+            "images of updates leave out t",
+        ),
+        ([("delete", {"id": 1, "v": 1})], OMITTED, "lack a column of the key"),
+        ([("update_preimage", {"id": 1, "k": "a"}), ("update_postimage", {"id": 2})], OMITTED, "changed its key"),
+        ([("update_postimage", {"id": 1, "k": "a"})], OMITTED, "not followed by"),
+        ([("insert", {"id": 1})], OMITTED._replace(names=("id", "k", "v", "other")), "does not have"),
+    ],
+)
+def test_what_is_not_known_is_refused(images: list[Image], left_out: OmittedColumns, why: str) -> None:
+    with pytest.raises(NativeWriteError, match=why):
+        partial_changes(batch(images), ("0", "1"), left_out)
+
+
+def test_a_key_moves_if_the_two_images_have_all_columns_together() -> None:
+    images = [("update_preimage", {"id": 1, "k": "a", "v": 1}), ("update_postimage", {"id": 2, "t": "x"})]
+    found = partial_changes(batch(images), ("0", "1"), OMITTED).to_pylist()
+    assert [tuple(row.values()) for row in found] == [(1, "a", 1, None, True), (2, "a", 1, "x", False)]
+
+
+def test_versions_of_rows_and_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = batch([("delete", {"id": 1, "k": "a"})])
+    place = rows.schema.get_field_index("_history")
+    with pytest.raises(NativeWriteError, match="versions of rows"):
+        partial_changes(rows.set_column(place, "_history", pa.array([True])), ("0", "1"), OMITTED)
+    monkeypatch.setattr(partial_images, "MOST_CELLS", 3)
+    with pytest.raises(NativeWriteError, match="too many for one task"):
+        partial_changes(rows, ("0", "1"), OMITTED)
+
+
+def test_slices_of_arrays_are_read_at_their_place() -> None:
+    images: list[Image] = [("insert", {"id": number, "k": "a", "v": number}) for number in range(6)]
+    whole = partial_changes(batch(images[2:5]), ("0", "1"), OMITTED)
+    assert partial_changes(batch(images).slice(2, 3), ("0", "1"), OMITTED).equals(whole)
+    assert list(itertools.chain(*whole.select(["0"]).to_pydict().values())) == [2, 3, 4]

@@ -1,47 +1,51 @@
 """The mirror against what else brings a server's tables into Delta tables, all in one run and in turn.
 
-    load      the first rows: from the call of mirror() to the end of a query that ends by itself (availableNow),
-              against Spark's JDBC source with MariaDB's driver into a Delta table, from its read to the end of its
-              write; in as many connections, both with everything that is started for it. `held` is the floor of both:
-              the same rows written into a Delta table from Spark's memory
+    load      the first rows of tables of 2, 4 and 8 million: from the call of mirror() to the end of a query that ends
+              by itself (availableNow), against Spark's JDBC source with MariaDB's driver into a Delta table, from its
+              read to the end of its write; in as many connections, both with everything that is started for it. `held`
+              is the floor of both: the same rows written into a Delta table from Spark's memory. The slope between the
+              smallest and the largest table is what a row costs without the start
     changes   small transactions on random rows that are in the binlog already: from the start of the first micro-batch
               with rows to the end of the last one, with default settings, into 1, 12 and 100 tables; against the recipe
               for many tables of docs/recipes.md, which reads the same changes with the same settings. `mirror` has
-              writer=spark, `native` the default. `held` is what
-              no MERGE a table goes below: those of the mirror, its settings too, with the last change of each key in
-              Spark's memory, where the mirror's commit of its control table and the reading are left out. In rounds,
-              each with as many new changes, and with a start of both: the median of them, and each of them. `debezium`
-              is Debezium Embedded, which writes the changes as lines of JSON into a file, and Spark, which reads it
-              and brings the last change of each key in by the same MERGEs as `held`, one behind the other: without the
-              start of the engine, which has read all of them once before, and where Maven reaches its registry
+              writer=spark, `native` the default. `held` is what no MERGE a table of Spark goes below: those of the
+              mirror, its settings too, with the last change of each key in Spark's memory; `limit` the same by delta-rs
+              from the memory of one process, a table at a time. Both leave out reading, and the commit of the control
+              table. In rounds, each with as many new changes, and with a start of all: the median of them, and each of
+              them. `debezium` is Debezium Embedded, which writes the changes as lines of JSON into a file, and Spark,
+              which reads it and brings the last change of each key in by the same MERGEs as `held`, one behind the
+              other: without the start of the engine, which has read all of them once before, and where Maven reaches
+              its registry
     latency   from the answer to a COMMIT to the moment when the file of the Delta commit that has it was written, while
-              one row a transaction comes at a steady rate; p50 and p99, with each writer
-    size      one batch of 10 000 random changes into targets of 1 and 10 million rows: seconds and CPU of the batch
+              one row a transaction comes at a steady rate; p50 and p99, with 1, 12 and 100 tables
+    size      batches of 10 000 random changes into targets of 1 and 10 million rows: seconds, CPU, and the memory of
+              the largest Python process and of the JVM
+    start     a mirror of one small table in a session that is warm, to the end of a query that ends by itself
+    tpcc      go-tpc without waiting times, on the same cores, for ten minutes: every half second, how old what is
+              visible is. Not among the defaults: it needs Go
 
 All run in one session, so that they all have what mirror() sets in it. CPU seconds are those of JVM and Python
-processes, not the server's. Wanted: half the CPU of JDBC a row at the load, 3 times the recipe's rate with 12 tables.
-The defaults are meant to take about half an hour on two cores at rest; a target of 100
-million rows (`--sizes`) wants some 60 GB of disk.
+processes, the driver's among them, not the server's. Wanted: a third of JDBC's CPU a row more, twice its rate at four
+million rows, ten times the recipe's rate with 12 tables. The defaults are meant to take about an hour on two cores at
+rest; a target of 100 million rows (`--sizes`) wants some 60 GB of disk.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import shutil
 import statistics
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from demo.written import covers
 from streaming_source.mirroring.apply.compiled_classes import SETTING
 from streaming_source.mirroring.apply.merge_settings import SNAPSHOT_PARTS
 from tests.bench.debezium_changes import debezium_changes
-from tests.bench.mirror_runs import COLUMNS, DATABASE, Bench, commits, measured, triggers
+from tests.bench.mirror_runs import COLUMNS, Bench, measured, triggers
+from tests.bench.mirror_waits import latency, size, start, tpcc
 from tests.bench.peer_programs import debezium_program
 from tests.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tests.fixtures.jars import delta_settings, mariadb_driver
@@ -50,15 +54,12 @@ from tests.fixtures.mariadb import MariaDb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.streaming import StreamingQuery
-
     from tests.bench.mirror_runs import Measured
 
-PARTS = ("load", "changes", "latency", "size")
-WANTED = {"jdbc_cpu": 2.0, "recipe": 3.0}
+PARTS = "load,changes,latency,size,start"
+WANTED = {"jdbc_rate": 2.0, "jdbc_slope": 3.0, "recipe_native": 10.0}
 COMPARED_TABLES = 12
 WARM_ROWS = 5_000
-SIZE_CHANGES, SIZE_RUNS = 10_000, 2
 OPTIONS = (
     "--binlog-row-metadata=FULL",
     "--innodb-buffer-pool-size=1G",
@@ -68,22 +69,39 @@ OPTIONS = (
 
 
 def load(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """One table, by both ways in turn and from memory, after a small one that warms both up."""
-    found: dict[str, list[Measured]] = {"mirror": [], "jdbc": [], "held": []}
-    for rows in (WARM_ROWS, *[args.rows] * args.repeat):
+    """One table of each size, by both ways in turn and from memory, after a small one that warms both up."""
+    found: dict[int, dict[str, list[Measured]]] = {}
+    for rows in (WARM_ROWS, *sorted(args.rows) * args.repeat):
         (name,) = bench.fill(1, rows)
         folder = bench.folder()
         options = {"snapshotConnections": args.connections}
         ours = measured(rows, lambda: bench.mirror(folder, **options).awaitTermination())  # noqa: B023
         theirs = measured(rows, lambda: bench.jdbc(bench.folder(), name, rows, args.connections))  # noqa: B023
         if rows != WARM_ROWS:
-            found["mirror"].append(ours)
-            found["jdbc"].append(theirs)
-            found["held"].append(bench.held(bench.folder(), name, rows, args.connections))
-    told = {way: _middle(runs) for way, runs in found.items()}
-    for way, one in told.items():
-        print(f"load     {way:7} {one['rate']:10,.0f} rows/s  {one['cpu_us']:7.2f} CPU us/row", flush=True)
+            held = bench.held(bench.folder(), name, rows, args.connections)
+            runs = found.setdefault(rows, {"mirror": [], "jdbc": [], "held": []})
+            for way, run in (("mirror", ours), ("jdbc", theirs), ("held", held)):
+                runs[way].append(run)
+        bench.remove_all()
+    told: dict[str, Any] = {str(rows): {way: _middle(runs) for way, runs in found[rows].items()} for rows in found}
+    for rows, ways in told.items():
+        for way, one in ways.items():
+            print(
+                f"load     {way:7} {int(rows):10,} rows  {one['rate']:10,.0f} rows/s  {one['cpu_us']:7.2f} CPU us/row",
+                flush=True,
+            )
+    if len(found) > 1:
+        told["slope"] = {way: _slope(told, way) for way in ("mirror", "jdbc", "held")}
+        for way, slope in told["slope"].items():
+            print(f"load     {way:7} {slope:7.2f} CPU us for each row more, from the smallest table to the largest")
     return told
+
+
+def _slope(told: dict[str, Any], way: str) -> float:
+    """Return the CPU microseconds of a row where the start of a run is left out."""
+    few, many = min(map(int, told)), max(map(int, told))
+    cpu = [rows * told[str(rows)][way]["cpu_us"] for rows in (few, many)]
+    return (cpu[1] - cpu[0]) / (many - few)
 
 
 def changes(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
@@ -113,19 +131,21 @@ def _changes(
     bench.mirror(folders["mirror"], writer="spark").awaitTermination()
     bench.mirror(folders["native"], writer="native").awaitTermination()
     bench.recipe(folders["recipe"], names).awaitTermination()
-    found: dict[str, list[Measured]] = {"mirror": [], "native": [], "recipe": [], "held": []}
+    found: dict[str, list[Measured]] = {"mirror": [], "native": [], "recipe": [], "held": [], "limit": []}
     if engine is not None:
         folders["debezium"] = bench.copied(folders["mirror"])
         found["debezium"] = []
     for _ in range(rounds):
         skipped = bench.changed
         made = bench.change(names, rows, changes)
-        before = bench.copied(folders["mirror"])
+        before, native = bench.copied(folders["mirror"]), bench.copied(folders["native"])
         found["mirror"].append(triggers(bench.mirror(folders["mirror"], writer="spark"), made))
         found["native"].append(triggers(bench.mirror(folders["native"], writer="native"), made))
         found["recipe"].append(triggers(bench.recipe(folders["recipe"], names), made))
         found["held"].append(bench.held_changes(before, folders["mirror"], names, made))
         shutil.rmtree(before)
+        found["limit"].append(bench.limit(native, folders["native"], names, made))
+        shutil.rmtree(native)
         if engine is not None:
             lake = folders["debezium"]
             found["debezium"].append(debezium_changes(bench, engine, lake, names, made, skipped=skipped))
@@ -136,86 +156,8 @@ def _changes(
     return found
 
 
-def latency(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """One row a transaction at a steady rate, into as many tables in turn."""
-    told: dict[str, Any] = {}
-    for tables, writer in itertools.product(args.latency_tables, args.writers):
-        names = bench.fill(tables, 1_000)
-        folder = bench.folder()
-        query = bench.mirror(folder, trigger=None, writer=writer)
-        try:
-            _write(bench, names, args.rate, args.warm, first=10_000_000)
-            sent = _write(bench, names, args.rate, args.seconds, first=20_000_000)
-            last = {name: gtid for name, _, gtid in sent}
-            seen = {name: commits(folder / "lake" / name) for name in names}
-            while not all(seen[name] and covers(seen[name][-1][1], last[name]) for name in names):
-                _check(query)
-                time.sleep(0.5)
-                seen = {name: commits(folder / "lake" / name) for name in names}
-        finally:
-            query.stop()
-        seen = {name: commits(folder / "lake" / name) for name in names}
-        took = sorted(
-            next(at for at, position in seen[name] if covers(position, gtid)) - answered
-            for name, answered, gtid in sent
-        )
-        one = {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "rows": len(took)}
-        told.setdefault(str(tables), {})[writer] = one
-        print(
-            f"latency  {writer:6} {tables:4} tables  {args.rate} commits/s  p50 {one['p50']:.2f} s  "
-            f"p99 {one['p99']:.2f} s",
-            flush=True,
-        )
-        shutil.rmtree(folder, ignore_errors=True)
-    return told
-
-
-def size(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """The same number of changes into targets of other sizes."""
-    told: dict[str, Any] = {}
-    for rows in args.sizes:
-        names = bench.fill(1, rows)
-        folder = bench.folder()
-        bench.mirror(folder).awaitTermination()
-        found = []
-        for _ in range(SIZE_RUNS):
-            made = bench.change(names, rows, SIZE_CHANGES)
-            found.append(triggers(bench.mirror(folder), made))
-        one = {"seconds": statistics.median(r.seconds for r in found), "cpu": statistics.median(r.cpu for r in found)}
-        told[str(rows)] = one
-        print(
-            f"size     {rows:10,} rows in the target  {SIZE_CHANGES} changes in {one['seconds']:.1f} s, "
-            f"{one['cpu']:.1f} CPU s",
-            flush=True,
-        )
-        shutil.rmtree(folder)
-    return told
-
-
 def _middle(runs: Sequence[Measured]) -> dict[str, float]:
     return {"rate": statistics.median(r.rate for r in runs), "cpu_us": statistics.median(r.cpu_us for r in runs)}
-
-
-def _write(
-    bench: Bench, names: Sequence[str], rate: float, seconds: float, *, first: int
-) -> list[tuple[str, float, str]]:
-    """Commit a row at a time; return for each the table, when its COMMIT was answered, and its GTID."""
-    sent = []
-    with bench.server.connect(database=DATABASE) as connection, connection.cursor() as cursor:
-        begin = time.monotonic()
-        for number in range(int(rate * seconds)):
-            name = names[number % len(names)]
-            cursor.execute(f"INSERT INTO {name} VALUES ({first + number}, 1, 'c', 'p', 1, NOW(3))")
-            answered = time.time()
-            cursor.execute("SELECT @@last_gtid")
-            sent.append((name, answered, str((cursor.fetchone() or ("",))[0])))
-            time.sleep(max(0.0, begin + (number + 1) / rate - time.monotonic()))
-    return sent
-
-
-def _check(query: StreamingQuery) -> None:
-    if (failure := query.exception()) is not None:
-        raise failure
 
 
 def _numbers(words: str) -> list[int]:
@@ -224,21 +166,30 @@ def _numbers(words: str) -> list[int]:
 
 def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
     ratio: dict[str, float | None] = {
+        "jdbc_rate": None,
+        "jdbc_slope": None,
         "jdbc_cpu": None,
         "jdbc_held": None,
         "recipe": None,
         "recipe_native": None,
         "recipe_held": None,
+        "recipe_limit": None,
         "debezium": None,
         "debezium_cpu": None,
     }
     with suppress(KeyError):
-        ratio["jdbc_cpu"] = found["load"]["jdbc"]["cpu_us"] / found["load"]["mirror"]["cpu_us"]
-        ratio["jdbc_held"] = found["load"]["jdbc"]["cpu_us"] / found["load"]["held"]["cpu_us"]
+        for rows, ways in found["load"].items():
+            if rows == "slope":
+                ratio["jdbc_slope"] = ways["jdbc"] / ways["mirror"]
+            else:  # the last one stands: that of the largest table
+                ratio["jdbc_rate"] = ways["mirror"]["rate"] / ways["jdbc"]["rate"]
+                ratio["jdbc_cpu"] = ways["jdbc"]["cpu_us"] / ways["mirror"]["cpu_us"]
+                ratio["jdbc_held"] = ways["jdbc"]["cpu_us"] / ways["held"]["cpu_us"]
     with suppress(KeyError):
         compared = found["changes"][str(COMPARED_TABLES)]
         ratio["recipe"] = compared["mirror"]["rate"] / compared["recipe"]["rate"]
         ratio["recipe_native"] = compared["native"]["rate"] / compared["recipe"]["rate"]
+        ratio["recipe_limit"] = compared["limit"]["rate"] / compared["recipe"]["rate"]
         ratio["recipe_held"] = compared["held"]["rate"] / compared["recipe"]["rate"]
         ratio["debezium"] = compared["mirror"]["rate"] / compared["debezium"]["rate"]
         ratio["debezium_cpu"] = compared["debezium"]["cpu_us"] / compared["mirror"]["cpu_us"]
@@ -249,8 +200,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/bench mirror", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default=",".join(PARTS), help="some of load,changes,latency,size")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the table that is loaded")
+    parser.add_argument("--only", default=PARTS, help=f"some of {PARTS},tpcc")
+    parser.add_argument(
+        "--rows", type=_numbers, default=[2_000_000, 4_000_000, 8_000_000], help="of the tables that are loaded"
+    )
     parser.add_argument("--connections", type=int, default=2, help="for reading it, both ways")
     parser.add_argument("--repeat", type=int, default=3, help="how often it is loaded, both ways")
     parser.add_argument("--tables", type=_numbers, default=[1, 12, 100], help="numbers of tables that changes go into")
@@ -260,14 +213,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--debezium", action=argparse.BooleanOptionalAction, default=True, help="changes by Debezium Embedded, too"
     )
-    parser.add_argument("--latency-tables", type=_numbers, default=[1, 12])
+    parser.add_argument("--latency-tables", type=_numbers, default=[1, 12, 100])
     parser.add_argument(
-        "--writers", type=lambda words: words.split(","), default=["spark", "native"], help="whose latency is measured"
+        "--writers", type=lambda words: words.split(","), default=["native"], help="whose latency is measured"
     )
     parser.add_argument("--rate", type=float, default=100.0, help="commits a second")
     parser.add_argument("--warm", type=float, default=30.0, help="seconds of commits that are not counted")
     parser.add_argument("--seconds", type=float, default=40.0, help="seconds of commits that are")
     parser.add_argument("--sizes", type=_numbers, default=[1_000_000, 10_000_000])
+    parser.add_argument("--minutes", type=float, default=10.0, help="of TPC-C")
+    parser.add_argument("--warehouses", type=int, default=1, help="of TPC-C")
+    parser.add_argument("--terminals", type=int, default=4, help="of TPC-C, which do not wait")
     parser.add_argument("--version", default=None, help="server version")
     parser.add_argument(
         "--delta-defaults",
@@ -283,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    parts = {"load": load, "changes": changes, "latency": latency, "size": size}
+    parts = {"load": load, "changes": changes, "latency": latency, "size": size, "start": start, "tpcc": tpcc}
     found: dict[str, Any] = {}
     settings = UNIX_SOCKETS | PLAIN_CHECKPOINTS | delta_settings()
     settings["spark.jars"] += f",{mariadb_driver()}"

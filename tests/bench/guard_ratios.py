@@ -58,9 +58,10 @@ TASK = "images alone, against batches as {}"
 TABLES = f"one table, against {MANY_TABLES}"
 PLAN = f"{bench_plan.FEW} relay files, against {MANY_FILES}"
 MIRRORED_TABLES = 12
+MIRRORED_ROWS = "300000"
 MIRRORED = (
     *("--only", "changes,load", "--no-debezium", "--rounds", "1", "--repeat", "1", "--json"),
-    *("--tables", str(MIRRORED_TABLES), "--target-rows", "60000", "--changes", "24000", "--rows", "300000"),
+    *("--tables", str(MIRRORED_TABLES), "--target-rows", "60000", "--changes", "24000", "--rows", MIRRORED_ROWS),
 )
 RECIPE, JDBC = f"the recipe, against the mirror of {MIRRORED_TABLES} tables", "JDBC, against the first rows of a mirror"
 OF_OURS = frozenset({*(TASK.format(shape) for shape in SHAPES), TABLES, PLAN})
@@ -172,7 +173,7 @@ def _mirrored() -> dict[str, float]:
     command = [sys.executable, "-m", "tests.bench.bench_mirror", *MIRRORED]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(printed.rstrip().rpartition("\n")[2])
-    changes, load = found["changes"][str(MIRRORED_TABLES)], found["load"]
+    changes, load = found["changes"][str(MIRRORED_TABLES)], found["load"][MIRRORED_ROWS]
     return {
         RECIPE: changes["recipe"]["cpu_us"] / changes["native"]["cpu_us"],
         JDBC: load["jdbc"]["cpu_us"] / load["mirror"]["cpu_us"],

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deltalake import DeltaTable
 from pyspark.sql import functions as f
 
 from streaming_source import mirror, upsert_into
@@ -21,7 +22,7 @@ from streaming_source.mirroring.apply.sized_work import SizedWork
 from streaming_source.mirroring.settings import PARALLEL
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.queries.upserts import merge_statement
-from tests.bench.spark_runs import SAMPLE_S, CpuMeter
+from tests.bench.spark_runs import SAMPLE_S, CpuMeter, Peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,11 +62,12 @@ END"""
 
 
 class Measured(NamedTuple):
-    """What a run took."""
+    """What a run took: seconds, CPU seconds of all processes of the client, and the memory of its largest ones."""
 
     rows: int
     seconds: float
     cpu: float
+    peak: Peak = Peak()
 
     @property
     def rate(self) -> float:
@@ -86,8 +88,7 @@ def measured(rows: int, action: Callable[[], None]) -> Measured:
         action()
         end = time.time()
         time.sleep(2 * SAMPLE_S)
-    cpu = meter.between(start, end)
-    return Measured(rows, end - start, cpu.jvm + cpu.python)
+    return Measured(rows, end - start, sum(meter.between(start, end)), meter.peak)
 
 
 class Bench:
@@ -136,6 +137,11 @@ class Bench:
     def _options(self, folder: Path) -> dict[str, Any]:
         at = {"host": self.server.host, "port": self.server.port, **self.login}
         return {"tables": f"{DATABASE}.*", "relayDir": str(folder / "relay"), **at}
+
+    def remove_all(self) -> None:
+        """Remove what the runs so far have written."""
+        for folder in self._folder.iterdir():
+            shutil.rmtree(folder)
 
     def mirror(self, folder: Path, **more: Any) -> StreamingQuery:
         """Start a mirror of the tables; with `availableNow` unless another trigger is given."""
@@ -212,6 +218,22 @@ class Bench:
 
         side_by_side(self.spark, merge, list(rows), at_once=PARALLEL, name="held")
 
+    def limit(self, before: Path, after: Path, names: list[str], changes: int) -> Measured:
+        """Measure delta-rs alone, which merges the last change of each key from memory, a table at a time."""
+        rows = {name: self._between(before, after, name).toArrow() for name in names}
+        columns = [part.split()[0] for part in TYPES.split(", ")]
+
+        def merge_all() -> None:
+            for name, changed in rows.items():
+                merger = DeltaTable(before / "lake" / name).merge(
+                    changed, predicate="target.id = source.id", source_alias="source", target_alias="target"
+                )
+                values = {column: f"source.{column}" for column in columns}
+                merger = merger.when_matched_delete("source._op = 'delete'").when_matched_update(values)
+                merger.when_not_matched_insert(values, "source._op <> 'delete'").execute()
+
+        return measured(changes, merge_all)
+
     def differences(self, one: Path, other: Path, names: list[str]) -> int:
         """Count the rows that the targets of one folder have and those of another have not, and the other way round."""
         found = 0
@@ -255,8 +277,7 @@ def triggers(query: StreamingQuery, rows: int) -> Measured:
         raise SystemExit("the query had no rows")
     first, last = (datetime.fromisoformat(done[number]["timestamp"]).timestamp() for number in (0, -1))
     end = last + done[-1]["durationMs"]["triggerExecution"] / 1000
-    cpu = meter.between(first, end)
-    return Measured(rows, end - first, cpu.jvm + cpu.python)
+    return Measured(rows, end - first, sum(meter.between(first, end)), meter.peak)
 
 
 def commits(target: Path) -> list[tuple[float, str]]:

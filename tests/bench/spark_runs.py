@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SAMPLE_S = 0.2
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 FEWEST_TRIGGERS = 5
 """With fewer there are not three between the first and the last, and one or two say little."""
 UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
@@ -68,10 +69,18 @@ def open_session(settings: Mapping[str, str], jars: Sequence[Path] = (), *, core
 
 
 class Cpu(NamedTuple):
-    """Seconds of CPU time."""
+    """Seconds of CPU time. `driver`: of this process, which the calls for foreachBatch run in."""
 
     jvm: float
     python: float
+    driver: float = 0.0
+
+
+class Peak(NamedTuple):
+    """Largest resident size seen, in bytes: of the JVM, and of one of its Python processes."""
+
+    jvm: int = 0
+    python: int = 0
 
 
 def _stat(process: int) -> tuple[str, list[str]]:
@@ -83,13 +92,13 @@ def _stat(process: int) -> tuple[str, list[str]]:
     return program.partition("(")[2], fields.split()
 
 
-def _family() -> dict[int, tuple[bool, int]]:
-    """Of this process's child, the JVM, and of the Python processes below it: whether it is the JVM, and its ticks. A
-    server that is a child of this process, too, is no client.
+def _family() -> dict[int, tuple[bool, int, int]]:
+    """Of this process's child, the JVM, and of the Python processes below it: whether it is the JVM, its ticks, and its
+    resident pages. A server that is a child of this process, too, is no client.
     """
     stats = {int(p.name): _stat(int(p.name)) for p in Path("/proc").iterdir() if p.name.isdigit()}
     me = os.getpid()
-    found: dict[int, tuple[bool, int]] = {}
+    found: dict[int, tuple[bool, int, int]] = {}
     pending = True
     while pending:
         pending = False
@@ -98,7 +107,7 @@ def _family() -> dict[int, tuple[bool, int]]:
                 continue
             is_jvm = int(stat[1]) == me and program == "java"
             if is_jvm or int(stat[1]) in found:
-                found[process] = is_jvm, int(stat[11]) + int(stat[12])
+                found[process] = is_jvm, int(stat[11]) + int(stat[12]), int(stat[21])
                 pending = True
     return found
 
@@ -107,8 +116,9 @@ class CpuMeter:
     """Samples while it is open; then tells what a stretch of that time cost."""
 
     def __init__(self) -> None:
+        self.peak = Peak()
         self._samples: list[tuple[float, Cpu]] = []
-        self._ticks: dict[int, tuple[bool, int]] = {}  # of processes that have ended, too
+        self._ticks: dict[int, tuple[bool, int, int]] = {}  # of processes that have ended, too
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
@@ -123,17 +133,24 @@ class CpuMeter:
     def between(self, start: float, end: float) -> Cpu:
         """Seconds of CPU time from one moment to another (seconds since 1970), interpolated."""
         first, last = self._at(start), self._at(end)
-        return Cpu(last.jvm - first.jvm, last.python - first.python)
+        return Cpu(*(behind - before for behind, before in zip(last, first, strict=True)))
 
     def _sample(self) -> None:
         while True:
             closing = self._closed.wait(SAMPLE_S)
-            self._ticks |= _family()
+            family = _family()
+            self._ticks |= family
             jvm, python = (
-                sum(ticks for is_jvm, ticks in self._ticks.values() if is_jvm == wanted) / TICKS_A_SECOND
+                sum(ticks for is_jvm, ticks, _ in self._ticks.values() if is_jvm == wanted) / TICKS_A_SECOND
                 for wanted in (True, False)
             )
-            self._samples.append((time.time(), Cpu(jvm, python)))
+            largest = (
+                max((pages for is_jvm, _, pages in family.values() if is_jvm == wanted), default=0) * PAGE_BYTES
+                for wanted in (True, False)
+            )
+            self.peak = Peak(*map(max, self.peak, largest))
+            driver = time.process_time() - time.thread_time()  # all but this thread
+            self._samples.append((time.time(), Cpu(jvm, python, driver)))
             if closing:
                 return
 
@@ -142,7 +159,7 @@ class CpuMeter:
         after = min(max(after, 1), len(self._samples) - 1)
         (begin, low), (end, high) = self._samples[after - 1 : after + 1]
         part = min(max((moment - begin) / (end - begin), 0.0), 1.0)
-        return Cpu(low.jvm + part * (high.jvm - low.jvm), low.python + part * (high.python - low.python))
+        return Cpu(*(one + part * (other - one) for one, other in zip(low, high, strict=True)))
 
 
 @dataclass

@@ -21,7 +21,7 @@ def test_changes_by_every_way_and_their_ratios() -> None:
     table, _, told = done.stdout.rstrip().rpartition("\n")
     found = json.loads(told)
     with_debezium = "WITHOUT debezium" not in table
-    ways = {"mirror", "native", "recipe", "held", *(["debezium"] if with_debezium else [])}
+    ways = {"mirror", "native", "recipe", "held", "limit", *(["debezium"] if with_debezium else [])}
     assert set(found["changes"]["12"]) == ways
     for way in ways:
         assert f"changes  {way} " in table
@@ -30,5 +30,6 @@ def test_changes_by_every_way_and_their_ratios() -> None:
         "recipe",
         "recipe_native",
         "recipe_held",
+        "recipe_limit",
         *(["debezium", "debezium_cpu"] if with_debezium else []),
     }

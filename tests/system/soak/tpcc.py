@@ -40,6 +40,14 @@ def run_command(server: MariaDb, warehouses: int) -> list[str]:
     return [*_command(server, warehouses), *quiet, "run", "--wait"]
 
 
+def paced_command(server: MariaDb, warehouses: int, terminals: int, minutes: float) -> list[str]:
+    """Return a load of so long by terminals that do not wait: the server sets the pace."""
+    return [
+        *_command(server, warehouses),
+        *("--ignore-error", f"--threads={terminals}", f"--time={round(60 * minutes)}s", "run"),
+    ]
+
+
 def check_filled(server: MariaDb) -> None:
     """Raise if a table is empty: the program ends with 0 also where it failed."""
     empty = [table for table in TABLES if not server.sql(f"SELECT EXISTS (SELECT 1 FROM {DATABASE}.{table})")[0][0]]

@@ -31,7 +31,7 @@ from unittest.mock import patch
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from streaming_source.mirroring.writers.native import delta_rows, small_tables, upkeep
+from streaming_source.mirroring.writers.native import delta_rows, upkeep
 from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape, after_commit, merge_rows
 from streaming_source.mirroring.writers.native.table_files import files_of
 from tests.bench.workloads import CACHE
@@ -48,8 +48,8 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa
 TARGET = TargetShape("current", tuple(SCHEMA.names), ("id",), ())
 SIZES = (10, 1000, 10_000, 50_000)
 SIZE_PASSES = 40
-WAYS = {"MERGE": (-1, False), "MERGE, kept open": (-1, True), "written again": (1 << 40, True)}
-"""The largest table that is written again, and whether tables are kept open."""
+WAYS = {"MERGE": (True, False), "MERGE, kept open": (True, True), "written again": (False, True)}
+"""Whether changes are merged by a query, and whether tables are kept open."""
 RUN_KEPT_S = 200
 LAST = 100
 
@@ -131,10 +131,9 @@ def measure_sizes(root: Path, sizes: Sequence[int]) -> dict[str, Any]:
         spent = dict.fromkeys(WAYS, 0.0)
         for number in range(1, SIZE_PASSES + 1):
             ids = sorted(random.sample(range(size), CHANGED))
-            for way, (most_bytes, keeps) in WAYS.items():
+            for way, (merges, keeps) in WAYS.items():
                 with (
-                    patch.object(small_tables, "MOST_BYTES", most_bytes),
-                    patch.object(small_tables, "MOST_ROWS", size),
+                    patch.object(delta_rows, "is_rewritable", lambda *_: False) if merges else nullcontext(),
                     nullcontext() if keeps else patch.object(delta_rows, "keep", lambda *_: None),
                 ):
                     spent[way] += timed(lambda: bring_in(folders[way], ids, number))[1]  # noqa: B023

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.writers.native import small_tables
+from streaming_source.mirroring.writers.native import rewritten_files
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_tasks_write_changes_and_spark_what_they_cannot(primary: MariaDb, mirror
 def test_readers_find_all_values_of_targets_that_tasks_wrote(
     primary: MariaDb, mirrored: Callable[..., Mirrored]
 ) -> None:
-    pad = os.urandom(small_tables.MOST_BYTES + 1)  # a table with it is not written again as one file
+    pad = os.urandom(rewritten_files.SMALL_BYTES + 1)  # a table with it is not written again as one file
     primary.sql("CREATE DATABASE ends", f"CREATE TABLE ends.small ({COLUMNS})")
     primary.sql(f"CREATE TABLE ends.large ({COLUMNS}, pad MEDIUMBLOB)")
     primary.sql("INSERT INTO ends.large (id, pad) VALUES (1, %s)", args=(pad,))

@@ -14,7 +14,7 @@ from streaming_source.mirroring.control.control_row import COLUMNS
 from streaming_source.mirroring.control.metrics import METRICS
 from streaming_source.mirroring.control.status import AUDITED
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
-from streaming_source.mirroring.writers.native import small_tables
+from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
 from streaming_source.mirroring.writers.native.upkeep import LOOK_EVERY, upkeep_properties
 from streaming_source.mirroring.writers.target_format import ControlStore, OpenTarget, TargetFormat
@@ -86,7 +86,9 @@ def test_the_upkeep_is_that_of_the_code() -> None:
         f"every {LOOK_EVERY} commits",
         f"has {FEW_FILES} files of less than {SMALL_BYTES >> 20} MB",
         f"up to {MOST_BYTES >> 20} MB, become one file",
-        f"A target of up to {small_tables.MOST_BYTES >> 20} MB and {small_tables.MOST_ROWS:,} rows",
+        f"A target of up to {rewritten_files.SMALL_BYTES >> 20} MB",
+        f"are in more than {rewritten_files.MOST_BYTES >> 30} GB of its files",
+        f"a `history` of more than {delta_rows.MOST_BYTES >> 20} MB",
     ):
         assert told in PAGE
 

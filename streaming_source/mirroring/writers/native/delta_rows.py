@@ -15,10 +15,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from streaming_source.mirroring.writers.native import rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, parquet_columns, remove_files
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.partial_images import KEPT
-from streaming_source.mirroring.writers.native.small_tables import is_small, written_again
+from streaming_source.mirroring.writers.native.rewritten_files import files_with_keys, is_rewritable, rewritten
 from streaming_source.mirroring.writers.native.table_files import files_of
 from streaming_source.mirroring.writers.versions import commit_metadata
 from streaming_source.schema.row_schema import spark_type
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 MOST_BYTES: Final = 256 << 20
-"""The largest table that a task merges into: delta-rs has the files that it changes in memory, some four times as
-large."""
+"""The largest table that a task merges into by a query: delta-rs has the files that it changes in memory, some four
+times as large."""
 TRIES: Final = 5
 """A commit of another writer (OPTIMIZE, an append) makes a try fail; the next one begins with the table after it."""
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
@@ -314,9 +315,6 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     import pyarrow as pa
 
     files = files_of(table)
-    size = sum(file.size for file in files)
-    if size > MOST_BYTES:
-        raise NativeWriteError(f"it has {size >> 20} MB")
     there = pa.schema(table.schema().to_arrow())
     lacking = next((name for name in target.names if name not in there.names), None)
     if lacking is not None:
@@ -328,10 +326,13 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     except pa.ArrowInvalid as error:
         raise NativeWriteError(f"its columns have other types: {error}") from error
     whole = len(columns) == len(there) and len(rows.schema) <= len(columns) + 1  # no image lacks columns
-    if whole and is_small(table, files, there, target.mode, target.keys):
+    if whole and is_rewritable(table, files, there, target.mode, target.keys):
         _write_again(table, folder, files, there, rows, target, commit)
-    else:
-        _merge_by_query(table, there, rows, target, commit)
+        return
+    size = sum(file.size for file in files)
+    if size > MOST_BYTES:
+        raise NativeWriteError(f"it has {size >> 20} MB")
+    _merge_by_query(table, there, rows, target, commit)
 
 
 def _write_again(
@@ -343,26 +344,29 @@ def _write_again(
     target: TargetShape,
     commit: Commit,
 ) -> None:
-    """Put one file with all rows in the place of all files. The commit has to be the next one: what another writer
-    appended meanwhile may have the same keys.
+    """Put files without the rows that changed in the place of those that have them. The commit has to be the next one:
+    what another writer appended meanwhile may have the same keys.
     """
     import pyarrow as pa
 
     count = len(target.names)
     changes = pa.Table.from_arrays(rows.columns[:count], names=list(target.names))
     gone = rows.column(count) if rows.num_columns > count else None
-    new = written_again(folder, files, there, target.keys, changes, gone)
-    added = [] if new is None else [new]
+    met = files_with_keys(folder, files, there, changes.select(list(target.keys)))
+    size = sum(file.size for file in met)
+    if size > rewritten_files.MOST_BYTES:
+        raise NativeWriteError(f"its changes are in {size >> 20} MB of its files")
+    new = rewritten(folder, met, there, target.keys, changes, gone)
     try:
         table.create_write_transaction(
-            [*(file.added(data_change=True) for file in added), *(file.removed(data_change=True) for file in files)],
+            [*(file.added(data_change=True) for file in new.added), *(file.removed(data_change=True) for file in met)],
             "append",
             table.schema(),
             commit_properties=_commit_properties(commit, once=True, after_others=False),
             post_commithook_properties=after_commit(),
         )
     except BaseException:
-        remove_files(folder, added)
+        remove_files(folder, new.added)
         raise
 
 

@@ -1,7 +1,7 @@
 """Data files that the log of a Delta table names: what it says of them, and their rows.
 
 In: a `DeltaTable` of delta-rs. Out: `TableFile`s, and record batches with the columns of the table. For what writes
-files again: `compaction.py` joins small ones, `small_tables.py` brings changes into all of them.
+files again: `compaction.py` joins small ones, `rewritten_files.py` brings changes into those that have their keys.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from deltalake import DeltaTable
     from deltalake.transaction import RemoveAction
 
 _ROWS_AT_ONCE: Final = 50_000
+_BYTES_AT_ONCE: Final = 32 << 20
+"""Rows that are read together have so many bytes at most, as they are encoded in their file."""
 
 
 class TableFile(NamedTuple):
@@ -79,7 +82,7 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
             there = set(file.schema_arrow.names)
             known = [name for name in names if name in there]
             read = 0
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=known):
+            for batch in file.iter_batches(_rows_at_once(file), columns=known):
                 columns = [
                     batch.column(name).cast(field.type) if name in there else pa.nulls(batch.num_rows, field.type)
                     for name, field in zip(names, schema, strict=True)
@@ -88,3 +91,9 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
                 yield pa.RecordBatch.from_arrays(columns, names=names)
             if read != one.rows:
                 raise NativeWriteError("its files do not have the rows that the log counts")
+
+
+def _rows_at_once(file: pq.ParquetFile) -> int:
+    about = file.metadata
+    size = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE * about.num_rows // max(1, size)))

@@ -3,7 +3,7 @@ once.
 
 A machine draws batches and what befalls them: tasks that crash before the file, between file and commit and after the
 commit, that run twice side by side or come late; other writers that append, delete and OPTIMIZE; a log that is cleaned,
-a process that starts again. Both ways by which changes come into a table are tried.
+a process that starts again. All ways by which changes come into a table are tried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from streaming_source.mirroring.writers.native import delta_rows, open_tables, small_tables
+from streaming_source.mirroring.writers.native import delta_rows, open_tables, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
     READS,
@@ -95,7 +95,7 @@ class TargetUnderTrouble(RuleBasedStateMachine):
     def suffer(self, trouble: str, work: Callable[[], object]) -> None:
         """Do work as a task that meets trouble, and again as the one that Spark starts after it."""
         place, name = {
-            "no room for the file": (small_tables, "write_file"),
+            "no room for the file": (rewritten_files, "write_file"),
             "before the commit": (delta_rows, "_commit_properties"),
             "after the commit": (delta_rows, "keep"),
         }.get(trouble, (delta_rows, ""))
@@ -216,9 +216,12 @@ class TargetUnderTrouble(RuleBasedStateMachine):
         assert sorted((row["id"], row["v"]) for row in found) == sorted(self.model.items())
 
 
-@pytest.mark.parametrize("most_bytes", [small_tables.MOST_BYTES, -1], ids=["written again", "merged"])
-def test_each_batch_is_in_the_target_once(monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
-    monkeypatch.setattr(small_tables, "MOST_BYTES", most_bytes)
+@pytest.mark.parametrize("way", ["small", "rewritten", "merged"])
+def test_each_batch_is_in_the_target_once(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if way == "rewritten":
+        monkeypatch.setattr(rewritten_files, "SMALL_BYTES", -1)
+    if way == "merged":
+        monkeypatch.setattr(delta_rows, "is_rewritable", lambda *_: False)
     run_state_machine_as_test(
         TargetUnderTrouble, settings=settings(max_examples=15, stateful_step_count=15, deadline=None)
     )

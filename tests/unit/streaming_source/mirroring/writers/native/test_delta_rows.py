@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.writers.native import delta_rows, small_tables
+from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import (
     Commit,
@@ -30,6 +30,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     replace_rows,
     rows_there,
 )
+from streaming_source.mirroring.writers.native.rewritten_files import is_rewritable
 from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
@@ -58,16 +59,18 @@ ROWS = st.fixed_dictionaries(VALUES)
 CHANGES = st.lists(st.tuples(ROWS, st.booleans()), min_size=1, max_size=6, unique_by=lambda change: change[0]["id"])
 
 
-@pytest.fixture(scope="module", params=["written again", "merged"])
+@pytest.fixture(scope="module", params=["small", "rewritten", "merged"])
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways by which changes come into a table: a small one is written again, others are merged into."""
+    """The ways by which changes come into a table: all or some of its files are written again, or it is merged into."""
     with pytest.MonkeyPatch.context() as patch:
+        if request.param == "rewritten":
+            patch.setattr(rewritten_files, "SMALL_BYTES", -1)
         if request.param == "merged":
-            patch.setattr(small_tables, "MOST_BYTES", -1)
+            patch.setattr(delta_rows, "is_rewritable", lambda *_: False)
         yield
 
 
-BOTH_WAYS = pytest.mark.usefixtures("way")
+ALL_WAYS = pytest.mark.usefixtures("way")
 
 
 def made(folder: Path, **configuration: str) -> str:
@@ -101,7 +104,7 @@ def told(row: dict[str, Any]) -> str:
     return repr([row[name] for name in KINDS if name != "t"] + [at and at.timestamp()])
 
 
-@BOTH_WAYS
+@ALL_WAYS
 @settings(max_examples=20, deadline=None)
 @given(batches=st.lists(st.tuples(CHANGES, st.booleans()), max_size=5))
 def test_batches_end_in_what_a_dictionary_holds(
@@ -123,7 +126,7 @@ def test_batches_end_in_what_a_dictionary_holds(
 ROW = {"id": 1, ODD: "x", "d": Decimal(1), "f": -0.0, "t": None, "b": b"\xff"}
 
 
-@BOTH_WAYS
+@ALL_WAYS
 def test_a_late_task_of_an_older_batch_changes_nothing(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     assert merged(folder, [(ROW, False)], 7)
@@ -132,7 +135,7 @@ def test_a_late_task_of_an_older_batch_changes_nothing(tmp_path: Path) -> None:
     assert list(rows_of(folder)) == [1]
 
 
-@BOTH_WAYS
+@ALL_WAYS
 def test_of_two_tasks_that_do_the_same_work_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t")
     whole = delta_rows._merge
@@ -149,7 +152,7 @@ def test_of_two_tasks_that_do_the_same_work_one_does(tmp_path: Path, monkeypatch
     assert DeltaTable(folder).version() == 1
 
 
-@BOTH_WAYS
+@ALL_WAYS
 def test_a_commit_of_someone_else_is_met_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t")
     merged(folder, [(ROW, False)], 1)
@@ -171,7 +174,7 @@ def test_a_commit_of_someone_else_is_met_and_kept(tmp_path: Path, monkeypatch: p
     assert "2.5" in found[1]
 
 
-@BOTH_WAYS
+@ALL_WAYS
 @pytest.mark.parametrize(
     ("configuration", "reason"),
     [
@@ -195,7 +198,12 @@ def test_a_table_that_is_gone_too_large_or_has_other_columns_is_left_to_spark(
     merged(folder, [(ROW, False)], 1)
     with pytest.raises(NativeWriteError, match="it has no column other"):
         merge_rows(folder, changes([(ROW, False)]), target("id", "other", *list(KINDS)[2:]), Commit("m", 2, ""))
+    monkeypatch.setattr(delta_rows, "is_rewritable", is_rewritable)
+    monkeypatch.setattr(rewritten_files, "MOST_BYTES", 10)
+    with pytest.raises(NativeWriteError, match="its changes are in 0 MB of its files"):
+        merged(folder, [(ROW, False)], 2)
     monkeypatch.setattr(delta_rows, "MOST_BYTES", 10)
+    monkeypatch.setattr(delta_rows, "is_rewritable", lambda *_: False)
     with pytest.raises(NativeWriteError, match="it has 0 MB"):
         merged(folder, [(ROW, False)], 2)
 
@@ -213,7 +221,7 @@ def test_all_rows_are_replaced_or_none(tmp_path: Path) -> None:
     assert DeltaTable(folder).version() == 2
 
 
-@BOTH_WAYS
+@ALL_WAYS
 def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     merged(folder, [(ROW, False)], 1)
@@ -227,7 +235,7 @@ def test_only_whole_numbers_and_dates_have_limits(tmp_path: Path) -> None:
     assert {name: value for name, value in limits.items() if value is not None} == {"min.id": 1, "max.id": 1}
 
 
-@BOTH_WAYS
+@ALL_WAYS
 def test_all_rows_go_by_one_commit_beside_other_writers(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     row = dict.fromkeys(KINDS) | {"id": 1}
@@ -255,7 +263,7 @@ def test_a_foreign_or_append_only_table_is_not_emptied(tmp_path: Path) -> None:
     assert DeltaTable(folder).to_pyarrow_table().num_rows == 1
 
 
-@BOTH_WAYS
+@ALL_WAYS
 def test_rows_of_a_batch_are_known_by_their_token(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     commit = Commit("m", 7, "0-1-1")

@@ -1,0 +1,226 @@
+"""Changes of a table, brought in by writing again those of its files that have rows of the same keys.
+
+The task reads the keys of each file whose limits do not exclude them. Files with a changed key are copied without the
+rows that changed, one record batch at a time, and the rows of the changes follow the last of them. A MERGE of delta-rs
+is a query with a plan and a join: it takes half as long again for a million rows, and twice the memory. Commits are
+the caller's: one that removes the old files and adds the new ones, and that is refused if any other came between.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming_source.mirroring.batch.latest_rows import key_codes
+from streaming_source.mirroring.writers.native.data_files import physical_name, remove_files, write_file
+from streaming_source.mirroring.writers.native.table_files import rows_of, with_deletion_vectors
+from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable
+
+    from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.table_files import TableFile
+
+MOST_BYTES: Final = 1 << 30
+"""Files that one task writes again, in bytes: some ten seconds. Above, Spark marks rows as deleted on all cores."""
+SMALL_BYTES: Final = 1 << 20
+"""A table of this size is written again as one file, whichever rows changed, so it never has more than one."""
+JOINED_BYTES: Final = 64 << 20
+"""Files that are written again are joined up to this size."""
+_APPEND_ONLY: Final = "delta.appendOnly"
+_INVARIANT: Final = b"delta.invariants"
+
+
+class Rewritten(NamedTuple):
+    """The files that changes take out of a table, and those that come into it."""
+
+    removed: list[TableFile]
+    added: list[DataFile]
+
+
+def is_rewritable(
+    table: DeltaTable, files: Sequence[TableFile], schema: pa.Schema, mode: str, keys: Sequence[str]
+) -> bool:
+    """Tell whether files of a table can be written again; else changes have to be merged into it.
+
+    Args:
+        table: the table.
+        files: all of its files.
+        schema: its columns, as delta-rs reports them.
+        mode: the target's. A history is no set of rows by key.
+        keys: the columns that tell rows apart. 0.0 and -0.0 are one key for a MERGE, and two for Arrow.
+    """
+    import pyarrow as pa
+
+    if mode not in (CURRENT, SOFT_DELETE) or any(pa.types.is_floating(schema.field(key).type) for key in keys):
+        return False
+    metadata = table.metadata()
+    ruled = any(_INVARIANT in (field.metadata or {}) for field in schema)
+    if metadata.partition_columns or metadata.configuration.get(_APPEND_ONLY, "").lower() == "true" or ruled:
+        return False
+    return all(file.is_plain for file in files) and not with_deletion_vectors(table)
+
+
+def files_with_keys(folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: pa.Table) -> list[TableFile]:
+    """Return the files that have rows of some keys; of a table of SMALL_BYTES all.
+
+    Args:
+        folder: the folder of the table.
+        files: all of its files.
+        schema: its columns.
+        changed: the keys, a column each by the names of the table.
+    """
+    if sum(file.size for file in files) <= SMALL_BYTES:
+        return list(files)
+    keys = _Keys(schema, changed)
+    return [file for file in files if keys.are_in(folder, file)]
+
+
+def rewritten(
+    folder: str,
+    files: Sequence[TableFile],
+    schema: pa.Schema,
+    keys: Sequence[str],
+    changes: pa.Table,
+    gone: pa.ChunkedArray | None,
+) -> Rewritten:
+    """Write files of a table again as they are after some changes.
+
+    Args:
+        folder: the folder of the table.
+        files: those of its files that have rows of changed keys.
+        schema: its columns.
+        keys: those that tell rows apart.
+        changes: the last change of each key, with the columns of the table by their names.
+        gone: whether the row of a change is gone; None: each is there.
+
+    Raises:
+        NativeWriteError: a file does not hold what the log says of it, or a value does not fit. Nothing is left.
+    """
+    import pyarrow.compute as pc
+
+    opened = (changes if gone is None else changes.filter(pc.invert(gone))).select(schema.names)
+    found = _Keys(schema, changes.select(list(keys)))
+    added: list[DataFile] = []
+    try:
+        groups = list(_joined(files))
+        for number, group in enumerate(groups or [[]]):
+            last = opened.to_batches() if number + 1 >= len(groups) else []
+            new = write_file(folder, schema, schema.names, _rows(folder, group, schema, found, last))
+            added += [] if new is None else [new]
+    except BaseException:
+        remove_files(folder, added)
+        raise
+    return Rewritten(list(files), added)
+
+
+def _rows(
+    folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: _Keys, opened: Sequence[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files whose keys did not change, and then others."""
+    for batch in rows_of(folder, files, schema):
+        kept = changed.left(batch)
+        if kept.num_rows:
+            yield kept
+    yield from (batch for batch in opened if batch.num_rows)
+
+
+def _joined(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
+    """Yield files in their order, in groups of up to JOINED_BYTES."""
+    group: list[TableFile] = []
+    size = 0
+    for file in files:
+        if group and size + file.size > JOINED_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if group:
+        yield group
+
+
+class _Keys:
+    """Keys that changed, as the files of a table have them."""
+
+    def __init__(self, schema: pa.Schema, changed: pa.Table) -> None:
+        self._changed = changed.rename_columns([physical_name(schema.field(key)) for key in changed.schema.names])
+        self._names = self._changed.schema.names
+        self._fields = [schema.field(key) for key in changed.schema.names]
+        self._first = _whole_numbers(self._changed.column(0))
+
+    def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that have none of the keys."""
+        import pyarrow.compute as pc
+
+        met = self._met(rows.select(self._names))
+        return rows.filter(pc.invert(met)) if met.true_count else rows
+
+    def are_in(self, folder: str, file: TableFile) -> bool:
+        """Tell whether a file has one of the keys. Only row groups whose limits allow it are read."""
+        import pyarrow.parquet as pq
+
+        if not self._changed.num_rows:
+            return False
+        with pq.ParquetFile(Path(folder, file.path), coerce_int96_timestamp_unit="us") as there:
+            if not set(self._names) <= set(there.schema_arrow.names):
+                return True  # a file from before a column came: it is NULL in its rows
+            groups = [number for number in range(there.num_row_groups) if self._may_be_in(there, number)]
+            return any(
+                self._met(self._typed(batch)).true_count
+                for batch in there.iter_batches(row_groups=groups, columns=self._names)
+            )
+
+    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return keys of a file with the types of the table, in the order of ours."""
+        import pyarrow as pa
+
+        columns = [batch.column(name).cast(field.type) for name, field in zip(self._names, self._fields, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, names=self._names)
+
+    def _may_be_in(self, file: pq.ParquetFile, number: int) -> bool:
+        """Tell whether the limits of a row group leave room for one of the keys' first columns."""
+        if self._first is None:
+            return True
+        group = file.metadata.row_group(number)
+        column = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == self._names[0])
+        limits = group.column(column).statistics
+        if limits is None or not limits.has_min_max or not isinstance(limits.min, int):
+            return True
+        first, behind = self._first.searchsorted(limits.min, "left"), self._first.searchsorted(limits.max, "right")
+        return bool(first < behind)
+
+    def _met(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Tell which rows have one of the keys."""
+        import numpy as np
+        import pyarrow as pa
+
+        from replica.rows.types.arrow_arrays import array_of
+
+        both = pa.concat_tables([pa.Table.from_batches([rows]).cast(self._changed.schema), self._changed])
+        (keys,) = both.combine_chunks().to_batches()
+        codes = key_codes(keys, keys.schema.names)
+        met = np.zeros(codes.max(initial=0) + 1, np.bool_)
+        met[codes[rows.num_rows :]] = True
+        return array_of(met[codes[: rows.num_rows]])
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
+    """Return the values of a column of integers in order; None for other types, and where one is NULL."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return None
+    # Arrow's own way to an array of numpy imports pandas.
+    chunks = [
+        np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in column.cast(pa.int64()).chunks
+    ]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *chunks]))

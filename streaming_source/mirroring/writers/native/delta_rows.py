@@ -20,7 +20,7 @@ from streaming_source.mirroring.writers.native.data_files import NativeWriteErro
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.partial_images import KEPT
 from streaming_source.mirroring.writers.native.rewritten_files import files_with_keys, is_rewritable, rewritten
-from streaming_source.mirroring.writers.native.table_files import files_of
+from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
 from streaming_source.mirroring.writers.versions import commit_metadata
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT, HISTORY
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 256 << 20
 """The largest table that a task merges into by a query: delta-rs has the files that it changes in memory, some four
 times as large."""
+LEAST_LOOKED_AT: Final = 16 << 20
+"""Bytes that a commit writes again for which the folder is looked through for old files."""
+MOST_OLD_BYTES: Final = 8 << 30
+"""Old files of a table, which are kept for an hour. A commit a second that writes 30 MB again would leave 100 GB. Spark
+marks rows as deleted instead."""
 TRIES: Final = 5
 """A commit of another writer (OPTIMIZE, an append) makes a try fail; the next one begins with the table after it."""
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
@@ -332,6 +337,7 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     size = sum(file.size for file in files)
     if size > MOST_BYTES:
         raise NativeWriteError(f"it has {size >> 20} MB")
+    _check_old_files(folder, files, size)
     _merge_by_query(table, there, rows, target, commit)
 
 
@@ -356,6 +362,7 @@ def _write_again(
     size = sum(file.size for file in met)
     if size > rewritten_files.MOST_BYTES:
         raise NativeWriteError(f"its changes are in {size >> 20} MB of its files")
+    _check_old_files(folder, files, size)
     new = rewritten(folder, met, there, target.keys, changes, gone)
     try:
         table.create_write_transaction(
@@ -368,6 +375,15 @@ def _write_again(
     except BaseException:
         remove_files(folder, new.added)
         raise
+
+
+def _check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None:
+    """Refuse a commit that writes so many bytes again if the table has too many old files by then."""
+    if size < LEAST_LOOKED_AT:
+        return
+    old = old_bytes(folder, files) + size
+    if old > MOST_OLD_BYTES:
+        raise NativeWriteError(f"its old files would take {old / 1e9:.1f} GB until they expire")
 
 
 def _merge_by_query(table: DeltaTable, there: pa.Schema, rows: pa.Table, target: TargetShape, commit: Commit) -> None:

@@ -31,6 +31,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     rows_there,
 )
 from streaming_source.mirroring.writers.native.rewritten_files import is_rewritable
+from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
 from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
@@ -206,6 +207,25 @@ def test_a_table_that_is_gone_too_large_or_has_other_columns_is_left_to_spark(
     monkeypatch.setattr(delta_rows, "is_rewritable", lambda *_: False)
     with pytest.raises(NativeWriteError, match="it has 0 MB"):
         merged(folder, [(ROW, False)], 2)
+
+
+@pytest.mark.parametrize("merges", [False, True])
+def test_a_table_with_many_old_files_is_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, merges: bool
+) -> None:
+    monkeypatch.setattr(delta_rows, "is_rewritable", is_rewritable if not merges else lambda *_: False)
+    monkeypatch.setattr(delta_rows, "LEAST_LOOKED_AT", 0)
+    folder = made(tmp_path / "t")
+    for number in (1, 2):
+        merged(folder, [(ROW | {"d": Decimal(number)}, False)], number)
+    (size,) = (file.size for file in files_of(DeltaTable(folder)))
+    old = old_bytes(folder, files_of(DeltaTable(folder)))
+    assert old > 0
+    monkeypatch.setattr(delta_rows, "MOST_OLD_BYTES", old + size)
+    merged(folder, [(ROW, False)], 3)
+    with pytest.raises(NativeWriteError, match="until they expire"):
+        merged(folder, [(ROW, False)], 4)
+    assert DeltaTable(folder).version() == 3
 
 
 def test_all_rows_are_replaced_or_none(tmp_path: Path) -> None:

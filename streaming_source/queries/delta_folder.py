@@ -33,7 +33,12 @@ def folder_of(spark: SparkSession, table: str) -> str | None:
 
 
 def known_folder(spark: SparkSession, table: str) -> str | None:
-    """Return the folder of a table, if its name or Spark's own catalog says it. There may be no table there."""
+    """Return the folder of a table, if its name or Spark's own catalog says it. There may be no table there.
+
+    With Spark Connect, a path is one of the server's disk, so it is None.
+    """
+    if getattr(spark, "_jsparkSession", None) is None:
+        return None
     try:
         location = _known_location(spark, table)
     except SPARK_ERRORS:

@@ -23,8 +23,10 @@ _log = logging.getLogger(__name__)
 def forget_ended(spark: SparkSession) -> int:
     """Let the scheduler forget the jobs of all SQL executions that have ended; return of how many it kept some.
 
-    A Spark whose scheduler keeps no such list, or another one, is left alone.
+    A Spark whose scheduler keeps no such list, or another one, is left alone, and so is the server of Spark Connect.
     """
+    if getattr(spark, "_jvm", None) is None:
+        return 0
     try:
         # An execution that goes on is known by its id, to every thread of the JVM.
         executions = spark._jvm.org.apache.spark.sql.execution.SQLExecution  # noqa: SLF001

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replica.schema.stored import tables_to_json
+from replica.schema.table import ColumnSchema, TableSchema
 from tests.recipes.workbench import PAGE, Workbench
 
 if TYPE_CHECKING:
@@ -36,6 +38,18 @@ def committed(batch, statement):
         spark.conf.unset(METADATA)
 """
 
+CUSTOMERS = tables_to_json(
+    {
+        ("shop", "customers"): TableSchema(
+            database="shop",
+            table="customers",
+            columns=(
+                ColumnSchema(name="id", data_type="bigint", column_type="bigint(20)"),
+                ColumnSchema(name="name", data_type="varchar", column_type="varchar(30)"),
+            ),
+        )
+    }
+)
 PROGRAM = """
 import contextlib, io
 from streaming_source.auditing.program import main
@@ -86,15 +100,17 @@ def test_the_call_of_the_page_finds_what_was_written_into_a_copy(workbench: Work
 def test_a_mirror_is_audited_in_the_versions_of_its_control_table(workbench: Workbench, primary: MariaDb) -> None:
     position = primary.gtid_binlog_pos()
     told = workbench.run(
-        f"import json\n{COPY}\n{CONTROL}\nAT = '{position}'\n"
+        f"import json\n{COPY}\n{CONTROL}\nAT = '{position}'\nCUSTOMERS = {CUSTOMERS!r}\n"
         "committed(3, lambda: rows('shop.customers', AT).write.format('delta').saveAsTable('copies.mirrored'))\n"
         "committed(4, lambda: spark.sql(\"INSERT INTO copies.mirrored VALUES (90L, 'of the next batch')\"))\n"
         "columns = 'mirror STRING, source_database STRING, source_table STRING, target STRING, state STRING, '\n"
-        "columns += 'keys ARRAY<STRING>, position STRING, batch BIGINT, error STRING, rules STRING, mode STRING'\n"
+        "columns += 'keys ARRAY<STRING>, position STRING, batch BIGINT, error STRING, rules STRING, mode STRING, '\n"
+        "columns += 'definition STRING'\n"
         "told = [('m1', 'shop', 'customers', '`copies`.`mirrored`', 'current', ['id'], AT, 3, None, None, 'current'),\n"
         "        ('m1', 'shop', 'orders', 'copies.none', 'failed', ['id'], AT, 3, 'disk full', None, 'current'),\n"
         "        ('m1', 'shop', 'ruled', 'copies.none', 'current', ['id'], AT, 3, None, '{}', 'current'),\n"
         "        ('m1', 'shop', 'gone', 'copies.none', 'dropped', ['id'], AT, 3, None, None, 'current')]\n"
+        "told = [(*row, CUSTOMERS) for row in told]\n"
         "spark.createDataFrame(told, columns).write.format('delta').saveAsTable('copies.mirror_control')\n"
         "result = audit(spark, mirror='copies.mirror_control', **server).json()\n"
     )

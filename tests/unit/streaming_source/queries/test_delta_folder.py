@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from streaming_source.queries.delta_folder import folder_of, known_folder
+from tests.kit.connect_session import ConnectSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +53,10 @@ def test_the_catalog_says_it(location: str, catalog: str | None, folder: str | N
 @pytest.mark.parametrize(("name", "folder"), [("`delta`.`/lake/t`", "/lake/t"), ("`delta`.`s3a://b/t`", None)])
 def test_a_path_says_it_itself(name: str, folder: str | None) -> None:
     assert known_folder(session("/elsewhere", "another"), name) == folder
+
+
+def test_a_path_of_a_server_of_spark_connect_is_none_here() -> None:
+    assert known_folder(cast("SparkSession", ConnectSession()), "`delta`.`/lake/t`") is None
 
 
 def test_of_another_catalog_the_details_say_it() -> None:

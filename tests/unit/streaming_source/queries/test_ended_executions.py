@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from py4j.protocol import Py4JError
 
 from streaming_source.queries.ended_executions import forget_ended
+from tests.kit.connect_session import ConnectSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class _Kept:
@@ -48,3 +52,7 @@ def test_a_spark_that_keeps_no_such_list_is_left_alone(error: Exception) -> None
     kept = _Kept({3})
     assert forget_ended(session(kept, alive=set(), activeQueryToJobs=absent)) == 0
     assert kept.numbers == {3}
+
+
+def test_the_server_of_spark_connect_is_left_alone() -> None:
+    assert forget_ended(cast("SparkSession", ConnectSession())) == 0

@@ -117,7 +117,7 @@ def tpcc(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
     subprocess.run(fill_command(bench.server, args.warehouses), check=True, stdout=subprocess.DEVNULL)
     check_filled(bench.server)
     folder = bench.folder()
-    query = bench.mirror(folder, trigger=None, tables=f"{TPCC}.*")
+    query = bench.mirror(folder, trigger=None, tables=f"{TPCC}.*", snapshotUnkeyed="whole")
     control = folder / "lake" / "mirror_control"
     asked: list[tuple[float, str]] = []
     ended = threading.Event()

@@ -37,7 +37,9 @@ def known_folder(spark: SparkSession, table: str) -> str | None:
 
     With Spark Connect, a path is one of the server's disk, so it is None.
     """
-    if getattr(spark, "_jsparkSession", None) is None:
+    from pyspark.sql import is_remote
+
+    if is_remote():
         return None
     try:
         location = _known_location(spark, table)

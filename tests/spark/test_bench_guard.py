@@ -60,7 +60,7 @@ def test_what_is_planned_is_measured_again_by_itself(monkeypatch: pytest.MonkeyP
 
 def test_the_mirror_is_measured_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = {"recipe": {"cpu_us": 120.0}, "native": {"cpu_us": 20.0}}
-    load = {"jdbc": {"cpu_us": 9.0}, "mirror": {"cpu_us": 6.0}}
+    load = {"300000": {"jdbc": {"cpu_us": 9.0}, "mirror": {"cpu_us": 6.0}}}
     printed = f"a line\n{json.dumps({'changes': {'12': costs}, 'load': load})}\n"
     monkeypatch.setattr(guard_ratios.subprocess, "run", lambda *_given, **_more: SimpleNamespace(stdout=printed))
     assert measured_again("mirror", {RECIPE}) == {RECIPE: 6.0, JDBC: 1.5}

@@ -153,9 +153,9 @@ class CascadeWalk:
             raise UntoldError(hit.why)
         lost = hit.lost(link.key.parent_columns)
         if self._rows.altered(link.child):
-            lost = lost.of([row for row in range(len(lost.at)) if not self._is_early(link.child, lost, row)])
-            if lost.at:
+            if not all(self._is_early(link.child, lost, row) for row in range(len(lost.at))):
                 raise UntoldError("it was altered in the same micro-batch.")
+            return None, lost  # it has none of the rows, and tables below it may have been read before they went
         if not lost.at:
             return None, lost
         stale = self._rows.stale(hit.table, link, lost, self._shown(link.child))

@@ -55,7 +55,8 @@ def test_a_path_says_it_itself(name: str, folder: str | None) -> None:
     assert known_folder(session("/elsewhere", "another"), name) == folder
 
 
-def test_a_path_of_a_server_of_spark_connect_is_none_here() -> None:
+def test_a_path_of_a_server_of_spark_connect_is_none_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     assert known_folder(cast("SparkSession", ConnectSession()), "`delta`.`/lake/t`") is None
 
 

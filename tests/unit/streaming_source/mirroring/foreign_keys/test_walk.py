@@ -372,6 +372,25 @@ def test_a_table_that_was_right_behind_all_changes_of_an_altered_one_is_not_doub
         assert walk.missed.keys() == missed
 
 
+def test_rows_below_a_table_that_was_right_and_altered_are_looked_at() -> None:
+    """Those of the last table were read before the rows above them went, and no change says so."""
+    first, middle, last = NAMES[0], NAMES[1], NAMES[3]
+    keys = {
+        child: [Cascade("fk", parent, ("ON DELETE CASCADE",), (COLUMNS[2],), ("id",))]
+        for child, parent in ((middle, first), (last, middle))
+    }
+    events = [Event(first, "delete", (2, None, None), None, (5, 0))]
+    began = {first: GtidPosition((Gtid(0, 1, 5),)), middle: GtidPosition((Gtid(0, 1, 5),)), last: GtidPosition()}
+    for altered in (middle, None):
+        targets: dict[TableName, dict[int, tuple[int, int | None, int | None]]]
+        targets = {name: {} for name in NAMES} | {last: {5: (5, None, 4)}}
+        batch = Batch(targets, events)
+        batch.altered_tables = {middle} if altered else set()
+        walk = walk_of(keys, batch, began)
+        change(targets, walk)
+        assert (walk.missed.keys(), targets[last] != {}) == (({last}, True) if altered else (set(), False))
+
+
 def walked(
     keys: dict[TableName, list[Cascade]], targets: dict[TableName, dict[int, Row]], events: list[Event]
 ) -> CascadeWalk:

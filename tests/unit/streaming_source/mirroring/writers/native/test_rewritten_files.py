@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streaming_source.mirroring.writers.native import rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.rewritten_files import files_with_keys, is_rewritable, rewritten
-from streaming_source.mirroring.writers.native.table_files import TableFile, files_of, rows_of
+from streaming_source.mirroring.writers.native.table_files import TableFile, files_of, old_bytes, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,6 +137,16 @@ def test_a_file_whose_limits_exclude_the_keys_is_not_read(tmp_path: Path, monkey
         found = files_with_keys(str(tmp_path), files, schema, pa.table({"whole": pa.array([number], pa.int64())}))
         assert (looked, len(found)) == (rows, int(number in (1, 100)))
     assert table.version() == 1
+
+
+def test_old_bytes_are_those_of_files_that_no_version_of_now_has(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert old_bytes(str(tmp_path), files_of(DeltaTable(str(tmp_path)))) == 0
+    (tmp_path / "ab").mkdir()
+    (tmp_path / "ab" / "old.parquet").write_bytes(b"x" * 10)
+    (tmp_path / "ab" / "gone.parquet").symlink_to(tmp_path / "removed meanwhile")
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    assert old_bytes(str(tmp_path), files_of(DeltaTable(str(tmp_path)))) == 10
 
 
 def test_long_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:

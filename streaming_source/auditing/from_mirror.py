@@ -16,6 +16,7 @@ from replica.schema.stored import tables_from_json
 from replica.table_reader.cascades import tables_above
 from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.schema.target_modes import live_rows
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
                 copies.append(_copy(spark, name, row, parents))
             except DataLossError as error:
                 left_out.append(LeftOut(name, str(error)))
+            except SPARK_ERRORS as error:  # it was dropped, for instance: the others are compared
+                left_out.append(LeftOut(name, f"its target cannot be read: {str(error).strip().splitlines()[0]}"))
         elif row["state"] != _DROPPED:
             left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its rows still come'}"))
     return copies, left_out

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
 from replica.schema.stored import tables_to_json
@@ -83,3 +84,19 @@ def test_tables_above_a_copy_are_those_of_its_foreign_keys(form: str) -> None:
         "shop.children": (frozenset({("shop", "parents")}), False),
         "shop.parents": (frozenset(), False),
     }
+
+
+def test_a_target_that_is_gone_leaves_its_table_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version_of(_: SparkSession, target: str, *__: object) -> int:
+        if target == "lake.lost":
+            raise AnalysisException("The table `lake`.`lost` cannot be found.\nIts plan.")
+        return 7
+
+    monkeypatch.setattr(from_mirror, "version_of", version_of)
+    copies, left_out = mirrored_copies(session([to_columns(row("lost")), to_columns(row("kept"))]), "lake.control")
+    assert [copy.table for copy in copies] == ["shop.kept"]
+    (lost,) = left_out
+    assert (lost.table, lost.reason) == (
+        "shop.lost",
+        "its target cannot be read: The table `lake`.`lost` cannot be found.",
+    )

@@ -16,7 +16,7 @@ from replica.schema.stored import tables_from_json
 from replica.table_reader.cascades import tables_above
 from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.queries.short_errors import SPARK_ERRORS, first_line
 from streaming_source.schema.target_modes import live_rows
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
         rows = table.select(*_COLUMNS, *({_FOREIGN_KEYS} & set(table.columns))).collect()
     except AnalysisException as error:
         raise ConfigError(
-            f"{control} is not the control table of a mirror: {str(error).strip().splitlines()[0]}",
+            f"{control} is not the control table of a mirror: {first_line(error)}",
             hint="It lies beside the mirror's targets and is called mirror_control, unless the mirror names another.",
         ) from error
     parents = {(row["source_database"], row["source_table"]): _parents(row) for row in rows}
@@ -84,7 +84,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
             except DataLossError as error:
                 left_out.append(LeftOut(name, str(error)))
             except SPARK_ERRORS as error:  # it was dropped, for instance: the others are compared
-                left_out.append(LeftOut(name, f"its target cannot be read: {str(error).strip().splitlines()[0]}"))
+                left_out.append(LeftOut(name, f"its target cannot be read: {first_line(error)}"))
         elif row["state"] != _DROPPED:
             left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its rows still come'}"))
     return copies, left_out

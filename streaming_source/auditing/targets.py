@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
 from streaming_source.driver.own_session import in_session
+from streaming_source.queries.short_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,7 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
         rows = reader.format("delta").load(name) if _is_path(name) else reader.table(name)
     except AnalysisException as error:
         raise ConfigError(
-            f"the copy of {table}, {name}, cannot be read: {str(error).strip().splitlines()[0]}",
+            f"the copy of {table}, {name}, cannot be read: {first_line(error)}",
             hint="Name a table of the catalog, the folder of a Delta table, or give a DataFrame.",
         ) from error
     return ReadTarget(name, version, rows)

@@ -23,6 +23,16 @@ LONGEST_TEXT = 600
 """Half of what overflowed the stack of 1 MB that a thread of Java has, in the slowest of the JVM's ways to run."""
 
 
+def told_by(error: Exception) -> str:
+    """Return what an error says, without the stack of Java."""
+    return str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of that: what follows is the plan, or where in the text it went wrong."""
+    return told_by(error).strip().splitlines()[0]
+
+
 class ShortJavaError(Py4JJavaError):
     """The error of a Spark job in Java's first words, for those who catch that kind; `java_exception` has the rest."""
 

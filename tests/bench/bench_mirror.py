@@ -182,13 +182,13 @@ def _ratios(found: dict[str, Any]) -> dict[str, float | None]:
         "debezium_cpu": None,
     }
     with suppress(KeyError):
-        for rows, ways in found["load"].items():
-            if rows == "slope":
-                ratio["jdbc_slope"] = ways["jdbc"] / ways["mirror"]
-            else:  # the last one stands: that of the largest table
-                ratio["jdbc_rate"] = ways["mirror"]["rate"] / ways["jdbc"]["rate"]
-                ratio["jdbc_cpu"] = ways["jdbc"]["cpu_us"] / ways["mirror"]["cpu_us"]
-                ratio["jdbc_held"] = ways["jdbc"]["cpu_us"] / ways["held"]["cpu_us"]
+        loads = dict(found["load"])
+        slope = loads.pop("slope", None)
+        largest = loads[max(loads, key=int)]
+        ratio["jdbc_rate"] = largest["mirror"]["rate"] / largest["jdbc"]["rate"]
+        ratio["jdbc_cpu"] = largest["jdbc"]["cpu_us"] / largest["mirror"]["cpu_us"]
+        ratio["jdbc_held"] = largest["jdbc"]["cpu_us"] / largest["held"]["cpu_us"]
+        ratio["jdbc_slope"] = slope and slope["jdbc"] / slope["mirror"]
     with suppress(KeyError):
         compared = found["changes"][str(COMPARED_TABLES)]
         ratio["recipe"] = compared["mirror"]["rate"] / compared["recipe"]["rate"]

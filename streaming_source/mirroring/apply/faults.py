@@ -19,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.queries.short_errors import SPARK_ERRORS, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -94,11 +94,6 @@ def _names(texts: Collection[str], kind: type[ReplicaError]) -> bool:
 def may_pass(error: Exception) -> bool:
     """Tell whether writing the table may go well when it is tried again from its beginning."""
     return isinstance(error, SPARK_ERRORS) and not isinstance(error, AnalysisException)
-
-
-def told_by(error: Exception) -> str:
-    """Return what an error says, without the stack of Java."""
-    return str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
 
 
 def texts_of(error: Exception) -> list[str]:

@@ -19,14 +19,14 @@ from pyspark.errors import AnalysisException, PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.plain_text import one_line
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import full_disk, may_pass, told_by
+from streaming_source.mirroring.apply.faults import full_disk, may_pass
 from streaming_source.mirroring.apply.gone_targets import gone_error, is_target_there
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.queries.delta_folder import DELTA
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.queries.short_errors import SPARK_ERRORS, told_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

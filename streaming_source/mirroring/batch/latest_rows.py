@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming_source.mirroring.batch.table_rows import (
     flat_rows,
@@ -178,8 +178,9 @@ def last_of_each(codes: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) ->
     return np.sort(last[last >= 0])
 
 
-def numbers(codes: pa.Int32Array) -> npt.NDArray[np.int32]:
+def numbers(values: pa.Array) -> npt.NDArray[Any]:
     """Return integers without NULL as they lie in memory. Arrow's own way to an array of numpy imports pandas."""
     import numpy as np
 
-    return np.frombuffer(codes.buffers()[1], np.int32)[codes.offset : codes.offset + len(codes)]
+    kind = np.dtype(f"i{values.type.bit_width // 8}")
+    return np.frombuffer(values.buffers()[1], kind)[values.offset : values.offset + len(values)]

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
 from replica.schema.naming import column_key
+from streaming_source.queries.short_errors import first_line
 from streaming_source.ruling.hash_text import HASHED
 from streaming_source.ruling.ruled_images import Ruled, folded
 from streaming_source.ruling.target_columns import image_type, target_columns
@@ -146,8 +147,8 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
         asked = spark.createDataFrame([], columns).select(f.expr(where).alias("fits"))
         kind = asked.schema["fits"].dataType
     except PySparkException as error:
-        first = str(error).strip().splitlines()[0]
-        raise ConfigError(f"the filter of {table}, {where}, is not understood: {first}", hint=_HINT) from None
+        told = first_line(error)
+        raise ConfigError(f"the filter of {table}, {where}, is not understood: {told}", hint=_HINT) from None
     if not isinstance(kind, BooleanType):
         raise ConfigError(f"the filter of {table}, {where}, is no condition but a {kind.simpleString()}.", hint=_HINT)
     plan: Any = asked._jdf.queryExecution().analyzed()  # noqa: SLF001  (nothing public tells it)

@@ -15,11 +15,15 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from streaming_source.mirroring.writers.native import rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, parquet_columns, remove_files
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.partial_images import KEPT
-from streaming_source.mirroring.writers.native.rewritten_files import files_with_keys, is_rewritable, rewritten
+from streaming_source.mirroring.writers.native.rewritten_files import (
+    FileKeys,
+    files_with_keys,
+    is_rewritable,
+    rewritten,
+)
 from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
 from streaming_source.mirroring.writers.versions import commit_metadata
 from streaming_source.schema.row_schema import spark_type
@@ -358,22 +362,20 @@ def _write_again(
     count = len(target.names)
     changes = pa.Table.from_arrays(rows.columns[:count], names=list(target.names))
     gone = rows.column(count) if rows.num_columns > count else None
-    met = files_with_keys(folder, files, there, changes.select(list(target.keys)))
-    size = sum(file.size for file in met)
-    if size > rewritten_files.MOST_BYTES:
-        raise NativeWriteError(f"its changes are in {size >> 20} MB of its files")
-    _check_old_files(folder, files, size)
-    new = rewritten(folder, met, there, target.keys, changes, gone)
+    keys = FileKeys(there, changes.select(list(target.keys)))
+    met = files_with_keys(folder, files, keys)
+    _check_old_files(folder, files, sum(file.size for file in met))
+    new = rewritten(folder, met, there, keys, changes, gone)
     try:
         table.create_write_transaction(
-            [*(file.added(data_change=True) for file in new.added), *(file.removed(data_change=True) for file in met)],
+            [*(file.added(data_change=True) for file in new), *(file.removed(data_change=True) for file in met)],
             "append",
             table.schema(),
             commit_properties=_commit_properties(commit, once=True, after_others=False),
             post_commithook_properties=after_commit(),
         )
     except BaseException:
-        remove_files(folder, new.added)
+        remove_files(folder, new)
         raise
 
 

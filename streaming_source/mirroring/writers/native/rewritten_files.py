@@ -9,10 +9,15 @@ the caller's: one that removes the old files and adds the new ones, and that is 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.batch.latest_rows import key_codes
-from streaming_source.mirroring.writers.native.data_files import physical_name, remove_files, write_file
+from streaming_source.mirroring.batch.latest_rows import key_codes, numbers
+from streaming_source.mirroring.writers.native.data_files import (
+    NativeWriteError,
+    physical_name,
+    remove_files,
+    write_file,
+)
 from streaming_source.mirroring.writers.native.table_files import rows_of, with_deletion_vectors
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 
@@ -38,13 +43,6 @@ _APPEND_ONLY: Final = "delta.appendOnly"
 _INVARIANT: Final = b"delta.invariants"
 
 
-class Rewritten(NamedTuple):
-    """The files that changes take out of a table, and those that come into it."""
-
-    removed: list[TableFile]
-    added: list[DataFile]
-
-
 def is_rewritable(
     table: DeltaTable, files: Sequence[TableFile], schema: pa.Schema, mode: str, keys: Sequence[str]
 ) -> bool:
@@ -68,36 +66,40 @@ def is_rewritable(
     return all(file.is_plain for file in files) and not with_deletion_vectors(table)
 
 
-def files_with_keys(folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: pa.Table) -> list[TableFile]:
+def files_with_keys(folder: str, files: Sequence[TableFile], keys: FileKeys) -> list[TableFile]:
     """Return the files that have rows of some keys; of a table of SMALL_BYTES all.
 
     Args:
         folder: the folder of the table.
         files: all of its files.
-        schema: its columns.
-        changed: the keys, a column each by the names of the table.
+        keys: the keys that changed.
+
+    Raises:
+        NativeWriteError: the files have more than MOST_BYTES.
     """
-    if sum(file.size for file in files) <= SMALL_BYTES:
-        return list(files)
-    keys = _Keys(schema, changed)
-    return [file for file in files if keys.are_in(folder, file)]
+    small = sum(file.size for file in files) <= SMALL_BYTES
+    found = list(files) if small else [file for file in files if keys.are_in(folder, file)]
+    size = sum(file.size for file in found)
+    if size > MOST_BYTES:
+        raise NativeWriteError(f"its changes are in {size >> 20} MB of its files")
+    return found
 
 
 def rewritten(
     folder: str,
     files: Sequence[TableFile],
     schema: pa.Schema,
-    keys: Sequence[str],
+    keys: FileKeys,
     changes: pa.Table,
     gone: pa.ChunkedArray | None,
-) -> Rewritten:
-    """Write files of a table again as they are after some changes.
+) -> list[DataFile]:
+    """Write files of a table again as they are after some changes, and return the new ones.
 
     Args:
         folder: the folder of the table.
         files: those of its files that have rows of changed keys.
         schema: its columns.
-        keys: those that tell rows apart.
+        keys: the keys of the changes.
         changes: the last change of each key, with the columns of the table by their names.
         gone: whether the row of a change is gone; None: each is there.
 
@@ -107,22 +109,20 @@ def rewritten(
     import pyarrow.compute as pc
 
     opened = (changes if gone is None else changes.filter(pc.invert(gone))).select(schema.names)
-    found = _Keys(schema, changes.select(list(keys)))
     added: list[DataFile] = []
     try:
-        groups = list(_joined(files))
-        for number, group in enumerate(groups or [[]]):
-            last = opened.to_batches() if number + 1 >= len(groups) else []
-            new = write_file(folder, schema, schema.names, _rows(folder, group, schema, found, last))
+        *groups, last = list(_joined(files)) or [[]]
+        for group, rows in (*((group, []) for group in groups), (last, opened.to_batches())):
+            new = write_file(folder, schema, schema.names, _rows(folder, group, schema, keys, rows))
             added += [] if new is None else [new]
     except BaseException:
         remove_files(folder, added)
         raise
-    return Rewritten(list(files), added)
+    return added
 
 
 def _rows(
-    folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: _Keys, opened: Sequence[pa.RecordBatch]
+    folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: FileKeys, opened: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files whose keys did not change, and then others."""
     for batch in rows_of(folder, files, schema):
@@ -146,20 +146,20 @@ def _joined(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
         yield group
 
 
-class _Keys:
+class FileKeys:
     """Keys that changed, as the files of a table have them."""
 
-    def __init__(self, schema: pa.Schema, changed: pa.Table) -> None:
-        self._changed = changed.rename_columns([physical_name(schema.field(key)) for key in changed.schema.names])
+    def __init__(self, schema: pa.Schema, keys: pa.Table) -> None:
+        """Take the keys, a column each by the names of the table, with its types; `schema`: its columns."""
+        self._changed = keys.rename_columns([physical_name(schema.field(name)) for name in keys.schema.names])
         self._names = self._changed.schema.names
-        self._fields = [schema.field(key) for key in changed.schema.names]
         self._first = _whole_numbers(self._changed.column(0))
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that have none of the keys."""
         import pyarrow.compute as pc
 
-        met = self._met(rows.select(self._names))
+        met = self._met(rows)
         return rows.filter(pc.invert(met)) if met.true_count else rows
 
     def are_in(self, folder: str, file: TableFile) -> bool:
@@ -173,16 +173,8 @@ class _Keys:
                 return True  # a file from before a column came: it is NULL in its rows
             groups = [number for number in range(there.num_row_groups) if self._may_be_in(there, number)]
             return any(
-                self._met(self._typed(batch)).true_count
-                for batch in there.iter_batches(row_groups=groups, columns=self._names)
+                self._met(batch).true_count for batch in there.iter_batches(row_groups=groups, columns=self._names)
             )
-
-    def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return keys of a file with the types of the table, in the order of ours."""
-        import pyarrow as pa
-
-        columns = [batch.column(name).cast(field.type) for name, field in zip(self._names, self._fields, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, names=self._names)
 
     def _may_be_in(self, file: pq.ParquetFile, number: int) -> bool:
         """Tell whether the limits of a row group leave room for one of the keys' first columns."""
@@ -193,8 +185,8 @@ class _Keys:
         limits = group.column(column).statistics
         if limits is None or not limits.has_min_max or not isinstance(limits.min, int):
             return True
-        first, behind = self._first.searchsorted(limits.min, "left"), self._first.searchsorted(limits.max, "right")
-        return bool(first < behind)
+        first, end = self._first.searchsorted(limits.min, "left"), self._first.searchsorted(limits.max, "right")
+        return bool(first < end)
 
     def _met(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Tell which rows have one of the keys."""
@@ -203,7 +195,8 @@ class _Keys:
 
         from replica.rows.types.arrow_arrays import array_of
 
-        both = pa.concat_tables([pa.Table.from_batches([rows]).cast(self._changed.schema), self._changed])
+        there = pa.Table.from_batches([rows.select(self._names)]).cast(self._changed.schema)
+        both = pa.concat_tables([there, self._changed])
         (keys,) = both.combine_chunks().to_batches()
         codes = key_codes(keys, keys.schema.names)
         met = np.zeros(codes.max(initial=0) + 1, np.bool_)
@@ -218,9 +211,4 @@ def _whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
 
     if not pa.types.is_integer(column.type) or column.null_count:
         return None
-    # Arrow's own way to an array of numpy imports pandas.
-    chunks = [
-        np.frombuffer(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
-        for chunk in column.cast(pa.int64()).chunks
-    ]
-    return np.sort(np.concatenate([np.empty(0, np.int64), *chunks]))
+    return np.sort(np.concatenate([np.empty(0, np.int64), *map(numbers, column.cast(pa.int64()).chunks)]))

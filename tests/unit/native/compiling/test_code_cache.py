@@ -74,7 +74,7 @@ def test_no_folder_that_can_be_written_to_is_no_cache(tmp_path: Path, monkeypatc
 def test_a_temporary_folder_that_others_can_write_to_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
 ) -> None:
-    """Kernels are machine code: whoever can put a file there has it run by us."""
+    """Kernels are machine code: another user who can put a file there has it run by us."""
     monkeypatch.setattr(code_cache.tempfile, "gettempdir", lambda: str(tmp_path))
     folder = tmp_path / f"spark-mariadb-binlog-{os.getuid()}"
     if made in ("own", "of all"):

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 from streaming_source.mirroring.writers.native import rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
-from streaming_source.mirroring.writers.native.rewritten_files import files_with_keys, is_rewritable, rewritten
+from streaming_source.mirroring.writers.native.rewritten_files import (
+    FileKeys,
+    files_with_keys,
+    is_rewritable,
+    rewritten,
+)
 from streaming_source.mirroring.writers.native.table_files import TableFile, files_of, old_bytes, rows_of
 
 if TYPE_CHECKING:
@@ -85,14 +90,15 @@ def test_rows_are_those_of_a_dictionary(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rewritten_files, "SMALL_BYTES", small)
         patch.setattr(rewritten_files, "JOINED_BYTES", joined)
-        met = files_with_keys(str(folder), files, schema, changed.select(list(keys)))
-        new = rewritten(str(folder), met, schema, keys, changed, ends)
+        changed_keys = FileKeys(schema, changed.select(list(keys)))
+        met = files_with_keys(str(folder), files, changed_keys)
+        new = rewritten(str(folder), met, schema, changed_keys, changed, ends)
     if small < 0:
         assert {file.path for file in met} == {path for path, rows in of_file.items() if rows & set(changes)}
-    assert {path.name for path in {*folder.glob("*.parquet")} - there} == {file.path for file in new.added}
-    actions = [file.added(data_change=True) for file in new.added]
+    assert {path.name for path in {*folder.glob("*.parquet")} - there} == {file.path for file in new}
+    actions = [file.added(data_change=True) for file in new]
     table.create_write_transaction(
-        [*actions, *(file.removed(data_change=True) for file in new.removed)], "append", table.schema()
+        [*actions, *(file.removed(data_change=True) for file in met)], "append", table.schema()
     )
     assert rows_in(folder, schema, keys) == sorted(model.items(), key=repr)
 
@@ -106,6 +112,10 @@ def made(folder: Path, schema: pa.Schema | None = None, **configuration: str) ->
     rows: Rows = {(number,): "x" for number in range(3)}
     write_deltalake(str(folder), table_of(schema_of(KEYED), KEYED, rows).cast(schema), mode="append")
     return DeltaTable(str(folder))
+
+
+def key_table(number: int) -> pa.Table:
+    return pa.table({"whole": pa.array([number], pa.int64())})
 
 
 def rewritable(table: DeltaTable, schema: pa.Schema, mode: str = "current") -> bool:
@@ -125,16 +135,16 @@ def test_a_file_whose_limits_exclude_the_keys_is_not_read(tmp_path: Path, monkey
     write_deltalake(str(tmp_path), table_of(schema, KEYED, {(100,): "x", (102,): "x"}), mode="append")
     files = files_of(DeltaTable(str(tmp_path)))
     looked: list[int] = []
-    met = rewritten_files._Keys._met
+    met = FileKeys._met
 
     def seen(keys: Any, rows: pa.RecordBatch) -> pa.BooleanArray:
         looked.append(rows.num_rows)
         return met(keys, rows)
 
-    monkeypatch.setattr(rewritten_files._Keys, "_met", seen)
+    monkeypatch.setattr(FileKeys, "_met", seen)
     for number, rows in ((1, [3]), (100, [2]), (101, [2]), (50, [])):
         looked.clear()
-        found = files_with_keys(str(tmp_path), files, schema, pa.table({"whole": pa.array([number], pa.int64())}))
+        found = files_with_keys(str(tmp_path), files, FileKeys(schema, key_table(number)))
         assert (looked, len(found)) == (rows, int(number in (1, 100)))
     assert table.version() == 1
 
@@ -170,6 +180,7 @@ def test_a_file_without_the_rows_that_the_log_counts_is_refused(tmp_path: Path) 
     table, schema = made(tmp_path), schema_of(KEYED)
     (file,) = files_of(table)
     there = sorted(tmp_path.glob("*.parquet"))
+    changes, keys = table_of(schema, KEYED, {(1,): "new"}), FileKeys(schema, key_table(1))
     with pytest.raises(NativeWriteError, match="do not have the rows that the log counts"):
-        rewritten(str(tmp_path), [file._replace(rows=4)], schema, KEYED, table_of(schema, KEYED, {(1,): "new"}), None)
+        rewritten(str(tmp_path), [file._replace(rows=4)], schema, keys, changes, None)
     assert sorted(tmp_path.glob("*.parquet")) == there, "no new file is left"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.table_reader.chunk import RowBlock
     from replica.table_reader.chunks import ReadTable, TableChunk
     from replica.table_reader.key_states import KeyStates
-    from replica.table_reader.spool import Spool
+    from replica.table_reader.spool import Spool, StoredBlock
 
 
 class Fit(Enum):
@@ -126,8 +126,9 @@ class ChunkMover:
             return Fit.FORWARD
         return Fit.FITS
 
-    def blocks(self, group: ChunkRun, v: RelayLocation) -> Iterator[RowBlock]:
-        """Yield the rows of chunks that fit, as of `v`.
+    def blocks(self, group: ChunkRun, v: RelayLocation) -> Iterator[RowBlock | StoredBlock]:
+        """Yield the rows of chunks that fit, as of `v`; of a chunk that nothing changed its file, which is taken for
+        the batch.
 
         Raises:
             BlockLostError: the file of a chunk is not there any more.
@@ -151,8 +152,14 @@ class ChunkMover:
         for chunk in group.chunks:
             begin = None if starts(chunk.begin) else key_bytes(table.schema, table.key, chunk.begin)
             end = None if chunk.end is None else key_bytes(table.schema, table.key, chunk.end)
-            for block in _loaded(chunk):
-                yield from moved(block, states, begin, end)
+            changed = len(range(*states.between(begin, end))) > 0
+            for stored in chunk.stored:
+                if changed or not stored.own_file:
+                    yield from moved(_block(stored), states, begin, end)
+                elif stored.take():
+                    yield stored
+                else:
+                    raise BlockLostError
 
     def _in_key_order(self, group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
         """Yield the rows of a table that only comes as a whole."""
@@ -192,8 +199,11 @@ def _moved_as_whole(group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
 
 def _loaded(chunk: TableChunk) -> Iterator[RowBlock]:
     """Yield the blocks of a chunk: one, where it has a key."""
-    for stored in chunk.stored:
-        block = stored.load()
-        if block is None:
-            raise BlockLostError
-        yield block
+    yield from map(_block, chunk.stored)
+
+
+def _block(stored: StoredBlock) -> RowBlock:
+    block = stored.load()
+    if block is None:
+        raise BlockLostError
+    return block

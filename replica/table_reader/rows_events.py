@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.table_reader.chunk import RowBlock
 
 EVENT_BYTES: Final = 1 << 20
-"""Images in one event, as servers write them at most by default 8 KB: larger ones cost the decoder less each."""
+"""Images in one event of a block in memory. Servers write 8 KB by default: larger events cost the decoder less each."""
 _STMT_END: Final = 1  # STMT_END_F of Rows_log_event (log_event.h)
 _GTID_BODY: Final = 19
 """GTID_HEADER_LEN of log_event.h: a shorter body is refused."""
@@ -74,17 +74,17 @@ def rows_events(block: RowBlock, table_id: int, transaction: LastTransaction) ->
         end = int(ends[last - 1])
         images = np.ascontiguousarray(block.images[start:end]).data
         yield WrittenRows(
-            _rows_head(table_id, block.width, end - start, transaction, left_out=block.left_out), images, last - first
+            rows_head(table_id, block.width, end - start, transaction, left_out=block.left_out), images, last - first
         )
         first, start = last, end
 
 
 def end_statement(table_id: int, width: int, transaction: LastTransaction) -> bytes:
     """Encode a WRITE_ROWS event without rows that ends the statement."""
-    return _rows_head(table_id, width, 0, transaction, flags=_STMT_END)
+    return rows_head(table_id, width, 0, transaction, flags=_STMT_END)
 
 
-def _rows_head(
+def rows_head(
     table_id: int,
     width: int,
     size: int,
@@ -93,6 +93,7 @@ def _rows_head(
     flags: int = 0,
     left_out: tuple[int, ...] = (),
 ) -> bytes:
+    """Encode what stands before `size` bytes of images in a WRITE_ROWS event."""
     packed = bytes((width,)) if width < _WIDE else b"\xfc" + struct.pack("<H", width)
     told = (1 << width) - 1 - sum(1 << number for number in left_out)
     bitmap = told.to_bytes((width + 7) // 8, "little")

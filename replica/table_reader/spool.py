@@ -1,8 +1,9 @@
 """The files that rows of tables wait in, beside the relay log: how they are written, what they may take, and their end.
 
-In: a folder of our own; blocks of rows as they were read. Out: the blocks again. A block that waits for its turn is a
-cache: it is not made durable, and a start removes what an earlier life left. As many as fit stay in memory. Refused
-before anything is written: what the limit or the disk has no room for. Only files with our names are ever removed.
+In: a folder of our own; blocks of rows as they were read. Out: the blocks again, or the file of a large one, which a
+batch takes as it is if nothing changed its rows. A block that waits for its turn is a cache: it is not made durable,
+and a start removes what an earlier life left. Small ones stay in memory, as many as fit. Refused before anything is
+written: what the limit or the disk has no room for. Only files with our names are ever removed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import os
 import re
 import struct
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from replica.errors import DiskFullError, RelayError
+from replica.native.kernel_checksum import checksum
 from replica.relay_log.disk import FULL, free_bytes, write_all
 from replica.table_reader.chunk import RowBlock
 
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
 IN_MEMORY_BYTES: Final = 64 << 10
 """A block below is kept in memory: there are as many as tables are read ahead, and a file costs more than its rows."""
 HELD_BYTES: Final = 64 << 20
-"""Larger ones are kept in memory up to so much together. Who takes rows as fast as they come finds three chunks there,
-and no file is written twice; who is slower waits for no reading, so that the rest may as well lie on the disk."""
+"""Larger ones are kept in memory up to so much together: a batch writes them into its own file."""
+OWN_FILE_BYTES: Final = 4 << 20
+"""A block from here on is written to a file at once, which a batch takes over instead of writing the rows again. A file
+of its own costs an fsync: for less it is not worth that."""
+STRETCH_BYTES: Final = 16 << 20
+"""The images of one stretch of a file: a task's work of a fraction of a second."""
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 """Rows of any table: for the user of the query alone."""
@@ -113,7 +119,7 @@ class Spool:
             RelayError: it cannot be written.
         """
         size = _size(block)
-        if size <= IN_MEMORY_BYTES or self._hold(size):
+        if size <= IN_MEMORY_BYTES or (size < OWN_FILE_BYTES and self._hold(size)):
             return StoredBlock(self, size, block.rows, block=block)
         self.reserve(size)
         path = self.folder / f"chunk-{next(self._numbers):06d}.rows"
@@ -128,7 +134,11 @@ class Spool:
         except OSError as error:
             self.give_back(size)
             raise spool_error(self.folder, error) from error
-        return StoredBlock(self, size, block.rows, path=path)
+        start = len(head) + block.ends.nbytes + key_ends.nbytes
+        images = StoredImages(
+            start, checksum(parts[2]), _stretches(block), block.table_map, block.width, block.left_out
+        )
+        return StoredBlock(self, size, block.rows, path=path, images=images)
 
     def remove(self, path: Path) -> None:
         """Remove a file of ours that was reserved for; one that is gone is no error."""
@@ -161,22 +171,68 @@ class Spool:
         return ""
 
 
+class ImageStretch(NamedTuple):
+    """Images of neighbouring rows: their bytes [start, end) among all images of a block, and how many rows."""
+
+    start: int
+    end: int
+    rows: int
+
+
+class StoredImages(NamedTuple):
+    """The images in the file of a block, one behind the other from byte `start` on, and what they are images of.
+
+    `sum`: their checksum.
+    """
+
+    start: int
+    sum: int
+    stretches: tuple[ImageStretch, ...]
+    table_map: bytes
+    width: int
+    left_out: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return self.stretches[-1].end if self.stretches else 0
+
+
 class StoredBlock:
-    """A block that waits, in memory or in a file. `lost` where someone removed the file."""
+    """A block that waits, in memory or in a file. Thread-safe.
+
+    `images`: where they lie in its file, None for one in memory. A batch may take the file: from `take` on it is not
+    removed, whoever drops the block, until the batch keeps it for good or lets it go.
+    """
 
     def __init__(
-        self, spool: Spool, size: int, rows: int, *, block: RowBlock | None = None, path: Path | None = None
+        self,
+        spool: Spool,
+        size: int,
+        rows: int,
+        *,
+        block: RowBlock | None = None,
+        path: Path | None = None,
+        images: StoredImages | None = None,
     ) -> None:
         self.size = size
         self.rows = rows
+        self.images = images
         self._spool = spool
         self._block = block
         self._path = path
+        self._lock = threading.Lock()
+        self._taken = self._dropped = False
+
+    @property
+    def own_file(self) -> bool:
+        """Whether a batch may take its file."""
+        return self.images is not None and self.size >= OWN_FILE_BYTES
 
     @property
     def lost(self) -> bool:
-        """Whether its file is gone."""
-        return self._path is not None and not self._path.exists()
+        """Whether its file is gone, or not what was written."""
+        return self._path is not None and not self._is_there(self._path)
 
     def load(self) -> RowBlock | None:
         """Return the block; None where its file is gone or damaged: its rows are read again."""
@@ -206,7 +262,51 @@ class StoredBlock:
         return block
 
     def drop(self) -> None:
-        """Remove it; this may be called twice."""
+        """Remove it, unless a batch has taken its file; this may be called twice."""
+        with self._lock:
+            self._dropped = True
+            if not self._taken:
+                self._remove()
+
+    def take(self) -> bool:
+        """Take the file for a batch; tell whether it is there."""
+        with self._lock:
+            self._taken = self._path is not None and self._is_there(self._path)
+            return self._taken
+
+    def let_go(self) -> None:
+        """Give the file back, of a batch that is not written."""
+        with self._lock:
+            self._taken = False
+            if self._dropped:
+                self._remove()
+
+    def keep(self) -> None:
+        """Leave the file to the batch for good."""
+        with self._lock:
+            self._path, self._taken = None, False
+
+    def sync(self) -> None:
+        """Make the file durable that was taken; an OSError is raised as it comes."""
+        descriptor = os.open(self._path or "", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def move(self, path: Path) -> None:
+        """Give the file that was taken another name; an OSError is raised as it comes."""
+        with self._lock:
+            if self._path is not None:
+                self._path = self._path.rename(path)
+
+    def _is_there(self, path: Path) -> bool:
+        try:
+            return path.stat().st_size == self.size
+        except OSError:
+            return False
+
+    def _remove(self) -> None:
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -237,6 +337,20 @@ def spool_error(folder: Path, error: OSError) -> RelayError:
     if error.errno in FULL:
         return DiskFullError(what, hint="Free space there, or raise the quota; a restart goes on.")
     return RelayError(what, hint="Repair the disk or the folder, then start again: nothing that was delivered is lost.")
+
+
+def _stretches(block: RowBlock) -> tuple[ImageStretch, ...]:
+    """Cut images into stretches of about the same size."""
+    total = int(block.ends[-1]) if block.rows else 0
+    count = -(-total // STRETCH_BYTES)
+    borders = [total * number // count for number in range(1, count + 1)]
+    rows = np.unique(np.searchsorted(block.ends, borders) + 1).tolist()
+    made, first, start = [], 0, 0
+    for last in rows:
+        end = int(block.ends[last - 1])
+        made.append(ImageStretch(start, end, last - first))
+        first, start = last, end
+    return tuple(made)
 
 
 def _by_row(block: RowBlock) -> bool:

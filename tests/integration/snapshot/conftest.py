@@ -1,12 +1,17 @@
-"""Fixtures of these cases: a place of an idle binlog counts as committed after half a second, not after ten."""
+"""Fixtures of these cases: a place of an idle binlog counts as committed after half a second, not after ten.
+
+In every second case each block that is read waits in a file of its own, as those of large tables do.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from unittest import mock
+from zlib import crc32
 
 import pytest
 
+from replica.table_reader import spool
 from replica.table_reader.snapshot import TableSnapshot
 
 if TYPE_CHECKING:
@@ -23,3 +28,11 @@ def young_positions() -> Iterator[None]:
     assert "age_s" in defaults
     with mock.patch.dict(defaults, age_s=AGE_S):
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a case says whether it has them, so that it is the same in every run."""
+    if crc32(request.node.nodeid.encode()) % 2:
+        monkeypatch.setattr(spool, "IN_MEMORY_BYTES", 0)
+        monkeypatch.setattr(spool, "OWN_FILE_BYTES", 1)

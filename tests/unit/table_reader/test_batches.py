@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import struct
 from typing import TYPE_CHECKING
@@ -15,10 +17,11 @@ from replica.table_reader import batches
 from replica.table_reader.batches import BatchName, BatchWriter, find_batch, remove_up_to
 from replica.table_reader.frontier import Frontier
 from replica.table_reader.rows_events import LastTransaction
-from replica.table_reader.spool import Spool
-from tests.unit.table_reader.blocks import block_of, int_map
+from replica.table_reader.spool import Spool, StoredBlock
+from tests.unit.table_reader.blocks import block_of, ids_of, int_map
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from replica.table_reader.batches import SpoolPart
@@ -27,6 +30,7 @@ T, U = ("d", "t"), ("d", "u")
 BEFORE = Frontier()
 AFTER = BEFORE.begin([T, U]).advance(T, None, 5).advance(U, None, 1)
 POSITION = GtidPosition.parse("0-1-7")
+FILES = (".json", ".rows", ".1.rows", ".2.rows")
 NAME = BatchName(BEFORE, AFTER, POSITION)
 LAST = LastTransaction(Gtid(0, 1, 7), 1_700_000_000)
 
@@ -42,6 +46,37 @@ def written(spool: Spool, name: BatchName = NAME) -> list[SpoolPart]:
     writer.write(T, [block_of([1, 2]), block_of([3], table_map=int_map(99) + b"\x04\x01a"), block_of([4, 5])])
     writer.write(U, [block_of([6])])
     return writer.finish(name)
+
+
+def stored_block(spool: Spool, ids: Iterable[int]) -> StoredBlock:
+    """A block that waits in a file of its own."""
+    stored = spool.store(block_of(ids))
+    assert stored.own_file
+    return stored
+
+
+def file_of(stored: StoredBlock) -> StoredBlock:
+    """The same, taken for a batch."""
+    assert stored.take()
+    return stored
+
+
+@pytest.fixture
+def own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block waits in a file of its own, of stretches of two rows."""
+    monkeypatch.setattr("replica.table_reader.spool.IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr("replica.table_reader.spool.OWN_FILE_BYTES", 1)
+    monkeypatch.setattr("replica.table_reader.spool.STRETCH_BYTES", 12)
+
+
+def taken(spool: Spool, *more: StoredBlock) -> list[SpoolPart]:
+    """A batch of a file that is taken, a block in memory, and another file."""
+    writer = BatchWriter(spool, 0, LAST)
+    first, last = more or (stored_block(spool, [1, 2, 3]), stored_block(spool, [5]))
+    writer.write(T, [file_of(first), block_of([4]), file_of(last)])
+    writer.write(U, [block_of([6])])
+    assert writer.rows == 6
+    return writer.finish(NAME)
 
 
 def rows_of(part: SpoolPart) -> list[tuple[str, int]]:
@@ -101,8 +136,16 @@ def test_what_is_damaged_or_lost_is_no_batch(tmp_path: Path) -> None:
     rows, manifest = tmp_path / f"{NAME.stem}.rows", tmp_path / f"{NAME.stem}.json"
     content, told = rows.read_bytes(), manifest.read_bytes()
     other = json.loads(told)
-    other["batch"]["size"] += 1
-    for damaged in (b"", b"{", told[:-9], told.replace(b'"sum"', b'"Sum"'), json.dumps(other).encode(), b"[]", b"7"):
+    other["batch"]["files"][0][0] += 1
+    for damaged in (
+        b"",
+        b"{",
+        told[:-9],
+        told.replace(b'"files"', b'"Files"'),
+        json.dumps(other).encode(),
+        b"[]",
+        b"7",
+    ):
         manifest.write_bytes(damaged)
         assert find_batch(tmp_path, NAME) is None
     manifest.write_bytes(told)
@@ -128,6 +171,121 @@ def test_a_batch_of_this_process_is_known_by_its_size_until_it_is_removed(tmp_pa
     remove_up_to(spool, AFTER.rows)
     assert spool.finished == set()
     assert find_batch(tmp_path, NAME, ours=True) is None
+
+
+@pytest.mark.usefixtures("own_files")
+def test_files_of_blocks_are_taken_as_they_are(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    parts = taken(spool)
+    assert [row for part in parts for row in rows_of(part)] == [("t", number) for number in range(1, 7)]
+    assert [(part.first_row, part.rows) for part in parts] == [(0, 2), (2, 1), (3, 1), (4, 1), (5, 1)]
+    assert {path.name for path in tmp_path.iterdir()} == {f"{NAME.stem}{end}" for end in FILES}
+    assert spool.used == sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert find_batch(tmp_path, NAME) == parts
+    remove_up_to(spool, AFTER.rows)
+    assert list(tmp_path.iterdir()) == []
+    assert spool.used == 0
+
+
+@pytest.mark.usefixtures("own_files")
+@pytest.mark.parametrize("ours", [True, False])
+@pytest.mark.parametrize("end", [".rows", ".1.rows", ".2.rows", ".json"])
+def test_a_batch_lacks_no_file_that_it_took(tmp_path: Path, end: str, *, ours: bool) -> None:
+    taken(open_spool(tmp_path))
+    path = tmp_path / f"{NAME.stem}{end}"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    assert find_batch(tmp_path, NAME, ours=ours) is None
+    path.unlink()
+    assert find_batch(tmp_path, NAME, ours=ours) is None
+
+
+@pytest.mark.usefixtures("own_files")
+def test_rows_of_a_file_that_was_taken_are_not_believed_when_damaged(tmp_path: Path) -> None:
+    first, *_ = taken(open_spool(tmp_path))
+    content = bytearray(first.path.read_bytes())
+    content[first.start] ^= 1
+    first.path.write_bytes(content)
+    assert find_batch(tmp_path, NAME) is None
+    content[first.start] ^= 1
+    content[0] ^= 1  # what only a reader of the block looks at
+    first.path.write_bytes(content)
+    assert find_batch(tmp_path, NAME) is not None
+
+
+@pytest.mark.usefixtures("own_files")
+@pytest.mark.parametrize("calls", range(9))
+def test_a_file_stays_with_its_block_until_the_batch_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """Whatever step of finishing fails, the next try takes the same files."""
+    spool = open_spool(tmp_path)
+    blocks = stored_block(spool, [1, 2, 3]), stored_block(spool, [5])
+    left = itertools.count(calls, -1)
+
+    def failing(step: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: object) -> None:
+            if next(left) == 0:
+                raise OSError(errno.ENOSPC, "full")
+            step(*args)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for owner, name in (
+            (batches.os, "fsync"),
+            (StoredBlock, "sync"),
+            (StoredBlock, "move"),
+            (batches, "sync_directory"),
+        ):
+            patched.setattr(owner, name, failing(getattr(owner, name)))
+        writer = BatchWriter(spool, 0, LAST)
+        writer.write(T, [file_of(blocks[0]), block_of([4]), file_of(blocks[1])])
+        writer.write(U, [block_of([6])])
+        with pytest.raises(DiskFullError):
+            writer.finish(NAME)
+        writer.abandon()
+    assert not any(block.lost for block in blocks)
+    parts = taken(spool, *blocks)
+    assert [row for part in parts for row in rows_of(part)] == [("t", number) for number in range(1, 7)]
+    for block in blocks:
+        block.drop()
+    assert find_batch(tmp_path, NAME) == parts
+    assert spool.used == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("own_files")
+def test_an_abandoned_batch_gives_files_back_to_their_blocks(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    stored = stored_block(spool, [1, 2, 3])
+    writer = BatchWriter(spool, 0, LAST)
+    writer.write(T, [file_of(stored)])
+    writer.abandon()
+    assert [path.name for path in tmp_path.iterdir()] == ["chunk-000001.rows"]
+    loaded = stored.load()
+    assert loaded is not None
+    assert ids_of(loaded) == [1, 2, 3]
+    stored.drop()
+    assert spool.used == 0
+
+
+@pytest.mark.usefixtures("own_files")
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_block_that_is_dropped_meanwhile_leaves_its_file_to_the_batch(tmp_path: Path, *, finished: bool) -> None:
+    """Its table is read again, in another thread, while the batch with the rows that were read before is written."""
+    spool = open_spool(tmp_path)
+    stored = stored_block(spool, [1, 2, 3])
+    writer = BatchWriter(spool, 0, LAST)
+    writer.write(T, [file_of(stored)])
+    stored.drop()
+    if finished:
+        parts = writer.finish(NAME)
+        assert [row for part in parts for row in rows_of(part)] == [("t", 1), ("t", 2), ("t", 3)]
+    else:
+        writer.abandon()
+        assert list(tmp_path.iterdir()) == []
+        assert spool.used == 0
+    assert not stored.take()
 
 
 def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Bytes of decoded rows that a task holds before it writes them as one row group. Smaller groups compress worse."""
+SAMPLE_ROWS: Final = 10_000
+"""The first rows of a file, which show whether a dictionary of a column is worth making."""
 _PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
 _FIELD_ID: Final = b"delta.columnMapping.id"
 
@@ -46,7 +48,9 @@ class DataFile(NamedTuple):
 
 
 class ParquetColumns(NamedTuple):
-    """Names of columns as they stand in files: those with limits (minimum, maximum), and those with a dictionary."""
+    """Names of columns as they stand in files: those with limits (minimum, maximum), and those that may have a
+    dictionary.
+    """
 
     limited: frozenset[str]
     dictionary: frozenset[str]
@@ -58,7 +62,7 @@ def physical_name(field: pa.Field) -> str:
 
 
 def parquet_columns(schema: pa.Schema) -> ParquetColumns:
-    """Return which columns of a target's schema get limits and dictionaries.
+    """Return which columns of a target's schema get limits, and which ones dictionaries if their values repeat.
 
     delta-rs rounds the limits of DECIMALs to doubles, Spark misses -0.0 in dictionaries of FLOAT and DOUBLE, and
     readers cut limits of text, bytes and times in different ways. So only integers and dates have limits, and only
@@ -129,7 +133,7 @@ class _FileSchema:
                         path,
                         self._schema,
                         compression="snappy",
-                        use_dictionary=sorted(self._columns.dictionary),
+                        use_dictionary=self._dictionaries(group),
                         write_statistics=sorted(self._columns.limited),
                         store_schema=False,
                     )
@@ -153,6 +157,14 @@ class _FileSchema:
             if array.null_count and not field.nullable:
                 raise NativeWriteError(f"its column {field.name} is NOT NULL, and a row has no value for it")
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _dictionaries(self, group: pa.Table) -> list[str]:
+        """Return the columns that get a dictionary: one of values that hardly repeat is made, and then thrown away."""
+        import pyarrow.compute as pc
+
+        sample = group.slice(0, SAMPLE_ROWS)
+        names = sorted(self._columns.dictionary)
+        return [name for name in names if 2 * pc.count_distinct(sample.column(name)).as_py() <= sample.num_rows]
 
     def _take(self, group: pa.Table) -> None:
         import pyarrow.compute as pc

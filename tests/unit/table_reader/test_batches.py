@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from replica.table_reader.spool import Spool, StoredBlock
 from tests.unit.table_reader.blocks import block_of, ids_of, int_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from replica.table_reader.batches import SpoolPart
@@ -30,6 +31,8 @@ T, U = ("d", "t"), ("d", "u")
 BEFORE = Frontier()
 AFTER = BEFORE.begin([T, U]).advance(T, None, 5).advance(U, None, 1)
 POSITION = GtidPosition.parse("0-1-7")
+LAST_STEP = 6
+"""The fsync of the folder: those of the own file, two taken ones and the manifest, and two renames come before."""
 FILES = (".json", ".rows", ".1.rows", ".2.rows")
 NAME = BatchName(BEFORE, AFTER, POSITION)
 LAST = LastTransaction(Gtid(0, 1, 7), 1_700_000_000)
@@ -77,6 +80,26 @@ def taken(spool: Spool, *more: StoredBlock) -> list[SpoolPart]:
     writer.write(U, [block_of([6])])
     assert writer.rows == 6
     return writer.finish(NAME)
+
+
+@contextlib.contextmanager
+def failing_at(monkeypatch: pytest.MonkeyPatch, step: int) -> Iterator[None]:
+    """The disk is full from the step of this number on: an fsync, a rename of a taken file, the folder's fsync."""
+    left = itertools.count(step, -1)
+
+    def failing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def one(*args: object) -> Any:
+            if next(left) <= 0:
+                raise OSError(errno.ENOSPC, "full")
+            return call(*args)
+
+        return one
+
+    owners = (batches.os, "fsync"), (StoredBlock, "move"), (batches, "sync_directory")
+    with monkeypatch.context() as patched:
+        for owner, name in owners:
+            patched.setattr(owner, name, failing(getattr(owner, name)))
+        yield
 
 
 def rows_of(part: SpoolPart) -> list[tuple[str, int]]:
@@ -214,31 +237,14 @@ def test_rows_of_a_file_that_was_taken_are_not_believed_when_damaged(tmp_path: P
 
 
 @pytest.mark.usefixtures("own_files")
-@pytest.mark.parametrize("calls", range(9))
+@pytest.mark.parametrize("calls", range(LAST_STEP + 1))
 def test_a_file_stays_with_its_block_until_the_batch_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
     """Whatever step of finishing fails, the next try takes the same files."""
     spool = open_spool(tmp_path)
     blocks = stored_block(spool, [1, 2, 3]), stored_block(spool, [5])
-    left = itertools.count(calls, -1)
-
-    def failing(step: Callable[..., None]) -> Callable[..., None]:
-        def call(*args: object) -> None:
-            if next(left) == 0:
-                raise OSError(errno.ENOSPC, "full")
-            step(*args)
-
-        return call
-
-    with monkeypatch.context() as patched:
-        for owner, name in (
-            (batches.os, "fsync"),
-            (StoredBlock, "sync"),
-            (StoredBlock, "move"),
-            (batches, "sync_directory"),
-        ):
-            patched.setattr(owner, name, failing(getattr(owner, name)))
+    with failing_at(monkeypatch, calls):
         writer = BatchWriter(spool, 0, LAST)
         writer.write(T, [file_of(blocks[0]), block_of([4]), file_of(blocks[1])])
         writer.write(U, [block_of([6])])
@@ -252,6 +258,24 @@ def test_a_file_stays_with_its_block_until_the_batch_is_there(
         block.drop()
     assert find_batch(tmp_path, NAME) == parts
     assert spool.used == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("own_files")
+@pytest.mark.parametrize("calls", range(LAST_STEP + 1))
+def test_a_crash_at_any_step_leaves_no_batch_and_nothing_behind_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    with failing_at(monkeypatch, calls), pytest.raises(DiskFullError):
+        taken(open_spool(tmp_path))  # and no one abandons it
+    there = find_batch(tmp_path, NAME)
+    assert (there is not None) == (calls == LAST_STEP)
+    again = open_spool(tmp_path)
+    assert not list(tmp_path.glob("*.new"))
+    assert not list(tmp_path.glob("chunk-*"))
+    parts = taken(again)
+    assert find_batch(tmp_path, NAME) == parts
+    remove_up_to(again, AFTER.rows)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("own_files")

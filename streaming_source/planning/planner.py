@@ -388,6 +388,7 @@ class ChangePlanner:
         """Return the ranges of (start, end]; waits until the relay log has them, as long as the replica keeps
         trying.
         """
+        self._anchor_due &= not end.anchor  # it is logged: Spark had come so far before a crash
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
         self._refuse_without_server(end)

@@ -64,6 +64,19 @@ def test_the_rows_come_first_and_then_the_changes_and_the_offset_is_a_plain_one_
     assert last.last is None or last.last.gtid.seq_no == 5
 
 
+def test_a_crash_in_batch_0_does_not_end_a_query_that_reads_what_is_there(feed: TableFeed) -> None:
+    """The server is idle, so that the start is still the same: an answer without progress would be the last one."""
+    sink = Sink()
+    planner = reading_planner(feed, FakeTables(feed))
+    planner.prepare_available_now()
+    logged = planner.initial_offset()
+    assert planner.partitions(again(logged), again(logged)) == []
+    end = run(planner, feed, logged, sink)
+    assert end.snapshot is not None
+    assert end.snapshot.finished
+    assert sink.reads == len(sink.rows[T]) + len(sink.rows[U])
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_is_restarted_and_whatever_comes_meanwhile_no_row_is_lost_or_doubled(
     tmp_path: Path, seed: int

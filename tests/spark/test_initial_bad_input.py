@@ -106,13 +106,15 @@ def test_a_table_that_is_dropped_and_made_again_in_the_middle(shop: Shop) -> Non
     shop.sql(f"DROP TABLE {shop.orders}", f"CREATE TABLE {shop.orders} ({COLUMNS})")
     fill(shop, 30)
     rows = run.drain(initial(shop))[len(delivered) :]
-    assert [(row.op, row.after.id) for row in rows] == [("insert", number) for number in range(1, 31)]
+    made = next(number for number, row in enumerate(rows) if row.op == "insert")
+    assert all(row.op == "read" for row in rows[:made]), "a batch that was planned before"
+    assert [(row.op, row.after.id) for row in rows[made:]] == [("insert", number) for number in range(1, 31)]
 
 
 @pytest.mark.slow
 def test_a_disk_that_is_too_small_for_a_table_that_is_delivered_as_a_whole(shop: Shop, tmp_path: Path) -> None:
     key = "MODIFY name VARCHAR(60) COLLATE utf8mb4_unicode_ci, DROP PRIMARY KEY, ADD PRIMARY KEY (name)"
-    values = f"seq, CONCAT('{'x' * 40}', seq), 1 FROM {shop.database}.seq_1_to_600000"
+    values = f"seq, CONCAT('{'x' * 40}', seq), 1 FROM {shop.database}.seq_1_to_200000"
     shop.sql(f"ALTER TABLE {shop.orders} {key}", f"INSERT INTO {shop.orders} SELECT {values}")
     run = shop.run()
     try:
@@ -123,7 +125,7 @@ def test_a_disk_that_is_too_small_for_a_table_that_is_delivered_as_a_whole(shop:
             assert "Free space there" in said
     except MountRefusedError:
         pytest.skip("mounting is not allowed here")
-    assert len(run.drain(initial(shop))) == 600_000
+    assert len(run.drain(initial(shop))) == 200_000
 
 
 @pytest.fixture

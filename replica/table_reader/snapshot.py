@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from replica.errors import DiskFullError
 from replica.relay_log.xa import prepared_at
 from replica.table_reader.accepted_pairs import TEN_SECONDS
 from replica.table_reader.asking import asked
@@ -21,6 +22,7 @@ from replica.table_reader.frontier import Frontier
 from replica.table_reader.lower import LowerPosition
 from replica.table_reader.moving import BlockLostError, ChunkMover, ChunkRun, Fit
 from replica.table_reader.partial_rows import PartialRowError
+from replica.table_reader.reading_errors import named
 from replica.table_reader.reading_list import ReadingList
 from replica.table_reader.reading_threads import ReadingThreads
 from replica.table_reader.same_rows import RangeReader
@@ -331,6 +333,8 @@ class TableSnapshot:
                 before = writer.rows
                 try:
                     writer.write(group.name, self._mover.blocks(group, v.location))
+                except DiskFullError as error:
+                    raise named(error, group.name) from error
                 except (BlockLostError, PartialRowError, UnlikeRowsError) as error:
                     writer.abandon()
                     self._unmoved.read_better(table, error, v.location)

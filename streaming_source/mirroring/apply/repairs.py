@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 
 from replica.errors import ReplicaError, SchemaError
 from replica.schema.patterns import table_text
@@ -25,6 +25,7 @@ from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.mirroring.writers.versions import METADATA, commit_metadata
+from streaming_source.queries.short_errors import SPARK_ERRORS, told_by
 from streaming_source.queries.sql_text import braced, identifier, text_value
 from streaming_source.queries.upserts import sql_name
 from streaming_source.ruling.target_columns import image_type, target_columns
@@ -95,8 +96,8 @@ class Repairs:
             _log.warning(
                 "%s: %d rows are repaired, %d have changed since", name, done.keys - done.changed, done.changed
             )
-        except (ReplicaError, PySparkException) as error:
-            reason = str(error)
+        except (ReplicaError, *SPARK_ERRORS) as error:
+            reason = told_by(error)
             _log.error("%s is not repaired: %s", name, reason)
         control = self._settings.names.control
         make_records(spark, control)

@@ -221,6 +221,26 @@ def test_an_unreadable_target_without_changes_ends_nothing(
     assert mirror.states()["children"] == CURRENT
 
 
+def test_one_table_ends_the_query_of_those_who_ask_for_that(
+    primary: MariaDb, mirrored: Callable[..., Mirrored]
+) -> None:
+    fill_shop(primary, "broken", "beside", database="asked")
+    mirror = mirrored(primary, "asked", onTableError="fail")
+    mirror.run()
+    break_target(mirror, "broken", BREAKS["renamed"][0])
+    primary.sql("USE asked", *(f"UPDATE {table} SET v = -1 WHERE id = 2" for table in ("broken", "beside")))
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=r"onTableError=fail ends the query there: .* has no column v"):
+            mirror.run()
+        assert mirror.states() == dict.fromkeys(("broken", "beside"), CURRENT), "the control table has no batch of it"
+    mirror.run(onTableError="suspend")
+    mirror.assert_equal("beside")
+    resync(mirror, "broken")
+    mirror.run()
+    mirror.assert_equal("broken", "beside")
+    assert mirror.states() == dict.fromkeys(("broken", "beside"), CURRENT)
+
+
 @pytest.mark.slow
 def test_a_repair_that_the_target_refuses_ends_nothing(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
     fill_shop(primary, "t", "beside", database="repaired")

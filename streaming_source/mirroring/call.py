@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from replica.errors import ConfigError
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
+from streaming_source.mirroring.apply.faults import full_disk
 from streaming_source.mirroring.control.checkpoint import hadoop_text
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
 from streaming_source.mirroring.reading.reread import ask_again
@@ -192,7 +193,8 @@ def _storage_told(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) 
     try:
         yield
     except kinds as error:
-        raise ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
+        full = full_disk(error, what)
+        raise full or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:

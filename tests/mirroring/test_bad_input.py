@@ -106,6 +106,7 @@ BREAKS: dict[str, tuple[Callable[[Path], object] | str, str]] = {
     "writers": (lambda folder: need(folder, writer=(UNKNOWN,)), UNKNOWN),
     "versions": (lambda folder: need(folder, version=9), "reader version 9"),
     "remade": ("CREATE OR REPLACE TABLE {t} (id INT, v INT) USING delta", "is not this mirror's any more"),
+    "emptied": ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1000 id, 1 v", "is not this mirror's any more"),
     "disowned": ("ALTER TABLE {t} UNSET TBLPROPERTIES ('mariadb.mirror')", "is not this mirror's any more"),
     "stolen": ("ALTER TABLE {t} SET TBLPROPERTIES ('mariadb.mirror' = 'other')", "it has other as its property"),
     "renamed": ("ALTER TABLE {t} RENAME COLUMN v TO w", "has no column v any more"),
@@ -146,8 +147,10 @@ def test_a_broken_target_is_suspended_and_comes_back_when_it_is_dropped(
     mirror.run()
     for table, (change, _) in BREAKS.items():
         break_target(mirror, table, change)
+    primary.sql("USE broken", "TRUNCATE emptied")
     primary.sql("USE broken", *(f"UPDATE {table} SET v = -1 WHERE id = 2" for table in (*BREAKS, "beside")))
     mirror.run()
+    assert mirror.target("emptied") == [["1000", "1"]], "it is somebody's table"
     primary.sql("USE broken", *(f"DELETE FROM {table} WHERE id = 3" for table in (*BREAKS, "beside")))
     mirror.run()  # what is tried again by itself is tried again here
     states = mirror.states()

@@ -92,7 +92,7 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
 def with_hint(error: Exception, hint: str) -> str:
     """Return what an error of Spark or delta-rs says, without Spark's plan, and what to do about it."""
     told = told_by(error).partition(";\n")[0].strip()
-    return f"{told[: LONGEST_ERROR - len(hint) - 1]} {hint}"
+    return str(SchemaError(told[: LONGEST_ERROR - len(hint) - 2], hint=hint))
 
 
 def _lacking_columns(work: TableWork) -> list[str]:

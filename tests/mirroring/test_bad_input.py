@@ -308,6 +308,7 @@ def test_wrong_storage_and_properties_are_one_error_that_names_them(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_one_of_a_thousand_tables_fails_in_each_batch(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
     names = [f"t{number}" for number in range(1000)]
     primary.sql("CREATE DATABASE many", "USE many")

@@ -43,10 +43,16 @@ NO_SELECT: Final = 1142
 """ER_TABLEACCESS_DENIED_ERROR."""
 DENIED: Final = frozenset({1044, NO_SELECT, 1143})
 """The account may not read the database, the table, some column of it."""
-BROKEN: Final = frozenset({1016, 1017, 1030, 1033, 1034, 1035, 1194, 1195, 1286, 1296, 1712, 1814, 1877, 1932})
-"""The server cannot read the table's files: they are missing, damaged or encrypted, or their engine is not there (1016
-and 1017 a file, 1030 and 1296 what the engine says, 1033 the definition, 1034, 1035 and 1712 an index, 1194 and 1195 a
-table marked as crashed, 1286 the engine, 1814 a tablespace that was discarded, 1877 the data, 1932 a table that the
+BROKEN: Final = frozenset(
+    {
+        *(1016, 1017, 1024, 1030, 1033, 1034, 1035, 1194, 1195, 1286, 1296, 1429, 1430, 1431, 1459, 1707, 1712, 1812),
+        *(1814, 1877, 1932),
+    }
+)
+"""The server cannot read the table's files: they are missing, damaged or encrypted, or their engine is not there (1016,
+1017 and 1024 a file, 1030 and 1296 what the engine says, 1033 the definition, 1034, 1035 and 1712 an index, 1194 and
+1195 a table marked as crashed, 1286 the engine, 1429 to 1431 the server that its rows are on, 1459 and 1707 a table of
+an older server, 1812 and 1814 a tablespace that is missing or was discarded, 1877 the data, 1932 a table that the
 engine does not know)."""
 MAY_MEND: Final = "CHECK TABLE says more of it; REPAIR TABLE or a backup may mend it."
 """What to do about such a table."""

@@ -6,12 +6,16 @@ Refused before anything starts: arguments that cannot be, a checkpoint and a con
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JJavaError
 
 from replica.errors import ConfigError
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
+from streaming_source.mirroring.apply.faults import full_disk
 from streaming_source.mirroring.control.checkpoint import hadoop_text
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
 from streaming_source.mirroring.reading.reread import ask_again
@@ -19,15 +23,19 @@ from streaming_source.mirroring.reading.rules_at_start import check_modes, check
 from streaming_source.mirroring.settings import PARALLEL, check_kinds, check_trigger, mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
 from streaming_source.queries.query_start import started
+from streaming_source.queries.short_errors import SPARK_ERRORS, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
+
+
+_STORAGE: Final = "Name one that can be read and written, and give the session the jar and the settings of its storage."
 
 
 def mirror(
@@ -134,7 +142,8 @@ def mirror(
     sink = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         sink = sink.trigger(**trigger)
-    query = started(sink)
+    with _storage_told(f"the checkpoint {settings.checkpoint}", (Py4JJavaError,)):
+        query = started(sink)
     if settings.audit_every_s is not None:
         from streaming_source.mirroring.scheduled_audit import audit_beside
 
@@ -156,8 +165,10 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
     """Return the control table's rows; refuse a checkpoint without its control table, a control table without its
     checkpoint, and two that differ.
     """
-    rows = mirrored_tables(spark, settings.names.control)
-    query = _query_of(spark, settings.checkpoint)
+    with _storage_told(f"the control table {settings.names.control}"):
+        rows = mirrored_tables(spark, settings.names.control)
+    with _storage_told(f"the checkpoint {settings.checkpoint}"):
+        query = _query_of(spark, settings.checkpoint)
     if rows and query != rows[0].mirror:
         whose = "is new" if query is None else f"is of the query {query}"
         raise ConfigError(
@@ -174,6 +185,16 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
         )
     check_modes(rows, settings)
     return rows
+
+
+@contextlib.contextmanager
+def _storage_told(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
+    """Raise a ConfigError for what Spark says of a place that cannot be read, or written; `kinds`: of which errors."""
+    try:
+        yield
+    except kinds as error:
+        full = full_disk(error, what)
+        raise full or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:

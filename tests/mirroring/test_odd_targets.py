@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 CURRENT = ("current", None)
+RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"
 COLUMNS = 1000
 LONG = 100 << 20
 FEATURES = {
@@ -28,8 +29,21 @@ FEATURES = {
     "defaulted": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')",
     "clustered": "ALTER TABLE {t} CLUSTER BY (id)",
     "plain": "OPTIMIZE {t}",
+    "unmarked": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')",
+    "widening": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+    "checkpoints": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointPolicy' = 'v2')",
+    "timed": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')",
+    "vacuum_checked": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.vacuumProtocolCheck' = 'supported')",
+    "timestamps": "ALTER TABLE {t} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')",
+    "vacuumed": "VACUUM {t} RETAIN 0 HOURS",
 }
 """What somebody does to a target; in all of them the mirror goes on."""
+COLUMNS_CHANGED = {
+    "extended": "ALTER TABLE {t} ADD COLUMNS (x INT)",
+    "reordered": "ALTER TABLE {t} ALTER COLUMN v FIRST",
+    "widened": "ALTER TABLE {t} ALTER COLUMN v TYPE BIGINT",
+}
+"""The same with its columns, by whose names rows go in."""
 BROKEN = {
     "frozen": ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", "only allow appends"),
     "narrow": ("ALTER TABLE {t} DROP COLUMN v", "mirror_resync"),
@@ -59,10 +73,13 @@ def warehouse(mirror: Mirrored) -> Path:
 
 
 def test_targets_that_somebody_changes(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
-    fill_shop(primary, *FEATURES, *BROKEN, database="odd")
+    changes = FEATURES | COLUMNS_CHANGED | {table: change for table, (change, _) in BROKEN.items()}
+    fill_shop(primary, *changes, database="odd")
     mirror = mirrored(primary, "odd")
     mirror.run()
-    for table, change in (FEATURES | {table: change for table, (change, _) in BROKEN.items()}).items():
+    widening = f"ALTER TABLE {mirror.lake}.widened SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    mirror.workbench.run(f"spark.conf.set('{RETENTION}', 'false'); spark.sql({widening!r}); result = 1")
+    for table, change in changes.items():
         mirror.workbench.run(f"spark.sql({change.format(t=f'{mirror.lake}.{table}')!r}); result = 1")
         primary.sql(
             "USE odd",
@@ -72,7 +89,8 @@ def test_targets_that_somebody_changes(primary: MariaDb, mirrored: Callable[...,
         )
     mirror.run()
     states = mirror.states()
-    assert {table: states[table] for table in FEATURES} == dict.fromkeys(FEATURES, CURRENT)
+    goes_on = FEATURES.keys() | COLUMNS_CHANGED.keys()
+    assert {table: states[table] for table in goes_on} == dict.fromkeys(goes_on, CURRENT)
     assert {table: states[table][0] for table in BROKEN} == dict.fromkeys(BROKEN, "failed")
     for table, (_, reason) in BROKEN.items():
         assert reason in str(states[table][1]), table
@@ -80,9 +98,13 @@ def test_targets_that_somebody_changes(primary: MariaDb, mirrored: Callable[...,
     by = writers(mirror)
     assert by["plain"] == "native"
     assert by["tracked"].startswith("spark: "), by
-    primary.sql("USE odd", *(f"UPDATE {table} SET v = v + 1 WHERE id = 20" for table in (*FEATURES, *BROKEN)))
+    primary.sql("USE odd", *(f"UPDATE {table} SET v = v + 1 WHERE id = 20" for table in changes))
     mirror.run()
     mirror.assert_equal(*FEATURES)
+    for table in COLUMNS_CHANGED:
+        rows = f"spark.table('{mirror.lake}.{table}').select('id', 'v').collect()"
+        found = mirror.workbench.run(f"result = sorted(list(row) for row in {rows})")
+        assert found == [list(row) for row in primary.sql(f"SELECT id, v FROM odd.{table} ORDER BY id")], table
 
 
 def test_a_foreign_append_stays_and_the_mirror_goes_on(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:

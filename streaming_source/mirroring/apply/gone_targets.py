@@ -18,6 +18,7 @@ from streaming_source.mirroring.writers.native.data_files import NativeWriteErro
 from streaming_source.mirroring.writers.native.delta_rows import refused
 from streaming_source.mirroring.writers.native.writer import NATIVE
 from streaming_source.queries.delta_folder import known_folder
+from streaming_source.queries.short_errors import SPARK_ERRORS, first_line
 from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -77,10 +78,17 @@ class Presence:
 
 
 def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
-    """Tell whether a target is there. Of one that tasks wrote, Spark would first read all commits since its own."""
+    """Tell whether a target is there; one that cannot be read is: whatever is wrong with it, its next write reports.
+
+    Of a target that tasks wrote, Spark would first read all commits since its own.
+    """
     if row.writer == NATIVE and (is_one := _is_local_table(spark, row.target)) is not None:
         return is_one
-    return open_target(spark, row.target).exists()
+    try:
+        return open_target(spark, row.target).exists()
+    except SPARK_ERRORS as error:
+        _log.warning("%s cannot be read: %s", row.target, first_line(error))
+        return True
 
 
 def gone_error(row: ControlRow, hint: str) -> ConfigError:
@@ -90,11 +98,11 @@ def gone_error(row: ControlRow, hint: str) -> ConfigError:
 
 def _is_local_table(spark: SparkSession, table: str) -> bool | None:
     """Tell whether a table lies where Spark's catalog says, on a local disk; None if that does not tell it."""
-    from deltalake import DeltaTable
-
     folder = known_folder(spark, table)
     try:
         with refused():
+            from deltalake import DeltaTable  # it need not be installed if only Spark writes now
+
             return None if folder is None else DeltaTable.is_deltatable(folder)
     except NativeWriteError as error:
         _log.debug("Spark looks at %s: %s", folder, error)

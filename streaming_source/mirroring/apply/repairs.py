@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 
 from replica.errors import ReplicaError, SchemaError
 from replica.schema.patterns import table_text
@@ -22,9 +22,11 @@ from streaming_source.auditing.records import COLUMNS as RECORD
 from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
 from streaming_source.auditing.records import SUFFIX as RECORDS
 from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
+from streaming_source.mirroring.apply.faults import raise_fault
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.mirroring.writers.versions import METADATA, commit_metadata
+from streaming_source.queries.short_errors import SPARK_ERRORS, first_line, told_by
 from streaming_source.queries.sql_text import braced, identifier, text_value
 from streaming_source.queries.upserts import sql_name
 from streaming_source.ruling.target_columns import image_type, target_columns
@@ -80,9 +82,13 @@ class Repairs:
         mirror = next(iter(rows.values())).mirror if rows else ""
         try:
             asked = spark.table(beside(self._settings.names.control, SUFFIX))
+            return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
         except AnalysisException:  # nothing was ever asked for
             return []
-        return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
+        except SPARK_ERRORS as error:
+            raise_fault(error, written=1)
+            _log.error("the requests of audits cannot be read, and no table is repaired: %s", first_line(error))
+            return []
 
     def _serve(self, spark: SparkSession, row: ControlRow | None, request: Row) -> None:
         begun = time.monotonic()
@@ -95,8 +101,8 @@ class Repairs:
             _log.warning(
                 "%s: %d rows are repaired, %d have changed since", name, done.keys - done.changed, done.changed
             )
-        except (ReplicaError, PySparkException) as error:
-            reason = str(error)
+        except (ReplicaError, *SPARK_ERRORS) as error:
+            reason = told_by(error)
             _log.error("%s is not repaired: %s", name, reason)
         control = self._settings.names.control
         make_records(spark, control)

@@ -85,11 +85,14 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
         named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
         return suspended(spark, row, error, work.part.number, why=str(SchemaError(named, hint=hint)))
     full = full_disk(error, row.target)
-    why = None if full is None else str(full)
-    if isinstance(error, SPARK_ERRORS) and not may_pass(error):
-        told = told_by(error).partition(";\n")[0]  # what follows is Spark's plan
-        why = f"{told[: LONGEST_ERROR - len(hint) - 1]} {hint}"
-    return suspended(spark, row, error, work.part.number, why=why)
+    why = str(error) if isinstance(error, ReplicaError) else with_hint(error, hint)
+    return suspended(spark, row, error, work.part.number, why=why if full is None else str(full))
+
+
+def with_hint(error: Exception, hint: str) -> str:
+    """Return what an error of Spark or delta-rs says, without Spark's plan, and what to do about it."""
+    told = told_by(error).partition(";\n")[0].strip()
+    return str(SchemaError(told[: LONGEST_ERROR - len(hint) - 2], hint=hint))
 
 
 def _lacking_columns(work: TableWork) -> list[str]:

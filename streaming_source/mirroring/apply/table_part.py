@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 
-from replica.errors import SchemaError
+from replica.errors import ConfigError, SchemaError
+from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.left_out import values_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_BYTES, LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.batch.met_definitions import other_definition_of
@@ -27,7 +28,7 @@ from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.target_format import Appended
 from streaming_source.mirroring.writers.versions import has_batch
 from streaming_source.ruling.ruled_images import target_images
-from streaming_source.ruling.target_columns import target_keys
+from streaming_source.ruling.target_columns import MIRROR, target_keys
 from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
@@ -86,6 +87,23 @@ class TablePart:
     def mode(self) -> Mode:
         """What the target holds."""
         return mode_of(self.row.mode, self.row.keys)
+
+    def check_owner(self) -> None:
+        """Refuse to write a table that took the place of this mirror's target.
+
+        Raises:
+            ConfigError: the target is there, and does not say that it is of this mirror.
+        """
+        if self.new or not self.target.exists():
+            return
+        owner = self.target.properties().get(MIRROR)
+        if owner != self.row.mirror:
+            told = "has no" if owner is None else f"has {owner} as its"
+            raise ConfigError(
+                f"its target {self.row.target} is not this mirror's any more: it {told} property {MIRROR}. Something "
+                "else made it again, or changed it.",
+                hint=f"Drop it, or move it away. {RESYNC.format(table=table_text(self.row.name))}",
+            )
 
     # -- definitions -------------------------------------------------------------------------------------------------
 

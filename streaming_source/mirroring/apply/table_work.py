@@ -63,8 +63,11 @@ class TableWork:
         """Follow the statements that the batch begins with; `applied`: the target has rows of the batch already.
 
         Raises:
+            ConfigError: the target is not this mirror's any more.
             SchemaError: the table cannot be kept equal after a statement; it is suspended.
         """
+        if self.row.live:
+            self.part.check_owner()
         self._following = StatementWork(self.part, self.statements)
         self._following.follow(applied=applied)
 
@@ -78,6 +81,7 @@ class TableWork:
         """Bring the rows into the target, and return the table's row after the batch.
 
         Raises:
+            ConfigError: the target is not this mirror's any more.
             SchemaError: the table cannot be kept equal; it is suspended.
         """
         part = self.part
@@ -86,6 +90,7 @@ class TableWork:
         if self.has_rows and (why := part.other_definition()):
             part.wait(why)
         elif not self.is_over:
+            part.check_owner()
             part.columns = typed_columns(part.row.table, part.settings.policy)
             self._bring_in()
         if self._following is not None:

@@ -22,7 +22,7 @@ from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.statement_scope import widen_views
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.queries.short_errors import LONGEST_TEXT, SPARK_ERRORS, told_by
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.schema.spark_names import refuse_clash
 
@@ -41,6 +41,14 @@ if TYPE_CHECKING:
 _HIDDEN: Final = (
     "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
     "the account."
+)
+_MEND: Final = (
+    "Correct what Spark refuses (into, tableProperties, the target's storage), or leave the table out (excludeTables). "
+    "If the target is there and cannot be read, drop it or move it away."
+)
+_STORAGE: Final = (
+    "Correct into, control or tableProperties, or give the session the catalog, the jar and the settings that the "
+    "storage needs."
 )
 _UNSETTLED: Final = "it was altered each time that its definition was read."
 
@@ -65,7 +73,11 @@ class Beginnings:
             ReplicaError, PySparkException: no table can have a target, or what is wrong is not the table's.
         """
         spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
-        make_control(spark, names.control, names.control_namespace, checkpoint, self._settings.control_properties)
+        try:
+            make_control(spark, names.control, names.control_namespace, checkpoint, self._settings.control_properties)
+        except SPARK_ERRORS as error:
+            raise_fault(error, written=0)
+            raise unmade(f"the control table {names.control}", error, _STORAGE) from None
         found = read_source_tables(self._settings.options)
         broken: dict[TableName, Exception] = dict(unreadable(self._settings.options))
         tables = {name: unknown_table(name) for name in broken} | found.tables
@@ -88,10 +100,13 @@ class Beginnings:
         outcomes = dict(zip(chosen, made, strict=True))
         self._rows |= {name: one for name, one in outcomes.items() if isinstance(one, ControlRow)}
         failed = {name: one for name, one in outcomes.items() if isinstance(one, Exception)}
-        fault = next(iter(failed.values()), None) if not self._rows else fault_of_all(failed.values(), written=1)
+        fault = fault_of_all(failed.values(), written=len(self._rows))
         if fault is not None:
             raise fault
-        for name, why in sorted((broken | failed).items()):
+        if failed and not self._rows:
+            raise self._shown(*next(iter(failed.items())), then="")
+        broken |= {name: self._shown(name, why) for name, why in failed.items()}
+        for name, why in sorted(broken.items()):
             self._rows[name] = suspended(spark, targets.row(name, tables[name], position), why)
 
     def read_again(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
@@ -160,7 +175,16 @@ class Beginnings:
             return targets.begin(name, table, position, again=again)
         except (ReplicaError, *SPARK_ERRORS) as error:
             raise_fault(error, written=0)
-            return suspended(self._spark, row, error)
+            return suspended(self._spark, row, self._shown(name, error))
+
+    def _shown(self, name: TableName, error: Exception, then: str = RESYNC) -> Exception:
+        """Return the reason why the target of a table was not made: that of Spark, with what to do. `then`: what else,
+        when that is done.
+        """
+        if not isinstance(error, SPARK_ERRORS):
+            return error
+        hint = f"{_MEND} {then.format(table=table_text(name))}".strip()
+        return unmade(f"the target {self._settings.names.target(name)}", error, hint)
 
     def _begun_word(self, end: SourceOffset, before: SourceOffset | None) -> ReadAgain | None:
         """Return the option by which tables are read again from this batch on; None where none does."""
@@ -181,6 +205,12 @@ class Beginnings:
         """Return the rows of other tables with the target of a name: names that differ by case alone share one."""
         key = self._settings.names.key(name)
         return [row for row in self._rows.values() if row.name != name and self._settings.names.key(row.name) == key]
+
+
+def unmade(what: str, error: Exception, hint: str) -> ConfigError:
+    """Make the error of a table that Spark could not make."""
+    told = told_by(error).partition(";\n")[0].strip()
+    return ConfigError(f"{what} cannot be made: {told[:LONGEST_TEXT]}", hint=hint)
 
 
 def hidden_error(name: TableName) -> ConfigError:

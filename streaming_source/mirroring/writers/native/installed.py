@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -13,6 +14,16 @@ NEXT: Final = (1, 7)
 _HINT: Final = (
     'Install "deltalake>=1.6.6,<1.7" in the driver and on all executors, or have Spark write all tables (writer=spark).'
 )
+
+
+@cache
+def check_worker() -> None:
+    """Refuse to write in a worker without a version of deltalake that was tried; look once in each process.
+
+    Raises:
+        ConfigError: it is not installed, or of another version.
+    """
+    check_deltalake()
 
 
 def check_deltalake() -> None:

@@ -103,11 +103,14 @@ def run(jobs: Iterable[tuple[ChangesTask | RowsTask, Sequence[PackedPart]]]) -> 
 
 def _reason(folder: str, write: Callable[[], None]) -> str | None:
     """Return why a table could not be written; None if it was."""
+    from replica.errors import ConfigError
     from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+    from streaming_source.mirroring.writers.native.installed import check_worker
 
     try:
+        check_worker()
         write()
-    except NativeWriteError as refused:
+    except (ConfigError, NativeWriteError) as refused:
         return str(refused)
     except Exception as error:  # noqa: BLE001  (whatever it is: of this table alone)
         _log.debug("a task could not write %s", folder, exc_info=True)

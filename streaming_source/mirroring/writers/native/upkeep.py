@@ -1,9 +1,10 @@
 """Upkeep of the Delta tables that a mirror writes natively, between its batches.
 
 `Upkeep.after_batch` gets the folders that a batch wrote. It opens a table once in `LOOK_EVERY` of its commits, and does
-what is due there: a checkpoint of the log, compaction of small files, removal of log files and of data files after
-their retention. It works on one table at a time, in turn, and ends after `BUDGET_S`; the next batch goes on. An error
-is logged once for each table and step, and the step is tried again later: upkeep never fails a batch.
+what is due there: a warning if something else changed rows, a checkpoint of the log, compaction of small files, removal
+of log files and of data files after their retention. It works on one table at a time, in turn, and ends after
+`BUDGET_S`; the next batch goes on. An error is logged once for each table and step, and the step is tried again later:
+upkeep never fails a batch.
 
 No file is removed before the table's own retention (`delta.logRetentionDuration`, `delta.deletedFileRetentionDuration`)
 has passed.
@@ -52,6 +53,10 @@ _LOG_RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _PARTS: Final = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_MOST_COMMITS: Final = 50
+"""Commits that one look goes through for those of others."""
+_OF_ROWS: Final = ("WRITE", "DELETE", "UPDATE", "MERGE", "TRUNCATE", "RESTORE", "COPY", "STREAMING")
+"""The beginnings of what Delta calls commits that change rows."""
 _VERSION: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\..*parquet|checkpoint\.parquet)")
 _CHECKSUM: Final = re.compile(r"\.?(\d{20})\..*\.?crc")
 _OF_NEW_TARGETS: Final = {
@@ -64,9 +69,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Table:
-    """State of one table. `commits`: those since the last look; a table that is new here is due at once."""
+    """State of one table. `commits`: those since the last look; a table that is new here is due at once. `version`: the
+    version at the last look.
+    """
 
     commits: int = LOOK_EVERY - 1
+    version: int = -1
     log_cleaned_at: float | None = None
     files_removed_at: float | None = None
     reported: set[str] = field(default_factory=set)
@@ -135,6 +143,8 @@ class Upkeep:
         from deltalake import DeltaTable
 
         table = DeltaTable(folder)
+        _warn_of_others(folder, table, state.version)
+        state.version = table.version()
         properties = table.metadata().configuration
         interval = properties.get("delta.checkpointInterval", "")
         if table.version() - _last_checkpoint(folder) > (int(interval) if interval.isdigit() else _DEFAULT_INTERVAL):
@@ -168,6 +178,23 @@ class Upkeep:
             _log.warning(
                 "The %s of %s failed, and is tried again later: %s: %s", what, folder, type(error).__name__, error
             )
+
+
+def _warn_of_others(folder: str, table: DeltaTable, since: int) -> None:
+    """Log which commits after a version changed rows, and are not of a mirror."""
+    found = []
+    for commit in table.history(min(_MOST_COMMITS, table.version() - since)):
+        operation = str(commit.get("operation", ""))
+        if operation.startswith(_OF_ROWS) and '"mirror"' not in (commit.get("userMetadata") or ""):
+            found.append(f"{operation} in version {commit['version']}")
+    if found:
+        _log.warning(
+            "Something else changed rows of %s: %s, and %d more since. The mirror does not undo it. Audit the table, "
+            "or have it read again (mirror_resync).",
+            folder,
+            found[-1],
+            len(found) - 1,
+        )
 
 
 def _write_checkpoint(folder: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ the reason for every other table, which Spark writes in the same batch.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -326,7 +327,8 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
         except NativeWriteError as refused:
             reason = str(refused)
     if not added:
-        remove_files(tasks.folder, files)
+        with contextlib.suppress(OSError):  # no commit names what is left: VACUUM removes it
+            remove_files(tasks.folder, files)
     return reason
 
 

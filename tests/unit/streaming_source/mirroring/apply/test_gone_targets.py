@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.apply import gone_targets
-from streaming_source.mirroring.apply.gone_targets import AT_ONCE, AT_START, LOOK_EVERY_S, Presence
+from streaming_source.mirroring.apply.gone_targets import AT_ONCE, AT_START, LOOK_EVERY_S, Presence, is_target_there
 
 
 class Row:
@@ -70,3 +73,24 @@ def test_none_that_is_there_is_no_fault_of_a_table(looks: Looks) -> None:
     looks.removed = {f"t{number}" for number in range(150)}
     with pytest.raises(ConfigError, match=r"none of 100 targets is there, t0 for one"):
         looks.look()
+
+
+def test_a_target_that_cannot_be_read_is_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> bool:
+        raise PySparkException("a commit of its log is no JSON\nand so on")
+
+    row: Any = SimpleNamespace(target="lake.t", writer="spark")
+    monkeypatch.setattr(gone_targets, "open_target", lambda *_: SimpleNamespace(exists=broken))
+    assert is_target_there(None, row)  # type: ignore[arg-type]
+    assert caplog.messages == ["lake.t cannot be read: a commit of its log is no JSON"]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_spark_looks_where_deltalake_is_not_installed(monkeypatch: pytest.MonkeyPatch, *, exists: bool) -> None:
+    row: Any = SimpleNamespace(target="lake.t", writer="native")
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.setattr(gone_targets, "known_folder", lambda *_: "/lake/t")
+    monkeypatch.setattr(gone_targets, "open_target", lambda *_: SimpleNamespace(exists=lambda: exists))
+    assert is_target_there(None, row) is exists  # type: ignore[arg-type]

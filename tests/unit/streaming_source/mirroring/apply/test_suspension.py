@@ -31,7 +31,7 @@ def test_a_look_that_fails_ends_nothing(error: Exception) -> None:
 
     found = suspended(looks)
     assert state_of(found) is State.RETRIED
-    assert "the job was broken" in str(found.error)
+    assert str(found.error).startswith("the job was broken. Have the table read again: mirror_resync(")
 
 
 def test_a_lost_column_is_the_reason() -> None:

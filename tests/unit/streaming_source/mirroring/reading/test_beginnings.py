@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
-from streaming_source.mirroring.reading.beginnings import Beginnings
+from streaming_source.mirroring.reading.beginnings import Beginnings, unmade
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.mirroring.test_settings import SERVER, settings
 
@@ -29,3 +30,8 @@ def test_a_batch_that_reads_again_for_another_word_is_refused(source: dict[str, 
 @pytest.mark.parametrize("end", [MONDAY, BEFORE])
 def test_a_batch_for_the_word_of_this_start_or_of_none_is_taken(end: SourceOffset) -> None:
     begin_again({"snapshotAgain": "shop.orders@monday"}, end)
+
+
+def test_what_spark_refuses_is_named_without_its_plan() -> None:
+    error = unmade("the target `lake`.`a`", PySparkException("no such catalog;\n'CreateTable"), "Correct into.")
+    assert str(error) == "the target `lake`.`a` cannot be made: no such catalog. Correct into."

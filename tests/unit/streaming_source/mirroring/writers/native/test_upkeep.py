@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 
 from streaming_source.mirroring.writers.native import upkeep
 from streaming_source.mirroring.writers.native.compaction import FEW_FILES
@@ -238,8 +238,9 @@ def test_an_error_is_logged_once_and_the_step_is_tried_again(
         for _ in range(3 * LOOK_EVERY):
             tables.after_batch([folder, str(tmp_path / "gone")])
     assert len(tries) >= 2
-    (warned,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert warned == f"The compaction of {folder} failed, and is tried again later: PanicError: no rows today"
+    of_others, *warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert of_others.startswith("Something else changed rows"), "the test, which is no mirror"
+    assert warned == [f"The compaction of {folder} failed, and is tried again later: PanicError: no rows today"]
 
 
 def test_a_program_that_is_to_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,3 +324,23 @@ def test_properties_of_the_user_win(given: dict[str, str], own: dict[str, str]) 
 )
 def test_lengths_of_intervals(interval: str | None, seconds: int) -> None:
     assert upkeep._seconds(interval, 5) == seconds
+
+
+def test_changes_of_others_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    about = {"userMetadata": json.dumps({"mirror": "m", "batch": 1})}
+    folder = made(tmp_path, 0)
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    write_deltalake(folder, rows, mode="append", commit_properties=CommitProperties(custom_metadata=about))
+    DeltaTable(folder).delete("id = 2")
+    DeltaTable(folder).alter.set_table_properties({"delta.checkpointInterval": "30"})
+    keeper = Upkeep(Clock())
+    for _ in range(2 * LOOK_EVERY):
+        keeper.after_batch([folder])
+    (told,) = [line for line in caplog.messages if "Something else" in line]
+    assert f"rows of {folder}: DELETE in version 2, and 0 more since. " in told
+    assert "mirror_resync" in told
+
+    replace(folder, 7)
+    for _ in range(LOOK_EVERY):
+        keeper.after_batch([folder])
+    assert [line for line in caplog.messages if ": WRITE in version 4, and 0 more since. " in line]

@@ -171,10 +171,14 @@ class TargetUnderTrouble(RuleBasedStateMachine):
         """Rows that were read, with keys that no change has."""
         self.number += 1
         keys = [1000 * self.number + place for place in range(rows)]
-        file = write_file(self.folder, SCHEMA, SCHEMA.names, pa.table([keys, ["read"] * rows], SCHEMA).to_batches())
-        assert file is not None
-        commit = self.commit(self.number, READS)
-        self.suffer(trouble, lambda: append_files(self.folder, [file], TARGET, commit, once=True))
+        read, commit = pa.table([keys, ["read"] * rows], SCHEMA), self.commit(self.number, READS)
+
+        def append() -> None:
+            file = write_file(self.folder, SCHEMA, SCHEMA.names, read.to_batches())
+            assert file is not None
+            append_files(self.folder, [file], TARGET, commit, once=True)
+
+        self.suffer(trouble, append)
         self.model |= dict.fromkeys(keys, "read")
 
     @rule()

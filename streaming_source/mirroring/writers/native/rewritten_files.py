@@ -158,7 +158,7 @@ def _joined(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
 
 
 class KeptRows(Protocol):
-    """What tells rows of files that stay from those that go."""
+    """Interface that tells rows of files that stay from those that go."""
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that stay."""

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class TaskOutcome(NamedTuple):
-    """What a task reports: the number that it was given, and why it wrote nothing; or the files that it wrote for the
+    """Report of a task: the number that it was given, and why it wrote nothing; or the files that it wrote for the
     driver to commit, and those of the table in whose place they come.
     """
 

@@ -100,7 +100,9 @@ def counted_changes(
     for rows in map(copied, ordered_rows(latest, parts, read=True, metadata=())):
         found.append(_typed(rows, columns, typed))
         steps.append(np.ones(rows.num_rows, np.int64))
-    return _summed(pa.concat_tables([typed.empty_table(), *found]), np.concatenate([np.empty(0, np.int64), *steps]))
+    if not found:
+        return CountedChanges(pa.Table.from_batches([], typed), np.empty(0, np.int64))
+    return _summed(pa.concat_tables(found), np.concatenate(steps))
 
 
 def count_in(

@@ -30,7 +30,7 @@ def row_codes(rows: pa.Table) -> Places:
     import pyarrow as pa
 
     exact = _exact(rows)
-    arrays = [column.combine_chunks() for column in exact.columns]
+    arrays = [combined(column) for column in exact.columns]
     return key_codes(pa.RecordBatch.from_arrays(arrays, names=exact.schema.names), exact.schema.names)
 
 
@@ -61,7 +61,7 @@ class EqualRows:
         places = np.arange(batch.num_rows)
         for name in names:
             met = pc.is_in(left.column(name), value_set=self._wanted.column(name))
-            left, places = left.filter(met), places[flags(met.combine_chunks())]
+            left, places = left.filter(met), places[flags(combined(met))]
             if not len(places):
                 return places, places
         codes = row_codes(pa.concat_tables([left, self._wanted]))
@@ -75,7 +75,7 @@ def _exact(rows: pa.Table) -> pa.Table:
     """Return rows with values that Arrow compares as we need it."""
     import pyarrow as pa
 
-    arrays = [_comparable(column.combine_chunks()) for column in rows.columns]
+    arrays = [_comparable(combined(column)) for column in rows.columns]
     return pa.Table.from_arrays(arrays, names=rows.schema.names)
 
 
@@ -128,6 +128,13 @@ def _numbers(values: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
 
     there = np.frombuffer(values.buffers()[1] or b"", kind)
     return there[values.offset : values.offset + len(values)]
+
+
+def combined(values: pa.ChunkedArray) -> pa.Array:
+    """Return values as one array. Arrow's own way to an array without values imports pandas."""
+    import pyarrow as pa
+
+    return values.combine_chunks() if values.num_chunks else pa.nulls(0, values.type)
 
 
 def flags(values: pa.Array) -> npt.NDArray[np.bool_]:

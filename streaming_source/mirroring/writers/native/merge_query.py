@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.writers.native.equal_rows import EqualRows, row_codes
+from streaming_source.mirroring.writers.native.equal_rows import EqualRows, combined, row_codes
 from streaming_source.mirroring.writers.native.partial_images import KEPT
 from streaming_source.schema.target_modes import CURRENT, HISTORY
 
@@ -124,7 +124,7 @@ def _with_valid_values(table: DeltaTable, rows: pa.Table, target: TargetShape) -
     places[codes[: there.num_rows]] = np.arange(there.num_rows)
     valid = places[codes[there.num_rows :]]
     for number in kept:
-        before = there.column(str(number)).combine_chunks().take(array_of(np.maximum(valid, 0), valid < 0))
+        before = combined(there.column(str(number))).take(array_of(np.maximum(valid, 0), valid < 0))
         value = pc.if_else(keeps[number], before, rows.column(str(number)))
         rows = rows.set_column(number, str(number), value)
     return rows.drop_columns([f"{KEPT}{number}" for number in kept])

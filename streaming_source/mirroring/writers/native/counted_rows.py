@@ -22,7 +22,7 @@ from streaming_source.mirroring.writers.native.data_files import (
 )
 from streaming_source.mirroring.writers.native.delta_rows import check_old_files, check_target, refused
 from streaming_source.mirroring.writers.native.equal_rows import EqualRows, flags, row_codes
-from streaming_source.mirroring.writers.native.net_changes import ordered_rows
+from streaming_source.mirroring.writers.native.net_changes import inserted, ordered_rows
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.partial_images import ABSENT, whole_rows
 from streaming_source.mirroring.writers.native.rewritten_files import (
@@ -97,7 +97,9 @@ def counted_changes(
         kept = flat.take(_places(counts))
         found.append(_typed(kept, columns, typed))
         steps.append(step[counts])
-    for rows in map(copied, ordered_rows(latest, parts, read=True, metadata=())):
+    for rows in map(copied, ordered_rows(latest, parts, read=True, metadata=metadata)):
+        if left_out is not None:
+            inserted(rows)  # refuses what lacks columns
         found.append(_typed(rows, columns, typed))
         steps.append(np.ones(rows.num_rows, np.int64))
     if not found:

@@ -54,7 +54,7 @@ def net_changes(
     The columns are those of the target by their numbers. One more, in all modes but a `soft_delete` of whole images, is
     true if the MERGE ends what is there and inserts nothing: it deletes the row, or closes the version. In
     `soft_delete` the row stays, and is marked. `left_out`: what is known of columns that images lack, if some do. Then
-    columns `kept_` and a number follow, as `key_events` says.
+    columns `kept_` and a number follow, as `key_events` says, and rows that were read are among the changes.
     """
     import pyarrow as pa
 
@@ -77,21 +77,53 @@ def net_changes(
 def _partial_changes(
     mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch], left_out: OmittedColumns
 ) -> pa.Table | None:
-    """Return what `net_changes` does, of images that may lack columns."""
+    """Return what `net_changes` does, of images that may lack columns, and of rows that were read among them.
+
+    Such a row is an insert at its place: a change after it may lack what it has.
+    """
     import pyarrow as pa
 
-    own = {target_modes.HISTORY: _PLACE, target_modes.SOFT_DELETE: _MARKS}.get(mode, ())
+    own = {target_modes.HISTORY: _PLACE, target_modes.SOFT_DELETE: (COMMITTED, GTID, SEQUENCE)}.get(mode, (SEQUENCE,))
     metadata = (CHANGE, HISTORY, ABSENT, *own)
-    images = list(map(copied, ordered_rows(latest, batches, read=False, metadata=metadata)))
-    if not images:
+    parts = list(batches)
+    images = list(map(copied, ordered_rows(latest, parts, read=False, metadata=metadata)))
+    reads = [inserted(copied(rows)) for rows in ordered_rows(latest, parts, read=True, metadata=metadata)]
+    if not images and not reads:
         return None
-    (flat,) = pa.Table.from_batches(images).combine_chunks().to_batches()
+    (flat,) = pa.Table.from_batches([*images, *reads]).combine_chunks().to_batches()  # the caller bounds them
+    if reads:
+        flat = _in_order(flat)
     events = key_events(mode, flat, latest.keys, left_out)
     if mode == target_modes.HISTORY:
         return _versions(pa.Table.from_batches([events]), latest)
-    if mode == target_modes.SOFT_DELETE:
-        return pa.Table.from_batches([_marked_if_known(events, len(latest.columns))])
-    return pa.Table.from_batches([events])
+    columns = len(latest.columns)
+    events = events.drop_columns([SEQUENCE])
+    return pa.Table.from_batches([_marked_if_known(events, columns) if mode == target_modes.SOFT_DELETE else events])
+
+
+def inserted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows that were read as inserted ones.
+
+    Raises:
+        NativeWriteError: they lack columns: some servers never log generated ones.
+    """
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import repeated
+
+    if rows.column(ABSENT).null_count < rows.num_rows:
+        raise NativeWriteError("rows of it that were read lack columns")
+    unended = pa.nulls(rows.num_rows, pa.bool_())
+    kinds = {CHANGE: repeated("insert", rows.num_rows), HISTORY: unended}
+    arrays = [kinds.get(name, column) for name, column in zip(rows.schema.names, rows.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of one domain in the order of the stream; the two rows of an update stay together."""
+    import pyarrow.compute as pc
+
+    return rows.take(pc.sort_indices(rows, sort_keys=[(SEQUENCE, "ascending")]))
 
 
 def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -136,8 +168,7 @@ def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
     if not found:
         return
     (flat,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # the caller bounds them
-    order = pc.sort_indices(flat, sort_keys=[(SEQUENCE, "ascending")])  # stable: an update's two rows stay in order
-    rows = with_deleted(flat.take(order), columns)
+    rows = with_deleted(_in_order(flat), columns)
     last = rows.take(last_places(rows, latest.keys)).select(list(range(columns + 3)))
     if mode == target_modes.SOFT_DELETE:
         yield _marked(last, columns)

@@ -42,7 +42,8 @@ class TaskOutcome(NamedTuple):
 class ChangesTask:
     """The function of the one task that merges the changes of a table.
 
-    `number` tells functions of one job apart. `left_out`: what is known of columns that images lack, if some do.
+    `number` tells functions of one job apart. `left_out`: what is known of columns that images lack, if some do. Then
+    rows that were read are merged, too.
     """
 
     number: int

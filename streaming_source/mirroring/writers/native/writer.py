@@ -245,14 +245,17 @@ def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
 
 
 def _check_rows(part: TablePart) -> None:
-    """Refuse rows that tasks cannot bring into a target other than a log.
+    """Refuse images that lack columns if tasks cannot bring them into a target other than a log.
 
     Raises:
         NativeWriteError: why not.
     """
-    if part.facts.partial and not _takes_partial(part):
-        raise NativeWriteError("images of its rows lack columns")
-    if part.facts.partial and not part.row.keys and not _are_counted(part.facts):
+    facts = part.facts
+    if not facts.partial:
+        return
+    if not facts.changes or (part.row.keys and part.new):
+        raise NativeWriteError("its first rows come, and some images lack columns")
+    if facts.rows > MOST_CHANGES or not (part.row.keys or _are_counted(facts)):
         raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
 
 
@@ -261,13 +264,6 @@ def _are_counted(facts: TableChanges) -> bool:
     them can only be appended, which is refused if a row goes.
     """
     return bool(facts.changes) and facts.rows <= MOST_CHANGES and facts.bytes <= MOST_BATCH_BYTES
-
-
-def _takes_partial(part: TablePart) -> bool:
-    """Tell whether a task can find the net changes of images that lack columns. It cannot with rows that were read:
-    some servers never log generated columns.
-    """
-    return bool(part.facts.changes and not part.facts.reads and not part.new)
 
 
 def _by_key(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: OmittedColumns | None) -> _TableTasks:
@@ -283,6 +279,8 @@ def _by_key(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: Omit
     if facts.changes:
         changes = ChangesTask(tasks.number, tasks.folder, latest, tasks.target, tasks.commit, left_out)
         tasks = tasks._replace(changes=changes)
+    if left_out is not None:
+        return tasks
     if facts.reads and part.mode.can_append(part.target):
         return tasks._replace(rows=tasks.files(latest), appended=facts.reads)
     if not facts.changes:
@@ -356,6 +354,7 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
     if tasks.changes is not None:
         reason = _reported(outcomes, tasks.changes.number).reason
         work.changes_are_in = reason is None
+        work.reads_are_in = reason is None and tasks.changes.left_out is not None
     if tasks.rows is None:
         return reason
     written = _reported(outcomes, tasks.rows.number)

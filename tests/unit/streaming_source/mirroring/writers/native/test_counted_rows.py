@@ -142,8 +142,12 @@ def test_images_that_lack_columns_are_filled(tmp_path: Path, given_rows: dict[bo
         flat("update_preimage", (1, 0.5, None)),
         flat("update_postimage", (None, None, "x"), absent=["n", "x"]),
     ]
+    given_rows[True] = [flat("read", (2, None, "r"))]
     commit(folder, 2, OMITTED)
-    assert held(folder) == Counter(map(repr, [(1, 0.5, None), (1, 0.5, "x")]))
+    assert held(folder) == Counter(map(repr, [(1, 0.5, None), (1, 0.5, "x"), (2, None, "r")]))
+    given_rows[True] = [flat("read", (2, None, None), absent=["t"])]
+    with pytest.raises(NativeWriteError, match="that were read lack columns"):
+        commit(folder, 3, OMITTED)
 
 
 def test_a_row_that_is_not_there_cannot_go(tmp_path: Path, given_rows: dict[bool, list[dict[str, Any]]]) -> None:

@@ -194,12 +194,14 @@ def images(change: dict[str, Any]) -> list[Row]:
     ]
 
 
+@pytest.mark.parametrize("read", [False, True])
 @pytest.mark.parametrize("mode", ["soft_delete", "history"])
-@settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 10**6), size=st.sampled_from((3, 20, 60)), cut=st.integers(1, 50))
 def test_images_that_lack_columns_end_in_what_the_model_of_sparks_forms_ends_in(
-    tmp_path_factory: pytest.TempPathFactory, mode: str, seed: int, size: int, cut: int
+    tmp_path_factory: pytest.TempPathFactory, mode: str, seed: int, size: int, cut: int, *, read: bool
 ) -> None:
+    """With `read`, inserted rows come as rows that were read: in no order with the changes, but by their place."""
     columns = test_latest_changes.COLUMNS
     latest = LatestOfTable(("shop", "orders"), columns, ("0",))
     folder, model = made(tmp_path_factory.mktemp("t"), mode, columns), mode_model.Walk()
@@ -210,9 +212,11 @@ def test_images_that_lack_columns_end_in_what_the_model_of_sparks_forms_ends_in(
         for change in batch:
             model.meet(change)
         flat_images = [row for change in batch for row in images(change)]
+        reads = [{**row, "_change_type": None} for row in flat_images if read and row["_change_type"] == "insert"]
+        changes = [row for row in flat_images if not read or row["_change_type"] != "insert"]
         with pytest.MonkeyPatch.context() as patch:
-            patched(patch, flat_images, cut=cut)
-            left_out = OMITTED if any(row["_absent"] for row in flat_images) else None
+            patched(patch, changes, reads, cut=cut)
+            left_out = OMITTED if read or any(row["_absent"] for row in flat_images) else None
             rows = net_changes(mode, latest, [], left_out)
         for mirror in ("m", "other"):  # the second without a token that keeps it away
             assert rows is not None
@@ -221,6 +225,14 @@ def test_images_that_lack_columns_end_in_what_the_model_of_sparks_forms_ends_in(
             break
     found = pa.table(DeltaTable(folder).to_pyarrow_table()).to_pylist()
     assert mode_model.as_text([list(row.values()) for row in found]) == model.rows(mode)
+
+
+def test_rows_that_were_read_and_lack_columns_are_refused() -> None:
+    (row,) = Walk().change(1, 1, "b")
+    with pytest.MonkeyPatch.context() as patch:
+        patched(patch, [row], [{**row, "_absent": ["v"]}])
+        with pytest.raises(NativeWriteError, match="that were read lack columns"):
+            net_changes("current", LATEST, [], OMITTED)
 
 
 @pytest.mark.parametrize("mode", ["current", "soft_delete", "history"])

@@ -142,6 +142,20 @@ class Mirrored:
             rows = self.workbench.run(f"{code}.select('source_table', 'state', 'error').collect()]")
         return {name: (state, error) for name, state, error in rows}
 
+    def writers(self) -> dict[str, str | None]:
+        """What wrote the last rows of each table, by its name on the server, with the reason if it was Spark."""
+        rows = read_by_delta_rs(self.folder(self._names.control), "source_table, writer")
+        if rows is None:
+            code = f"[list(r) for r in spark.table('{self._names.control}').select('source_table', 'writer').collect()]"
+            rows = self.workbench.run(f"result = {code}")
+        return dict(rows)
+
+    def assert_native(self, *tables: str) -> None:
+        """Assert that tasks wrote these tables, unless the whole run is one of Spark's writer."""
+        if self.arguments["writer"] != "spark":
+            found = self.writers()
+            assert {table: found[table] for table in tables} == dict.fromkeys(tables, "native")
+
     def target(self, table: str) -> list[list[str | None]]:
         """Rows of a target as text, sorted."""
         name = self._names.target((self.database, table))

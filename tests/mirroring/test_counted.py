@@ -122,6 +122,7 @@ def test_each_row_is_there_as_often_as_on_the_server(server_version: str, mirror
             mirror.workbench.run(f"spark.sql(\"ALTER TABLE {mirror.lake}.plain SET TBLPROPERTIES ('of' = 'others')\")")
             mirror.run()
             assert_held(mirror)
+            mirror.assert_native(*TABLES)
         assert mirror.states() == dict.fromkeys(TABLES, ("current", None))
         primary.sql(
             "USE shop",

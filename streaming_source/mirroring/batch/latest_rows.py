@@ -166,16 +166,10 @@ def last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
 
     from replica.rows.types.arrow_arrays import array_of
 
-    return array_of(last_of_each(key_codes(rows, keys), np.arange(rows.num_rows)))
-
-
-def last_of_each(codes: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the last of some ascending places of each key, in order; `codes`: those of `key_codes`, by place."""
-    import numpy as np
-
+    codes = key_codes(rows, keys)
     last = np.full(len(codes), -1)
-    last[codes[places]] = places  # of several places, the last one stays
-    return np.sort(last[last >= 0])
+    last[codes] = np.arange(len(codes))  # of several places, the last one stays
+    return array_of(np.sort(last[last >= 0]))
 
 
 def numbers(values: pa.Array) -> npt.NDArray[Any]:

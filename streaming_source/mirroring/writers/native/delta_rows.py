@@ -16,18 +16,17 @@ import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, parquet_columns, remove_files
+from streaming_source.mirroring.writers.native.merge_query import merge_by_query, quoted
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
-from streaming_source.mirroring.writers.native.partial_images import KEPT
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
     files_with_keys,
     is_rewritable,
     rewritten,
 )
-from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
+from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes, with_deletion_vectors
 from streaming_source.mirroring.writers.versions import commit_metadata
 from streaming_source.schema.row_schema import spark_type
-from streaming_source.schema.target_modes import CURRENT, HISTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +60,6 @@ _FEATURE: Final = "delta.feature."
 _FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 _LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 """The property that column mapping keeps beside those that a table is created with."""
-_HISTORY_ENDS: Final = ("_valid_to", "_to_gtid", "_to_sequence", "_current")
 
 
 class Commit(NamedTuple):
@@ -120,7 +118,7 @@ def open_target(folder: str, target: TargetShape) -> pa.Schema:
 
     with refused():
         table = opened(folder)
-        _check(table, target)
+        check_target(table, target)
         keep(folder, table)
         return pa.schema(table.schema().to_arrow())
 
@@ -184,20 +182,58 @@ def merge_rows(folder: str, rows: pa.Table, target: TargetShape, commit: Commit)
     return _committed(folder, target, commit, lambda table: _merge(table, folder, rows, target, commit))
 
 
-def append_files(folder: str, files: Sequence[DataFile], target: TargetShape, commit: Commit, *, once: bool) -> bool:
+def append_files(
+    folder: str,
+    files: Sequence[DataFile],
+    target: TargetShape,
+    commit: Commit,
+    *,
+    once: bool,
+    replaced: Sequence[TableFile] = (),
+) -> bool:
     """Append files that lie in the folder of a table; return False if the commit is already there.
 
     Args:
         folder: where the table lies.
-        files: the files, which hold rows of the target.
+        files: the files, which hold rows of the target. Those that no commit names are removed.
         target: the table.
         commit: which commit it is.
         once: whether the commit has a token. A target that was made for this batch needs none.
+        replaced: files of the table that go with the commit, because `files` hold those of their rows that stay.
 
     Raises:
         NativeWriteError: nothing was written.
     """
-    return _committed(folder, target, commit if once else None, lambda table: _append(table, files, commit, once=once))
+    token = commit if once else None
+    try:
+        added = _committed(folder, target, token, lambda table: _append(table, files, replaced, commit, once=once))
+    except NativeWriteError:
+        if not _landed(folder, files, token):
+            remove_files(folder, files)
+            raise
+        return True  # what follows a commit failed, a checkpoint for instance
+    if not added and not _landed(folder, files, None):
+        remove_files(folder, files)
+    return added
+
+
+def _landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
+    """Tell whether a commit is in the table: with its files, or with its token if it has none.
+
+    Raises:
+        NativeWriteError: the table cannot be read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    with refused():
+        try:
+            table = DeltaTable(folder)
+        except TableNotFoundError:
+            return False
+        if files:
+            return {file.path for file in files} <= {file.path for file in files_of(table)}
+        return token is not None and table.transaction_version(token.writer) == token.batch
 
 
 def remove_rows(folder: str, target: TargetShape, metadata: str) -> None:
@@ -228,7 +264,7 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
 
     with refused():
         table = opened(folder)
-        _check(table, None)
+        check_target(table, None)
         there = pa.schema(table.schema().to_arrow())
         write_deltalake(
             table,
@@ -252,7 +288,7 @@ def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
 
     with refused():
         query = QueryBuilder().register("there", DeltaTable(folder))
-        found = pa.table(query.execute(f"SELECT {', '.join(map(_quoted, names))} FROM there").read_all())  # noqa: S608  (the names are quoted)
+        found = pa.table(query.execute(f"SELECT {', '.join(map(quoted, names))} FROM there").read_all())  # noqa: S608  (the names are quoted)
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
@@ -290,7 +326,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
                     last = table.transaction_version(token.writer)
                     if last is not None and last >= token.batch:
                         return False
-                _check(table, target)
+                check_target(table, target)
                 write(table)
             except TableNotFoundError:
                 raise NativeWriteError(f"there is no table in {folder}") from None
@@ -303,7 +339,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
     raise AssertionError("a try ends in one of these ways")
 
 
-def _check(table: DeltaTable, target: TargetShape | None) -> None:
+def check_target(table: DeltaTable, target: TargetShape | None) -> None:
     """Refuse a table that delta-rs cannot write as we need it."""
     protocol = table.protocol()
     needed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
@@ -341,8 +377,9 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     size = sum(file.size for file in files)
     if size > MOST_BYTES:
         raise NativeWriteError(f"it has {size >> 20} MB")
-    _check_old_files(folder, files, size)
-    _merge_by_query(table, there, rows, target, commit)
+    check_old_files(folder, files, size)
+    properties = _commit_properties(commit, once=True)
+    merge_by_query(table, rows, target, _properties(there), properties, after_commit())
 
 
 def _write_again(
@@ -364,7 +401,7 @@ def _write_again(
     gone = rows.column(count) if rows.num_columns > count else None
     keys = FileKeys(there, changes.select(list(target.keys)))
     met = files_with_keys(folder, files, keys)
-    _check_old_files(folder, files, sum(file.size for file in met))
+    check_old_files(folder, files, sum(file.size for file in met))
     new = rewritten(folder, met, there, keys, changes, gone)
     try:
         table.create_write_transaction(
@@ -379,7 +416,7 @@ def _write_again(
         raise
 
 
-def _check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None:
+def check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None:
     """Refuse a commit that writes so many bytes again if the table has too many old files by then."""
     if size < LEAST_LOOKED_AT:
         return
@@ -388,55 +425,19 @@ def _check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None
         raise NativeWriteError(f"its old files would take {old / 1e9:.1f} GB until they expire")
 
 
-def _merge_by_query(table: DeltaTable, there: pa.Schema, rows: pa.Table, target: TargetShape, commit: Commit) -> None:
-    columns = list(target.names)
-    changes = {name: _column("source", str(number)) for number, name in enumerate(target.names)}
-    values = {_quoted(name): number for name, number in changes.items()}
-    kept = {name for number, name in enumerate(target.names) if f"{KEPT}{number}" in rows.schema.names}
-    updated = {_quoted(name): _kept(target, name) if name in kept else changes[name] for name in changes}
-    ends = _column("source", str(len(columns)))
-    same = " AND ".join(f"{_column('target', key)} = {changes[key]}" for key in target.keys)
-    merger = table.merge(
-        rows,
-        predicate=f"{same} AND {_same_version(changes, ends)}" if target.mode == HISTORY else same,
-        source_alias="source",
-        target_alias="target",
-        writer_properties=_properties(there),
-        commit_properties=_commit_properties(commit, once=True),
-        post_commithook_properties=after_commit(),
-    )
-    if target.mode == CURRENT:
-        merger = merger.when_matched_delete(ends).when_matched_update(updated)
-    elif target.mode == HISTORY:
-        merger = merger.when_matched_update({_quoted(name): changes[name] for name in _HISTORY_ENDS}, ends)
-    else:
-        merger = merger.when_matched_update(values)
-    merger.when_not_matched_insert(values, f"NOT {ends}" if len(rows.schema) > len(columns) else None).execute()
-
-
-def _kept(target: TargetShape, name: str) -> str:
-    """Return the value of a column that some rows of the changes say nothing of: that of the target there."""
-    number = target.names.index(name)
-    keeps, there = _column("source", f"{KEPT}{number}"), _column("target", name)
-    return f"CASE WHEN {keeps} THEN {there} ELSE {_column('source', str(number))} END"
-
-
-def _same_version(changes: Mapping[str, str], closes: str) -> str:
-    """Return the condition by which a row of the changes meets a version: a closing row meets the valid one, unless the
-    batch left it; an opening row meets its own.
-    """
-    own = " AND ".join(
-        f"({_column('target', name)} IS NOT DISTINCT FROM {changes[name]})" for name in ("_from_gtid", "_from_sequence")
-    )
-    return f"CASE WHEN {closes} THEN {_column('target', '_current')} AND NOT ({own}) ELSE ({own}) END"
-
-
-def _append(table: DeltaTable, files: Sequence[DataFile], commit: Commit, *, once: bool) -> None:
+def _append(
+    table: DeltaTable, files: Sequence[DataFile], replaced: Sequence[TableFile], commit: Commit, *, once: bool
+) -> None:
+    if replaced:
+        marked = with_deletion_vectors(table)
+        there = {file.path for file in files_of(table) if not any(path.endswith(f"/{file.path}") for path in marked)}
+        if not {file.path for file in replaced} <= there:
+            raise NativeWriteError("another writer changed files that have its rows")
     table.create_write_transaction(
-        [file.added(data_change=True) for file in files],
+        [*(file.added(data_change=True) for file in files), *(file.removed(data_change=True) for file in replaced)],
         "append",
         table.schema(),
-        commit_properties=_commit_properties(commit, once=once),
+        commit_properties=_commit_properties(commit, once=once, after_others=not replaced),
         post_commithook_properties=after_commit(),
     )
 
@@ -467,12 +468,3 @@ def _properties(schema: pa.Schema) -> WriterProperties:
         default_column_properties=written(""),
         column_properties={name: written(name) for name in columns.limited | columns.dictionary},
     )
-
-
-def _column(table: str, name: str) -> str:
-    return f"{table}.{_quoted(name)}"
-
-
-def _quoted(name: str) -> str:
-    """Quote a name for DataFusion: it is data, whatever stands in it."""
-    return '"' + name.replace('"', '""') + '"'

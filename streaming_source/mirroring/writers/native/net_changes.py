@@ -10,6 +10,7 @@ their numbers. They must equal the Spark forms in `streaming_source/mirroring/mo
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ from streaming_source.mirroring.batch.latest_rows import (
 )
 from streaming_source.mirroring.batch.table_rows import flat_rows, told_parts
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, copied
-from streaming_source.mirroring.writers.native.partial_images import ABSENT, numbered_arrays, partial_changes
+from streaming_source.mirroring.writers.native.partial_images import ABSENT, key_events, numbered_arrays
 from streaming_source.schema import target_modes
 from streaming_source.schema.row_schema import FLAT
 
@@ -39,6 +40,8 @@ GTID: Final = "_gtid"
 SEQUENCE: Final = "_sequence"
 _PLACE: Final = (COMMITTED, GTID, SEQUENCE)
 """The place of a change, in the order in which a version has its columns."""
+_MARKS: Final = (COMMITTED, GTID)
+"""The place of a deletion, as soft_delete has it."""
 _READ: Final = "read"
 """`_change_type` of rows that were read, in an append_log."""
 
@@ -48,24 +51,21 @@ def net_changes(
 ) -> pa.Table | None:
     """Return the rows that a MERGE of the mode takes; None if nothing changed.
 
-    The columns are those of the target by their numbers. Modes `current` and `history` have one more, which is true
-    where the MERGE ends what is there: it deletes the row, or closes the version. `left_out`: what is known of columns
-    that images lack, where some do; the mode is `current` then, and `partial_changes` says what columns follow.
+    The columns are those of the target by their numbers. One more, in all modes but a `soft_delete` of whole images, is
+    true if the MERGE ends what is there and inserts nothing: it deletes the row, or closes the version. In
+    `soft_delete` the row stays, and is marked. `left_out`: what is known of columns that images lack, if some do. Then
+    columns `kept_` and a number follow, as `key_events` says, and rows that were read are among the changes.
     """
     import pyarrow as pa
 
     if left_out is not None:
-        images = list(map(copied, _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, ABSENT))))
-        if not images:
-            return None
-        (flat,) = pa.Table.from_batches(images).combine_chunks().to_batches()
-        return pa.Table.from_batches([partial_changes(flat, latest.keys, left_out)])
+        return _partial_changes(mode, latest, batches, left_out)
     if mode == target_modes.HISTORY:
-        found = map(copied, _flat(latest, batches, read=False, metadata=(CHANGE, HISTORY, *_PLACE)))
+        found = map(copied, ordered_rows(latest, batches, read=False, metadata=(CHANGE, HISTORY, *_PLACE)))
         events = [one for rows in found if (one := with_deleted(rows, len(latest.columns))).num_rows]
         return _versions(pa.Table.from_batches(events), latest) if events else None
     if mode == target_modes.SOFT_DELETE:
-        latest = replace(latest, metadata=(COMMITTED, GTID))
+        latest = replace(latest, metadata=_MARKS)
     last = list(latest(batches))
     if not last:
         return None
@@ -74,13 +74,65 @@ def net_changes(
     return pa.Table.from_batches([marked])
 
 
+def _partial_changes(
+    mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch], left_out: OmittedColumns
+) -> pa.Table | None:
+    """Return what `net_changes` does, of images that may lack columns, and of rows that were read among them.
+
+    Such a row is an insert at its place: a change after it may lack what it has.
+    """
+    import pyarrow as pa
+
+    own = {target_modes.HISTORY: _PLACE, target_modes.SOFT_DELETE: (COMMITTED, GTID, SEQUENCE)}.get(mode, (SEQUENCE,))
+    metadata = (CHANGE, HISTORY, ABSENT, *own)
+    parts = list(batches)
+    images = list(map(copied, ordered_rows(latest, parts, read=False, metadata=metadata)))
+    reads = [inserted(copied(rows)) for rows in ordered_rows(latest, parts, read=True, metadata=metadata)]
+    if not images and not reads:
+        return None
+    (flat,) = pa.Table.from_batches([*images, *reads]).combine_chunks().to_batches()  # the caller bounds them
+    if reads:
+        flat = _in_order(flat)
+    events = key_events(mode, flat, latest.keys, left_out)
+    if mode == target_modes.HISTORY:
+        return _versions(pa.Table.from_batches([events]), latest)
+    columns = len(latest.columns)
+    events = events.drop_columns([SEQUENCE])
+    return pa.Table.from_batches([_marked_if_known(events, columns) if mode == target_modes.SOFT_DELETE else events])
+
+
+def inserted(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows that were read as inserted ones.
+
+    Raises:
+        NativeWriteError: they lack columns: some servers never log generated ones.
+    """
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import repeated
+
+    if rows.column(ABSENT).null_count < rows.num_rows:
+        raise NativeWriteError("rows of it that were read lack columns")
+    unended = pa.nulls(rows.num_rows, pa.bool_())
+    kinds = {CHANGE: repeated("insert", rows.num_rows), HISTORY: unended}
+    arrays = [kinds.get(name, column) for name, column in zip(rows.schema.names, rows.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
+
+
+def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of one domain in the order of the stream; the two rows of an update stay together."""
+    import pyarrow.compute as pc
+
+    return rows.take(pc.sort_indices(rows, sort_keys=[(SEQUENCE, "ascending")]))
+
+
 def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows that are appended to a target of the mode, with its columns by their numbers."""
     if mode == target_modes.APPEND_LOG:
         yield from _log_rows(latest, batches)
         return
     metadata = _PLACE if mode == target_modes.HISTORY else ()
-    for rows in _flat(latest, batches, read=True, metadata=metadata):
+    for rows in ordered_rows(latest, batches, read=True, metadata=metadata):
         yield _valid(mode, rows, len(latest.columns))
 
 
@@ -93,7 +145,7 @@ def inserted_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordB
     import pyarrow.compute as pc
 
     parts = list(batches)
-    for rows in _flat(latest, parts, read=False, metadata=(CHANGE, HISTORY)):
+    for rows in ordered_rows(latest, parts, read=False, metadata=(CHANGE, HISTORY)):
         if rows.column(HISTORY).true_count or not pc.all(pc.equal(rows.column(CHANGE), "insert"), min_count=0).as_py():
             raise NativeWriteError("it has no key, and rows of it were changed or deleted")
         yield numbered_arrays(rows.columns[: len(latest.columns)])
@@ -111,13 +163,12 @@ def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
     parts = list(batches)
     found: list[pa.RecordBatch] = []
     for read in (False, True):
-        rows = _flat(latest, parts, read=read, metadata=(CHANGE, HISTORY, *_PLACE))
+        rows = ordered_rows(latest, parts, read=read, metadata=(CHANGE, HISTORY, *_PLACE))
         found += map(copied, rows)
     if not found:
         return
     (flat,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # the caller bounds them
-    order = pc.sort_indices(flat, sort_keys=[(SEQUENCE, "ascending")])  # stable: an update's two rows stay in order
-    rows = with_deleted(flat.take(order), columns)
+    rows = with_deleted(_in_order(flat), columns)
     last = rows.take(last_places(rows, latest.keys)).select(list(range(columns + 3)))
     if mode == target_modes.SOFT_DELETE:
         yield _marked(last, columns)
@@ -125,7 +176,7 @@ def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
         yield last.filter(pc.invert(last.column(columns))).select(list(range(columns)))
 
 
-def _flat(
+def ordered_rows(
     latest: LatestOfTable, batches: Iterable[pa.RecordBatch], *, read: bool, metadata: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield flat rows in the order of the stream, each batch in the memory of the one before."""
@@ -174,11 +225,28 @@ def _marked(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
     return numbered_arrays([*rows.columns[:columns], deleted, at, by])
 
 
+def _marked_if_known(events: pa.RecordBatch, columns: int) -> pa.RecordBatch:
+    """Return the last events of keys with the columns of soft_delete, and whether the MERGE inserts nothing: a row that
+    is deleted, and of which some values are not known, is marked if the target has it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = columns + 1 + len(_MARKS)
+    marked = _marked(events.select(list(range(whole))), columns)
+    kept = events.schema.names[whole:]
+    unknown = reduce(pc.or_, (events.column(name) for name in kept), _all(len(events), value=False))
+    ends = pc.and_(events.column(columns), unknown)
+    names = [*marked.schema.names, str(marked.num_columns), *kept]
+    return pa.RecordBatch.from_arrays([*marked.columns, ends, *map(events.column, kept)], names=names)
+
+
 def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     """Return the versions that changes open, and for each key one row that closes the version before them.
 
     A closing row has the place of the key's first change as its end. As its beginning it has that of the version that
-    the batch leaves valid: a target that has this version already has the batch.
+    the batch leaves valid: a target that has this version already has the batch. Columns `kept_` of opened versions
+    follow.
     """
     import numpy as np
     import pyarrow as pa
@@ -199,11 +267,16 @@ def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     begun = np.r_[np.where(deleted[last], -1, last), opened]
     ended = np.r_[closing, np.where(same_as_next, np.arange(len(codes)) + 1, -1)[opened]]
     values = flat.select(list(range(columns))).take(array_of(np.r_[closing, opened]))
-    places = flat.select(list(range(columns + 1, columns + 1 + len(_PLACE))))
+    whole = columns + 1 + len(_PLACE)
+    places = flat.select(list(range(columns + 1, whole)))
     starts, ends = (places.take(array_of(np.maximum(at, 0), at < 0)) for at in (begun, ended))
     own = [column for pair in zip(starts.columns, ends.columns, strict=True) for column in pair]
-    flags = [array_of(ended < 0), array_of(np.arange(len(begun)) < len(closing))]
-    return pa.Table.from_batches([numbered_arrays([*values.columns, *own, *flags])])
+    closes = np.arange(len(begun)) < len(closing)
+    found = numbered_arrays([*values.columns, *own, array_of(ended < 0), array_of(closes)])
+    for name in flat.schema.names[whole:]:
+        kept = flat.column(name).take(array_of(np.r_[closing, opened]))
+        found = found.append_column(name, pc.and_(kept, array_of(~closes)))
+    return pa.Table.from_batches([found])
 
 
 def _all(length: int, *, value: bool) -> pa.Array:

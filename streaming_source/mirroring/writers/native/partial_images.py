@@ -1,18 +1,19 @@
-"""Net changes of a table whose row images lack columns (`binlog_row_image` MINIMAL, NOBLOB, FULL_NODUP).
+"""Changes of a table whose row images lack columns (`binlog_row_image` MINIMAL, NOBLOB, FULL_NODUP).
 
-They are for a target of the mode `current`, and are computed by the task that decodes the rows. Each column of a key
-has the value of its newest image that has the column. A column that no image of the batch has keeps the value of the
-target. An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Whatever is
-not known is refused, and Spark meets the same reason. The rules are those of `streaming_source/queries/row_events.py`
-and of `apply/left_out.py`.
+`key_events` is called by the task that decodes the rows, and returns what happens to each key. Each column has the
+value of the newest image up to the event that has the column. If no image of the batch has it, the value is that of
+the target. An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Whatever
+is not known is refused, and Spark meets the same reason. The rules are those of
+`streaming_source/queries/row_events.py` and of `apply/left_out.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.mirroring.batch.latest_rows import CHANGE, HISTORY, key_codes, last_of_each, numbers
+from streaming_source.mirroring.batch.latest_rows import CHANGE, HISTORY, key_codes, numbers
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.schema import target_modes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 ABSENT: Final = "_absent"
+_OF_IMAGES: Final = (CHANGE, HISTORY, ABSENT)
+"""The columns of flat rows that say what an image is, after those of the table."""
 KEPT: Final = "kept_"
 """Beginning of the names of the columns that say which rows keep the value of the target."""
 MOST_CELLS: Final = 8 << 20
@@ -45,18 +48,20 @@ class OmittedColumns(NamedTuple):
     values: tuple[pa.Array | None, ...]
 
 
-def partial_changes(rows: pa.RecordBatch, keys: Sequence[str], left_out: OmittedColumns) -> pa.RecordBatch:
-    """Return the net changes of flat rows that may lack columns.
+def key_events(mode: str, rows: pa.RecordBatch, keys: Sequence[str], left_out: OmittedColumns) -> pa.RecordBatch:
+    """Return what happens to keys by flat rows that may lack columns.
 
     Args:
+        mode: the target's. A `history` takes all events, `current` and `soft_delete` the last one of each key.
         rows: all changes of a table in the order of the stream: its columns by their numbers, then `_change_type`,
-            `_history` and `_absent`.
+            `_history` and `_absent`, then any others.
         keys: the columns that tell rows apart, by their numbers.
         left_out: what is known of the columns.
 
     Returns:
-        A row for each key: the columns, whether the key is deleted, and for each column that some row keeps the
-        target's value of, `kept_` and its number: whether this row does.
+        A row for each event, those of a key in their order: the columns, whether the key is deleted (named by the
+        number of columns), the other columns of `rows`, and for each column that some event does not know `kept_` and
+        its number: whether this event keeps the target's value. Deleted rows keep values in `soft_delete` alone.
 
     Raises:
         NativeWriteError: a value is not known.
@@ -66,10 +71,7 @@ def partial_changes(rows: pa.RecordBatch, keys: Sequence[str], left_out: Omitted
     columns = len(left_out.names)
     if rows.column(HISTORY).true_count:
         raise NativeWriteError("images of its rows lack columns, and it has versions of rows")
-    if rows.num_rows * columns > MOST_CELLS:
-        raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
-    images = _Images.of(rows.column(CHANGE))
-    places = _places(rows, images, left_out)
+    images, places = _known_places(rows, left_out)
     found = [_values(rows, number, places[:, number], left_out) for number in map(int, keys)]
     if any((places[:, number] == _NOWHERE).any() for number in map(int, keys)):
         raise NativeWriteError("images of its rows lack a column of the key")
@@ -81,14 +83,49 @@ def partial_changes(rows: pa.RecordBatch, keys: Sequence[str], left_out: Omitted
     happens[images.after - 1] = False  # the image before an update is an event only if the key moves
     happens[moved - 1] = True
     events = np.flatnonzero(happens)
-    last = last_of_each(codes, events)
-    deleted = images.gone[last]
-    newest = np.stack(
-        [_newest_place(codes, events, places[:, number], codes[last]) for number in range(columns)], axis=1
-    )
-    arrays = [_values(rows, number, newest[:, number], left_out) for number in range(columns)]
-    kept = (newest == _NOWHERE) & ~deleted[:, None]
-    return _result(arrays, deleted, kept)
+    events = events[np.argsort(codes[events], kind="stable")]
+    first = np.r_[True, codes[events][1:] != codes[events][:-1]]
+    chosen = np.arange(len(events)) if mode == target_modes.HISTORY else np.flatnonzero(np.r_[first[1:], True])
+    begun = np.maximum.accumulate(np.where(first, np.arange(len(events)), 0))
+    counted = ~images.gone[events[chosen]] | (mode == target_modes.SOFT_DELETE)
+    arrays: list[pa.Array] = []
+    kept: list[Flags] = []
+    for number in range(columns):
+        newest = _newest_places(begun, places[events, number])[chosen]
+        arrays.append(_values(rows, number, newest, left_out))
+        kept.append((newest == _NOWHERE) & counted)
+    return _result(rows, events[chosen], arrays, images.gone, kept)
+
+
+def whole_rows(rows: pa.RecordBatch, left_out: OmittedColumns) -> pa.RecordBatch:
+    """Return flat rows of a table without a key with all columns: those of an update come from the image before it.
+
+    Args:
+        rows: its changes, as `key_events` takes them.
+        left_out: what is known of the columns.
+
+    Raises:
+        NativeWriteError: a value is not known.
+    """
+    _, places = _known_places(rows, left_out)
+    unknown = places == _NOWHERE
+    if unknown.any():
+        raise NativeWriteError(f"it has no key, and images of its rows lack {_first(unknown, left_out)}")
+    columns = len(left_out.names)
+    arrays = [_values(rows, number, places[:, number], left_out) for number in range(columns)]
+    return numbered_arrays([*arrays, *rows.columns[columns:]]).rename_columns(rows.schema.names)
+
+
+def _known_places(rows: pa.RecordBatch, left_out: OmittedColumns) -> tuple[_Images, Places]:
+    """Return the kinds of images, and where each row has the value of each column.
+
+    Raises:
+        NativeWriteError: the rows are too many, or have columns that are not known.
+    """
+    if rows.num_rows * len(left_out.names) > MOST_CELLS:
+        raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
+    images = _Images.of(rows.column(CHANGE))
+    return images, _places(rows, images, left_out)
 
 
 class _Images(NamedTuple):
@@ -156,14 +193,17 @@ def _present(absent: pa.Array, names: Sequence[str]) -> Flags:
     return present
 
 
-def _newest_place(codes: Places, events: Places, places: Places, keys: Places) -> Places:
-    """Return for each key the place of a column's value: that of the last event which has one."""
+def _newest_places(begun: Places, places: Places) -> Places:
+    """Return for each event the place of a column's value: that of the last event of its key so far which has one.
+
+    Args:
+        begun: the number of the first event of its key, for each event; events of a key follow one another.
+        places: the place of the value that each event has itself.
+    """
     import numpy as np
 
-    newest = np.full(len(codes), _NOWHERE)
-    having = events[places[events] != _NOWHERE]
-    newest[codes[having]] = places[having]
-    return newest[keys]
+    last = np.maximum.accumulate(np.where(places != _NOWHERE, np.arange(len(places)), -1))
+    return np.where(last >= begun, places[last], _NOWHERE)
 
 
 def _values(rows: pa.RecordBatch, number: int, places: Places, left_out: OmittedColumns) -> pa.Array:
@@ -181,15 +221,19 @@ def _values(rows: pa.RecordBatch, number: int, places: Places, left_out: Omitted
     return column.take(array_of(np.maximum(places, 0), places < 0))
 
 
-def _result(arrays: Sequence[pa.Array], deleted: Flags, kept: Flags) -> pa.RecordBatch:
+def _result(
+    rows: pa.RecordBatch, events: Places, arrays: Sequence[pa.Array], gone: Flags, kept: Sequence[Flags]
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import array_of
 
-    some = [number for number in range(len(arrays)) if kept[:, number].any()]
-    names = [*map(str, range(len(arrays) + 1)), *(f"{KEPT}{number}" for number in some)]
-    flags = [array_of(deleted), *(array_of(kept[:, number].copy()) for number in some)]
-    return pa.RecordBatch.from_arrays([*arrays, *flags], names=names)
+    columns = len(arrays)
+    others = rows.schema.names[columns + len(_OF_IMAGES) :]
+    some = [number for number in range(columns) if kept[number].any()]
+    names = [*map(str, range(columns + 1)), *others, *(f"{KEPT}{number}" for number in some)]
+    more = [*rows.select(others).take(array_of(events)).columns, *(array_of(kept[number]) for number in some)]
+    return pa.RecordBatch.from_arrays([*arrays, array_of(gone[events]), *more], names=names)
 
 
 def numbered_arrays(arrays: Sequence[pa.Array]) -> pa.RecordBatch:

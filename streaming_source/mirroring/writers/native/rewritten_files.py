@@ -9,7 +9,7 @@ the caller's: one that removes the old files and adds the new ones, and that is 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streaming_source.mirroring.batch.latest_rows import key_codes, numbers
 from streaming_source.mirroring.writers.native.data_files import (
@@ -59,11 +59,22 @@ def is_rewritable(
 
     if mode not in (CURRENT, SOFT_DELETE) or any(pa.types.is_floating(schema.field(key).type) for key in keys):
         return False
+    return has_changeable_rows(table, files, schema) and not with_deletion_vectors(table)
+
+
+def has_changeable_rows(table: DeltaTable, files: Sequence[TableFile], schema: pa.Schema) -> bool:
+    """Tell whether rows of a table may go, and its files be written again by their names.
+
+    Args:
+        table: the table.
+        files: all of its files.
+        schema: its columns, as delta-rs reports them.
+    """
     metadata = table.metadata()
     ruled = any(_INVARIANT in (field.metadata or {}) for field in schema)
     if metadata.partition_columns or metadata.configuration.get(_APPEND_ONLY, "").lower() == "true" or ruled:
         return False
-    return all(file.is_plain for file in files) and not with_deletion_vectors(table)
+    return all(file.is_plain for file in files)
 
 
 def files_with_keys(folder: str, files: Sequence[TableFile], keys: FileKeys) -> list[TableFile]:
@@ -89,7 +100,7 @@ def rewritten(
     folder: str,
     files: Sequence[TableFile],
     schema: pa.Schema,
-    keys: FileKeys,
+    keys: KeptRows,
     changes: pa.Table,
     gone: pa.ChunkedArray | None,
 ) -> list[DataFile]:
@@ -99,7 +110,7 @@ def rewritten(
         folder: the folder of the table.
         files: those of its files that have rows of changed keys.
         schema: its columns.
-        keys: the keys of the changes.
+        keys: tells which rows of the files stay: those without the keys of the changes.
         changes: the last change of each key, with the columns of the table by their names.
         gone: whether the row of a change is gone; None: each is there.
 
@@ -122,7 +133,7 @@ def rewritten(
 
 
 def _rows(
-    folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: FileKeys, opened: Sequence[pa.RecordBatch]
+    folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: KeptRows, opened: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files whose keys did not change, and then others."""
     for batch in rows_of(folder, files, schema):
@@ -146,6 +157,13 @@ def _joined(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
         yield group
 
 
+class KeptRows(Protocol):
+    """Interface that tells rows of files that stay from those that go."""
+
+    def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that stay."""
+
+
 class FileKeys:
     """Keys that changed, as the files of a table have them."""
 
@@ -153,7 +171,7 @@ class FileKeys:
         """Take the keys, a column each by the names of the table, with its types; `schema`: its columns."""
         self._changed = keys.rename_columns([physical_name(schema.field(name)) for name in keys.schema.names])
         self._names = self._changed.schema.names
-        self._first = _whole_numbers(self._changed.column(0))
+        self._first = whole_numbers(self._changed.column(0))
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that have none of the keys."""
@@ -171,22 +189,13 @@ class FileKeys:
         with pq.ParquetFile(Path(folder, file.path), coerce_int96_timestamp_unit="us") as there:
             if not set(self._names) <= set(there.schema_arrow.names):
                 return True  # a file from before a column came: it is NULL in its rows
-            groups = [number for number in range(there.num_row_groups) if self._may_be_in(there, number)]
+            first, name = self._first, self._names[0]
+            groups = [
+                one for one in range(there.num_row_groups) if first is None or limits_allow(there, one, name, first)
+            ]
             return any(
                 self._met(batch).true_count for batch in there.iter_batches(row_groups=groups, columns=self._names)
             )
-
-    def _may_be_in(self, file: pq.ParquetFile, number: int) -> bool:
-        """Tell whether the limits of a row group leave room for one of the keys' first columns."""
-        if self._first is None:
-            return True
-        group = file.metadata.row_group(number)
-        column = next(n for n in range(group.num_columns) if group.column(n).path_in_schema == self._names[0])
-        limits = group.column(column).statistics
-        if limits is None or not limits.has_min_max or not isinstance(limits.min, int):
-            return True
-        first, end = self._first.searchsorted(limits.min, "left"), self._first.searchsorted(limits.max, "right")
-        return bool(first < end)
 
     def _met(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Tell which rows have one of the keys."""
@@ -204,7 +213,17 @@ class FileKeys:
         return array_of(met[codes[: rows.num_rows]])
 
 
-def _whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
+def limits_allow(file: pq.ParquetFile, number: int, name: str, wanted: npt.NDArray[np.int64]) -> bool:
+    """Tell whether the limits of a column in a row group leave room for one of some integers, which are in order."""
+    group = file.metadata.row_group(number)
+    columns = map(group.column, range(group.num_columns))
+    limits = next((column.statistics for column in columns if column.path_in_schema == name), None)
+    if limits is None or not limits.has_min_max or not isinstance(limits.min, int):
+        return True
+    return bool(wanted.searchsorted(limits.min, "left") < wanted.searchsorted(limits.max, "right"))
+
+
+def whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
     """Return the values of a column of integers in order; None for other types, and where one is NULL."""
     import numpy as np
     import pyarrow as pa

@@ -53,7 +53,8 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     """Return the files of a table."""
     import pyarrow as pa
 
-    found = pa.table(table.get_add_actions()).select(["path", "size_bytes", "modification_time", "num_records"])
+    told = pa.RecordBatchReader.from_stream(table.get_add_actions())  # `pa.table` would import pandas in each task
+    found = told.read_all().select(["path", "size_bytes", "modification_time", "num_records"])
     return [TableFile(*values) for values in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
 
@@ -61,7 +62,7 @@ def with_deletion_vectors(table: DeltaTable) -> list[str]:
     """Return the addresses of files of which a deletion vector hides rows."""
     import pyarrow as pa
 
-    found = pa.table(table.deletion_vectors()).column("filepath").to_pylist()
+    found = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().column("filepath").to_pylist()
     return [str(path) for path in found]
 
 

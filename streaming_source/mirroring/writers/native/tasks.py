@@ -1,6 +1,6 @@
 """Functions of tasks that write one table: its part of a batch becomes a commit, or files for the driver to commit.
 
-In: the partitions of a batch that have rows of the table. Out: an `Outcome`. An error of one table ends no task:
+In: the partitions of a batch that have rows of the table. Out: a `TaskOutcome`. An error of one table ends no task:
 Spark then writes that table, meets the same error, and reports it.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,19 +20,30 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape
     from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.native.table_files import TableFile
 
-Outcome = tuple[int, "DataFile | None", "str | None"]
-"""What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""
-Rows = Literal["new", "first", "inserted"]
+Rows = Literal["new", "first", "inserted", "counted"]
 """The rows of a batch that are appended: those that were read, in append_log all; or with what changes made of them."""
 _log = logging.getLogger(__name__)
+
+
+class TaskOutcome(NamedTuple):
+    """Report of a task: the number that it was given, and why it wrote nothing; or the files that it wrote for the
+    driver to commit, and those of the table in whose place they come.
+    """
+
+    number: int
+    reason: str | None = None
+    files: tuple[DataFile, ...] = ()
+    replaced: tuple[TableFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesTask:
     """The function of the one task that merges the changes of a table.
 
-    `number` tells functions of one job apart. `left_out`: what is known of columns that images lack, if some do.
+    `number` tells functions of one job apart. `left_out`: what is known of columns that images lack, if some do. Then
+    rows that were read are merged, too.
     """
 
     number: int
@@ -42,7 +53,7 @@ class ChangesTask:
     commit: Commit
     left_out: OmittedColumns | None = None
 
-    def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
         from streaming_source.mirroring.writers.native.delta_rows import merge_rows
         from streaming_source.mirroring.writers.native.net_changes import net_changes
 
@@ -51,7 +62,7 @@ class ChangesTask:
             if rows is not None:
                 merge_rows(self.folder, rows, self.target, self.commit)
 
-        return self.number, None, _reason(self.folder, write)
+        return TaskOutcome(self.number, _reason(self.folder, write))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class RowsTask:
         """Whether the files have what the changes of the batch leave, too."""
         return self.rows != "new"
 
-    def __call__(self, batches: Sequence[pa.RecordBatch]) -> Outcome:
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
         from streaming_source.mirroring.writers.native.data_files import write_file
         from streaming_source.mirroring.writers.native.net_changes import (
             first_state,
@@ -83,17 +94,48 @@ class RowsTask:
         )
 
         made = {"new": new_rows, "first": first_state, "inserted": inserted_rows}[self.rows]
-        written: list[DataFile | None] = []
+        written: list[DataFile] = []
 
         def write() -> None:
             rows = made(self.target.mode, self.latest, batches)
-            written.append(write_file(self.folder, self.schema, self.target.names, rows))
+            new = write_file(self.folder, self.schema, self.target.names, rows)
+            written.extend([] if new is None else [new])
 
         reason = _reason(self.folder, write)
-        return self.number, next(iter(written), None), reason
+        return TaskOutcome(self.number, reason, tuple(written))
 
 
-def run(jobs: Iterable[tuple[ChangesTask | RowsTask, Sequence[PackedPart]]]) -> Iterator[Outcome]:
+@dataclass(frozen=True, slots=True)
+class CountedTask:
+    """The function of the one task that counts the rows of a table without a key, and writes files for the driver to
+    commit. `left_out`: what is known of columns that images lack, if some do.
+    """
+
+    number: int
+    folder: str
+    latest: LatestOfTable
+    target: TargetShape
+    left_out: OmittedColumns | None = None
+    rows: ClassVar[Rows] = "counted"
+    with_changes: ClassVar[bool] = True
+
+    def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
+        from streaming_source.mirroring.writers.native.counted_rows import count_in
+
+        written: list[tuple[list[DataFile], list[TableFile]]] = []
+
+        def write() -> None:
+            written.append(count_in(self.folder, self.target, self.latest, batches, self.left_out))
+
+        reason = _reason(self.folder, write)
+        files, replaced = next(iter(written), ([], []))
+        return TaskOutcome(self.number, reason, tuple(files), tuple(replaced))
+
+
+Task = ChangesTask | RowsTask | CountedTask
+
+
+def run(jobs: Iterable[tuple[Task, Sequence[PackedPart]]]) -> Iterator[TaskOutcome]:
     """Call functions, each with the partitions that have rows of its table."""
     from streaming_source.mirroring.batch.table_rows import packed_batch
 

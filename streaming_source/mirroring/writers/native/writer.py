@@ -29,7 +29,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     open_target,
     remove_rows,
 )
-from streaming_source.mirroring.writers.native.tasks import ChangesTask, RowsTask, run
+from streaming_source.mirroring.writers.native.tasks import ChangesTask, CountedTask, RowsTask, TaskOutcome, run
 from streaming_source.mirroring.writers.versions import METADATA
 from streaming_source.queries.delta_folder import folder_of, known_folder
 from streaming_source.queries.short_errors import SPARK_ERRORS
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.apply.table_part import TablePart
     from streaming_source.mirroring.apply.table_work import TableWork
-    from streaming_source.mirroring.batch.batch_facts import BatchFacts, PackedPart
+    from streaming_source.mirroring.batch.batch_facts import BatchFacts, PackedPart, TableChanges
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
-    from streaming_source.mirroring.writers.native.tasks import Outcome, Rows
+    from streaming_source.mirroring.writers.native.tasks import Rows, Task
     from streaming_source.ruling.target_columns import TargetColumn
     from streaming_source.schema.row_schema import TableColumn
 
-    Outcomes = dict[int, list[Outcome]]
+    Outcomes = dict[int, list[TaskOutcome]]
     Parts = Mapping[TableName, list[PackedPart]]
 
 NATIVE: Final = "native"
@@ -69,15 +69,23 @@ _log = logging.getLogger(__name__)
 
 
 class _TableTasks(NamedTuple):
-    """The functions by which tasks write one table. `appended`: the rows that the tasks of the second one share."""
+    """The functions by which tasks write one table. `number`: what tells them from those of other tables, together with
+    the number after it; `appended`: the rows that the tasks of `rows` share.
+    """
 
     work: TableWork
+    number: int
     folder: str
     target: TargetShape
     commit: Commit
-    changes: ChangesTask | None
-    rows: RowsTask | None
-    appended: int
+    changes: ChangesTask | None = None
+    rows: RowsTask | CountedTask | None = None
+    appended: int = 0
+
+    def files(self, latest: LatestOfTable, rows: Rows = "new") -> RowsTask:
+        """Return the function that writes rows as files."""
+        schema = open_target(self.folder, self.target)
+        return RowsTask(self.number + 1, self.folder, latest, self.target, schema, rows)
 
 
 class NativeWriter:
@@ -142,7 +150,7 @@ class NativeWriter:
         Raises:
             NativeWriteError: why Spark has to write it.
         """
-        part, row, facts = work.part, work.row, work.part.facts
+        part, row = work.part, work.row
         if not work.has_rows or part.other_definition():
             return None
         columns = typed_columns(row.table, self._settings.policy, times=True)
@@ -150,30 +158,31 @@ class NativeWriter:
             raise NativeWriteError("its rows need a rule, or a type that only Spark converts")
         if not part.mode.append_only:
             _check_rows(part)
-        folder = part.folder
-        if folder is None:
+            if not row.keys and self._is_in(work):
+                return None
+        if part.folder is None:
             raise NativeWriteError("its storage is no local disk")
         ruled = ruled_table(part.spark, row.table, self._settings)
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
-        commit = Commit(row.mirror, part.number, position)
+        tasks = _TableTasks(work, number, part.folder, target, Commit(row.mirror, part.number, position))
+        if part.mode.append_only:
+            return tasks._replace(rows=tasks.files(LatestOfTable(row.name, columns, ())), appended=part.facts.rows)
+        left_out = self._left_out(part, columns) if part.facts.partial else None
+        return (_by_key if row.keys else _by_number)(tasks, columns, left_out)
 
-        def files(latest: LatestOfTable, rows: Rows = "new") -> RowsTask:
-            return RowsTask(number + 1, folder, latest, target, open_target(folder, target), rows)
+    def _is_in(self, work: TableWork) -> bool:
+        """Tell whether an earlier try of the batch brought in the rows of a table without a key, and mark them then.
 
-        if part.mode.append_only or not row.keys:
-            everything = files(LatestOfTable(row.name, columns, ()), "new" if part.mode.append_only else "inserted")
-            return _TableTasks(work, folder, target, commit, None, everything, facts.rows)
-        latest = _net_changes(work, columns)
-        if part.new and facts.changes:
-            return _TableTasks(work, folder, target, commit, None, files(latest, "first"), 1)
-        left_out = self._left_out(part, columns) if facts.partial else None
-        changes = ChangesTask(number, folder, latest, target, commit, left_out) if facts.changes else None
-        rows = None
-        if facts.reads and part.mode.can_append(part.target):
-            rows = files(latest)
-        elif not facts.changes:
-            raise NativeWriteError("rows that are read may bring deleted ones back")
-        return _TableTasks(work, folder, target, commit, changes, rows, facts.reads)
+        Raises:
+            NativeWriteError: it may have, by Spark, which has no token for that.
+        """
+        if not work.part.is_in:
+            return False
+        if not self.has_rows(work):
+            raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
+        work.changes_are_in = work.reads_are_in = True
+        self._report(work, None)
+        return True
 
     def _left_out(self, part: TablePart, columns: tuple[TableColumn, ...]) -> OmittedColumns:
         """Return what is known of columns that images lack, by the definition of the table."""
@@ -237,23 +246,56 @@ def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
 
 
 def _check_rows(part: TablePart) -> None:
-    """Refuse rows that tasks cannot bring into a target other than a log.
+    """Refuse images that lack columns if tasks cannot bring them into a target other than a log.
 
     Raises:
         NativeWriteError: why not.
     """
-    if part.facts.partial and not _takes_partial(part):
-        raise NativeWriteError("images of its rows lack columns")
-    if not part.row.keys and part.is_in:  # perhaps by Spark, without a token
-        raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
+    facts = part.facts
+    if not facts.partial:
+        return
+    if not facts.changes or (part.row.keys and part.new):
+        raise NativeWriteError("its first rows come, and some images lack columns")
+    if facts.rows > MOST_CHANGES or not (part.row.keys or _are_counted(facts)):
+        raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
 
 
-def _takes_partial(part: TablePart) -> bool:
-    """Tell whether a task can find the net changes of images that lack columns. It cannot with rows that were read:
-    some servers never log generated columns.
+def _are_counted(facts: TableChanges) -> bool:
+    """Tell whether one task counts the rows of a table without a key. The order of changes means nothing there. More of
+    them can only be appended, which is refused if a row goes.
     """
-    changes_alone = part.facts.changes and not part.facts.reads and not part.new
-    return bool(changes_alone and part.row.keys and part.row.mode == CURRENT)
+    return bool(facts.changes) and facts.rows <= MOST_CHANGES and facts.bytes <= MOST_BATCH_BYTES
+
+
+def _by_key(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: OmittedColumns | None) -> _TableTasks:
+    """Return the functions of a table with a key: its changes are merged, and new rows appended.
+
+    Raises:
+        NativeWriteError: why Spark has to write it.
+    """
+    work, part, facts = tasks.work, tasks.work.part, tasks.work.facts
+    latest = _net_changes(work, columns)
+    if part.new and facts.changes:
+        return tasks._replace(rows=tasks.files(latest, "first"), appended=1)
+    if facts.changes:
+        changes = ChangesTask(tasks.number, tasks.folder, latest, tasks.target, tasks.commit, left_out)
+        tasks = tasks._replace(changes=changes)
+    if left_out is not None:
+        return tasks
+    if facts.reads and part.mode.can_append(part.target):
+        return tasks._replace(rows=tasks.files(latest), appended=facts.reads)
+    if not facts.changes:
+        raise NativeWriteError("rows that are read may bring deleted ones back")
+    return tasks
+
+
+def _by_number(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: OmittedColumns | None) -> _TableTasks:
+    """Return the functions of a table without a key, all of whose rows in a batch come by one commit."""
+    latest, facts = LatestOfTable(tasks.work.row.name, columns, ()), tasks.work.facts
+    if not _are_counted(facts):
+        return tasks._replace(rows=tasks.files(latest, "inserted"), appended=facts.rows)
+    counted = CountedTask(tasks.number + 1, tasks.folder, latest, tasks.target, left_out)
+    return tasks._replace(rows=counted, appended=1)
 
 
 def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:
@@ -280,7 +322,7 @@ def _outcomes(spark: SparkSession, chosen: Sequence[_TableTasks], parts: Parts) 
     """
     context = spark.sparkContext
     cores = context.defaultParallelism
-    jobs: list[tuple[ChangesTask | RowsTask, Sequence[PackedPart]]] = []
+    jobs: list[tuple[Task, Sequence[PackedPart]]] = []
     for tasks in chosen:
         of_table = parts[tasks.work.row.name]
         if tasks.changes is not None:
@@ -296,9 +338,9 @@ def _outcomes(spark: SparkSession, chosen: Sequence[_TableTasks], parts: Parts) 
     except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
         _log.debug("the job of the native writer ended", exc_info=True)
         reason = f"the job ended: {type(error).__name__}"
-        return {number: [(number, None, reason)] for tasks in chosen for number in _numbers(tasks)}
+        return {number: [TaskOutcome(number, reason)] for tasks in chosen for number in _numbers(tasks)}
     for outcome in reported:
-        found.setdefault(outcome[0], []).append(outcome)
+        found.setdefault(outcome.number, []).append(outcome)
     return found
 
 
@@ -311,32 +353,34 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
     work = tasks.work
     reason = None
     if tasks.changes is not None:
-        _, reason = _reported(outcomes, tasks.changes.number)
+        reason = _reported(outcomes, tasks.changes.number).reason
         work.changes_are_in = reason is None
+        work.reads_are_in = reason is None and tasks.changes.left_out is not None
     if tasks.rows is None:
         return reason
-    files, failed = _reported(outcomes, tasks.rows.number)
-    reason = reason or failed or _lacking(tasks, files)
-    added = False
-    if reason is None:
-        try:
-            commit = tasks.commit._replace(part=READS)
-            added = bool(files) and append_files(tasks.folder, files, tasks.target, commit, once=not work.part.new)
-            work.reads_are_in = True
-            work.changes_are_in |= tasks.rows.with_changes
-        except NativeWriteError as refused:
-            reason = str(refused)
-    if not added:
+    written = _reported(outcomes, tasks.rows.number)
+    reason = reason or written.reason or _lacking(tasks, written.files)
+    if reason is not None:
         with contextlib.suppress(OSError):  # no commit names what is left: VACUUM removes it
-            remove_files(tasks.folder, files)
-    return reason
+            remove_files(tasks.folder, written.files)
+        return reason
+    try:
+        if written.files or written.replaced:
+            commit, once = tasks.commit._replace(part=READS), not work.part.new
+            append_files(tasks.folder, written.files, tasks.target, commit, once=once, replaced=written.replaced)
+    except NativeWriteError as refused:
+        return str(refused)
+    work.reads_are_in = True
+    work.changes_are_in |= tasks.rows.with_changes
+    return None
 
 
-def _reported(outcomes: Outcomes, number: int) -> tuple[list[DataFile], str | None]:
-    """Return the files that tasks wrote with one function, and why one of them wrote nothing."""
-    reported = outcomes.get(number, [(number, None, "its task reported nothing")])
-    files = [file for _, file, _ in reported if file is not None]
-    return files, next((why for _, _, why in reported if why is not None), None)
+def _reported(outcomes: Outcomes, number: int) -> TaskOutcome:
+    """Return what tasks reported of one function together."""
+    reported = outcomes.get(number, [TaskOutcome(number, "its task reported nothing")])
+    reason = next((one.reason for one in reported if one.reason is not None), None)
+    files = tuple(file for one in reported for file in one.files)
+    return TaskOutcome(number, reason, files, tuple(file for one in reported for file in one.replaced))
 
 
 def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:

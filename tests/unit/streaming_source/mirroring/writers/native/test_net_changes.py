@@ -25,8 +25,11 @@ from streaming_source.mirroring.writers.native.net_changes import (
     net_changes,
     new_rows,
 )
+from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
 from streaming_source.schema.arrow import arrow_schema
 from streaming_source.schema.row_schema import FLAT, TableColumn, spark_type
+from tests.mirroring import mode_model
+from tests.spark import test_latest_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +42,7 @@ LATEST = LatestOfTable(("shop", "orders"), COLUMNS, ("0",))
 KINDS = {
     "0": pa.int32(),
     "1": pa.string(),
+    "2": pa.int64(),
     "_change_type": pa.string(),
     "_history": pa.bool_(),
     "_commit_version": pa.int64(),
@@ -104,7 +108,8 @@ class Walk:
 
 
 def flat(rows: Sequence[Row], names: Sequence[str]) -> pa.RecordBatch:
-    kinds = [(name, KINDS[name]) for name in ("0", "1", *names)]
+    own = [name for name in rows[0] if name.isdecimal()]
+    kinds = [(name, KINDS[name]) for name in (*own, *names)]
     return pa.RecordBatch.from_pylist([{name: row[name] for name, _ in kinds} for row in rows], schema=pa.schema(kinds))
 
 
@@ -124,13 +129,14 @@ def patched(patch: pytest.MonkeyPatch, changes: Sequence[Row], reads: Sequence[R
         patch.setattr(one, "flat_rows", flat_rows)
 
 
-def shape(mode: str) -> TargetShape:
-    return TargetShape(mode, ("id", "v", *(column.name for column in own_columns(mode))), ("id",), ())
+def shape(mode: str, columns: Sequence[TableColumn] = COLUMNS) -> TargetShape:
+    names = (*(column.name for column in columns), *(column.name for column in own_columns(mode)))
+    return TargetShape(mode, names, ("id",), ())
 
 
-def made(folder: Path, mode: str) -> str:
-    schema = StructType().add("id", spark_type("INT")).add("v", spark_type("STRING"))
-    for column in own_columns(mode):
+def made(folder: Path, mode: str, columns: Sequence[TableColumn] = COLUMNS) -> str:
+    schema = StructType()
+    for column in (*columns, *own_columns(mode)):
         schema = schema.add(column.name, spark_type(column.type))
     DeltaTable.create(str(folder), arrow_schema(schema))
     return str(folder)
@@ -164,6 +170,69 @@ def test_batches_end_in_what_a_walk_ends_in(
                 if again:  # as another mirror's batch, so that no token keeps it away
                     merge_rows(folder, rows, shape(mode), Commit("other", number, ""))
         assert held(folder) == sorted(str(exact(row)) for row in walk.rows(mode)), steps
+
+
+OMITTED = OmittedColumns(mode_model.NAMES, (True,) * 3, (None, pa.nulls(1), pa.nulls(1)))
+
+
+def images(change: dict[str, Any]) -> list[Row]:
+    """The flat rows of a change of the model that Spark's forms are compared with."""
+    domain, number, ordinal = change["place"]
+    kinds = ("update_preimage", "update_postimage") if change["op"] == "update" else (change["op"],) * 2
+    return [
+        {
+            **dict(zip("012", image, strict=True)),
+            "_change_type": kind,
+            "_history": None,
+            "_absent": absent,
+            "_commit_timestamp": change["at"],
+            "_gtid": f"{domain}-1-{number}",
+            "_sequence": f"{number:020d}.{ordinal:012d}",
+        }
+        for kind, image, absent in zip(kinds, change["images"], change["absent"], strict=True)
+        if image is not None
+    ]
+
+
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("mode", ["soft_delete", "history"])
+@settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(seed=st.integers(0, 10**6), size=st.sampled_from((3, 20, 60)), cut=st.integers(1, 50))
+def test_images_that_lack_columns_end_in_what_the_model_of_sparks_forms_ends_in(
+    tmp_path_factory: pytest.TempPathFactory, mode: str, seed: int, size: int, cut: int, *, read: bool
+) -> None:
+    """With `read`, inserted rows come as rows that were read: in no order with the changes, but by their place."""
+    columns = test_latest_changes.COLUMNS
+    latest = LatestOfTable(("shop", "orders"), columns, ("0",))
+    folder, model = made(tmp_path_factory.mktemp("t"), mode, columns), mode_model.Walk()
+    left = mode_model.random_changes(seed, 40)
+    first = sum(change["place"][1] == 0 for change in left)
+    for number in itertools.count():
+        batch, left = left[: size if number else first], left[size if number else first :]
+        for change in batch:
+            model.meet(change)
+        flat_images = [row for change in batch for row in images(change)]
+        reads = [{**row, "_change_type": None} for row in flat_images if read and row["_change_type"] == "insert"]
+        changes = [row for row in flat_images if not read or row["_change_type"] != "insert"]
+        with pytest.MonkeyPatch.context() as patch:
+            patched(patch, changes, reads, cut=cut)
+            left_out = OMITTED if read or any(row["_absent"] for row in flat_images) else None
+            rows = net_changes(mode, latest, [], left_out)
+        for mirror in ("m", "other"):  # the second without a token that keeps it away
+            assert rows is not None
+            merge_rows(folder, rows, shape(mode, columns), Commit(mirror, number, ""))
+        if not left:
+            break
+    found = pa.table(DeltaTable(folder).to_pyarrow_table()).to_pylist()
+    assert mode_model.as_text([list(row.values()) for row in found]) == model.rows(mode)
+
+
+def test_rows_that_were_read_and_lack_columns_are_refused() -> None:
+    (row,) = Walk().change(1, 1, "b")
+    with pytest.MonkeyPatch.context() as patch:
+        patched(patch, [row], [{**row, "_absent": ["v"]}])
+        with pytest.raises(NativeWriteError, match="that were read lack columns"):
+            net_changes("current", LATEST, [], OMITTED)
 
 
 @pytest.mark.parametrize("mode", ["current", "soft_delete", "history"])

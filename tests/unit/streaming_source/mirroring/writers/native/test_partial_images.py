@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from streaming_source.mirroring.writers.native import partial_images
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.partial_images import KEPT, OmittedColumns, partial_changes
+from streaming_source.mirroring.writers.native.partial_images import (
+    KEPT,
+    OmittedColumns,
+    key_events,
+    whole_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +107,72 @@ def test_net_changes_lead_to_what_the_changes_do(start: dict[tuple[int, str], Ro
             images += logged(old, table[other], list(values), "FULL")
     if not images:
         return
-    found = partial_changes(batch(images), ("0", "1"), OMITTED)
+    found = key_events("current", batch(images), ("0", "1"), OMITTED)
     assert applied(begun, found) == table
     assert applied(table, found) == table  # a batch may come again
+
+
+MOVED: list[Image] = [
+    ("insert", {"id": 0, "k": "a", "v": 1}),
+    ("update_preimage", {"id": 1, "k": "a", "v": 1}),
+    ("update_postimage", {"id": 2, "t": "x"}),
+    ("update_preimage", {"id": 2, "k": "a"}),
+    ("update_postimage", {"v": 7}),
+    ("update_preimage", {"id": 0, "k": "a"}),
+    ("update_postimage", {"t": "y"}),
+    ("delete", {"id": 0, "k": "a"}),
+    ("delete", {"id": 3, "k": "a"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("mode", "events"),
+    [
+        ("history", [(0, 1, None), (0, 1, "y"), (0, 1, "y", "gone"), (1, 1, None, "gone"), (2, 1, "x"), (2, 7, "x")]),
+        ("soft_delete", [(0, 1, "y", "gone"), (1, 1, None, "gone", "kept 3"), (2, 7, "x")]),
+        ("current", [(0, 1, "y", "gone"), (1, 1, None, "gone"), (2, 7, "x")]),
+    ],
+)
+def test_each_mode_takes_the_events_that_it_needs(mode: str, events: list[tuple[Any, ...]]) -> None:
+    """Versions of one key each; a row that soft_delete marks keeps what the images do not say."""
+    found = key_events(mode, batch(MOVED), ("0", "1"), OMITTED).to_pylist()
+    shown = [
+        (
+            row["0"],
+            row["2"],
+            row["3"],
+            *(["gone"] if row["4"] else []),
+            *(f"kept {name.removeprefix(KEPT)}" for name, keeps in row.items() if name.startswith(KEPT) and keeps),
+        )
+        for row in found
+    ]
+    last = (3, None, None, "gone", *(("kept 2", "kept 3") if mode == "soft_delete" else ()))
+    assert sorted(shown, key=lambda row: row[0]) == [*events, last]
+
+
+def test_other_columns_follow_the_events() -> None:
+    rows = batch(MOVED).append_column("_gtid", pa.array([f"0-1-{number}" for number in range(len(MOVED))]))
+    assert key_events("current", rows, ("0", "1"), OMITTED).column("_gtid").to_pylist() == [
+        *("0-1-7", "0-1-1", "0-1-4", "0-1-8")
+    ]
+
+
+def test_rows_of_a_table_without_a_key_are_made_whole() -> None:
+    images: list[Image] = [
+        ("insert", {"id": 0, "k": "a"}),
+        ("update_preimage", {"id": 0, "k": "a", "v": 5, "t": None}),
+        ("update_postimage", {"t": "x"}),
+        ("delete", {"id": 0, "k": "a", "v": 5, "t": "x"}),
+    ]
+    found = whole_rows(batch(images), OMITTED).to_pylist()
+    assert [tuple(row.values())[:5] for row in found] == [
+        (0, "a", 5, None, "insert"),
+        (0, "a", 5, None, "update_preimage"),
+        (0, "a", 5, "x", "update_postimage"),
+        (0, "a", 5, "x", "delete"),
+    ]
+    with pytest.raises(NativeWriteError, match="it has no key, and images of its rows lack t"):
+        whole_rows(batch([("delete", {"id": 0, "k": "a", "v": 5})]), OMITTED)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +193,12 @@ def test_net_changes_lead_to_what_the_changes_do(start: dict[tuple[int, str], Ro
 )
 def test_what_is_not_known_is_refused(images: list[Image], left_out: OmittedColumns, why: str) -> None:
     with pytest.raises(NativeWriteError, match=why):
-        partial_changes(batch(images), ("0", "1"), left_out)
+        key_events("current", batch(images), ("0", "1"), left_out)
 
 
 def test_a_key_moves_if_the_two_images_have_all_columns_together() -> None:
     images = [("update_preimage", {"id": 1, "k": "a", "v": 1}), ("update_postimage", {"id": 2, "t": "x"})]
-    found = partial_changes(batch(images), ("0", "1"), OMITTED).to_pylist()
+    found = key_events("current", batch(images), ("0", "1"), OMITTED).to_pylist()
     assert [tuple(row.values()) for row in found] == [(1, "a", 1, None, True), (2, "a", 1, "x", False)]
 
 
@@ -138,14 +206,14 @@ def test_versions_of_rows_and_too_many_values_are_refused(monkeypatch: pytest.Mo
     rows = batch([("delete", {"id": 1, "k": "a"})])
     place = rows.schema.get_field_index("_history")
     with pytest.raises(NativeWriteError, match="versions of rows"):
-        partial_changes(rows.set_column(place, "_history", pa.array([True])), ("0", "1"), OMITTED)
+        key_events("current", rows.set_column(place, "_history", pa.array([True])), ("0", "1"), OMITTED)
     monkeypatch.setattr(partial_images, "MOST_CELLS", 3)
     with pytest.raises(NativeWriteError, match="too many for one task"):
-        partial_changes(rows, ("0", "1"), OMITTED)
+        key_events("current", rows, ("0", "1"), OMITTED)
 
 
 def test_slices_of_arrays_are_read_at_their_place() -> None:
     images: list[Image] = [("insert", {"id": number, "k": "a", "v": number}) for number in range(6)]
-    whole = partial_changes(batch(images[2:5]), ("0", "1"), OMITTED)
-    assert partial_changes(batch(images).slice(2, 3), ("0", "1"), OMITTED).equals(whole)
+    whole = key_events("current", batch(images[2:5]), ("0", "1"), OMITTED)
+    assert key_events("current", batch(images).slice(2, 3), ("0", "1"), OMITTED).equals(whole)
     assert list(itertools.chain(*whole.select(["0"]).to_pydict().values())) == [2, 3, 4]

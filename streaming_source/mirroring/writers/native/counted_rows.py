@@ -1,0 +1,304 @@
+"""Changes of a table without a key: by how many each row becomes more or less, and the files that have it.
+
+A change takes away one of the rows that equal the old one, bit by bit, and adds one that equals the new one. So the
+order of changes means nothing, and a batch comes to a number for each row. `counted_changes` finds the numbers, and
+`counted_files` writes the files of the target again from which rows go. It removes no file and makes no commit: the
+driver does both at once, and only if the files are still there (`append_files`). So a task that comes late or twice
+changes nothing. Spark's form is `streaming_source/mirroring/modes/counted.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming_source.mirroring.batch.latest_rows import CHANGE, HISTORY
+from streaming_source.mirroring.writers.native.data_files import (
+    NativeWriteError,
+    copied,
+    physical_name,
+    remove_files,
+    write_file,
+)
+from streaming_source.mirroring.writers.native.delta_rows import check_old_files, check_target, refused
+from streaming_source.mirroring.writers.native.equal_rows import EqualRows, flags, row_codes
+from streaming_source.mirroring.writers.native.net_changes import inserted, ordered_rows
+from streaming_source.mirroring.writers.native.open_tables import keep, opened
+from streaming_source.mirroring.writers.native.partial_images import ABSENT, whole_rows
+from streaming_source.mirroring.writers.native.rewritten_files import (
+    MOST_BYTES,
+    SMALL_BYTES,
+    has_changeable_rows,
+    limits_allow,
+    rewritten,
+    whole_numbers,
+)
+from streaming_source.mirroring.writers.native.table_files import files_of, rows_of, with_deletion_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from streaming_source.mirroring.batch.latest_rows import LatestOfTable
+    from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.delta_rows import TargetShape
+    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.native.table_files import TableFile
+
+    Numbers = npt.NDArray[np.int64]
+
+
+class CountedChanges(NamedTuple):
+    """Rows of a table, with its names and types, and by how many each becomes more; negative: less."""
+
+    rows: pa.Table
+    more: Numbers
+
+
+def counted_changes(
+    latest: LatestOfTable,
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    names: Sequence[str],
+    left_out: OmittedColumns | None,
+) -> CountedChanges:
+    """Return by how many rows become more or less with a batch, those that were read included.
+
+    Args:
+        latest: the table, without a key.
+        batches: its part of a micro-batch.
+        schema: the columns of the target.
+        names: their names in the order of the table's columns.
+        left_out: what is known of columns that images lack, if some do.
+
+    Raises:
+        NativeWriteError: a value is not known, or does not fit into the target.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    parts = list(batches)
+    columns = len(latest.columns)
+    typed = pa.schema([schema.field(name) for name in names])
+    metadata = (CHANGE, HISTORY) if left_out is None else (CHANGE, HISTORY, ABSENT)
+    found: list[pa.Table] = []
+    steps: list[Numbers] = []
+    images = list(map(copied, ordered_rows(latest, parts, read=False, metadata=metadata)))
+    if images:
+        (flat,) = pa.Table.from_batches(images).combine_chunks().to_batches()  # the caller bounds them
+        if left_out is not None:
+            flat = whole_rows(flat, left_out)
+        step = _steps(flat)
+        counts = step != 0
+        kept = flat.take(_places(counts))
+        found.append(_typed(kept, columns, typed))
+        steps.append(step[counts])
+    for rows in map(copied, ordered_rows(latest, parts, read=True, metadata=metadata)):
+        if left_out is not None:
+            inserted(rows)  # refuses what lacks columns
+        found.append(_typed(rows, columns, typed))
+        steps.append(np.ones(rows.num_rows, np.int64))
+    if not found:
+        return CountedChanges(pa.Table.from_batches([], typed), np.empty(0, np.int64))
+    return _summed(pa.concat_tables(found), np.concatenate(steps))
+
+
+def count_in(
+    folder: str,
+    target: TargetShape,
+    latest: LatestOfTable,
+    batches: Iterable[pa.RecordBatch],
+    left_out: OmittedColumns | None,
+) -> tuple[list[DataFile], list[TableFile]]:
+    """Write new files for a part of a micro-batch, and return them, and the files in whose place they come.
+
+    Args:
+        folder: the folder of the target.
+        target: the target.
+        latest: the table.
+        batches: its part of the micro-batch.
+        left_out: what is known of columns that images lack, if some do.
+
+    Raises:
+        NativeWriteError: the target lacks a row that has to go, or its files cannot be written again. No new file is
+            left.
+    """
+    import pyarrow as pa
+
+    with refused():
+        table = opened(folder)
+        check_target(table, target)
+        schema = pa.schema(table.schema().to_arrow())
+        if sorted(target.names) != sorted(schema.names):
+            raise NativeWriteError(f"its columns are {', '.join(schema.names)}")
+        changes = counted_changes(latest, batches, schema, target.names, left_out)
+        written = counted_files(table, folder, changes)
+        keep(folder, table)
+    return written
+
+
+def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tuple[list[DataFile], list[TableFile]]:
+    """Do what `count_in` does, with changes that are counted."""
+    import pyarrow as pa
+
+    schema = pa.schema(table.schema().to_arrow())
+    added = changes.rows.take(_repeated(changes.more)).select(schema.names)
+    goes = changes.more < 0
+    if not goes.any():
+        new = write_file(folder, schema, schema.names, added.to_batches())
+        return ([] if new is None else [new]), []
+    lost = changes.rows.take(_places(goes))
+    plain = _plain_files(table, schema)
+    small = sum(file.size for file in plain) <= SMALL_BYTES
+    met = plain if small else _files_with(folder, plain, schema, FewerRows(schema, lost, -changes.more[goes]))
+    check_old_files(folder, plain, sum(file.size for file in met))
+    fewer = FewerRows(schema, lost, -changes.more[goes])
+    written = rewritten(folder, met, schema, fewer, added, None)
+    if fewer.missing:
+        remove_files(folder, written)
+        raise NativeWriteError("it has no key, and lacks a row that was changed, or Spark marked rows of its file")
+    return written, met
+
+
+class FewerRows:
+    """Rows of which some have to go, as a table's files are read in their order: the first ones that equal them."""
+
+    def __init__(self, schema: pa.Schema, rows: pa.Table, less: Numbers) -> None:
+        """Take the rows, with the names of the table; `schema`: its columns, `less`: how many of each row go."""
+        named = rows.rename_columns([physical_name(schema.field(name)) for name in rows.schema.names])
+        self._rows = EqualRows(named)
+        self._less = less.copy()
+        columns = zip(named.schema.names, map(whole_numbers, named.columns), strict=True)
+        self._numbers = {name: numbers for name, numbers in columns if numbers is not None}
+
+    @property
+    def missing(self) -> int:
+        """The number of rows that have to go and were not met."""
+        return int(self._less.sum())
+
+    def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that stay; those that go count as met."""
+        import numpy as np
+
+        places, which = self._rows.places(rows)
+        if not len(places):
+            return rows
+        order = np.argsort(which, kind="stable")
+        places, which = places[order], which[order]
+        first = np.r_[True, which[1:] != which[:-1]]
+        begun = np.maximum.accumulate(np.where(first, np.arange(len(which)), 0))
+        goes = np.arange(len(which)) - begun < self._less[which]
+        self._less -= np.bincount(which[goes], minlength=len(self._less))
+        stays = np.ones(rows.num_rows, np.bool_)
+        stays[places[goes]] = False
+        return rows.take(_places(stays))
+
+    def may_be_in(self, folder: str, file: TableFile) -> bool:
+        """Tell whether the limits of a file leave room for one of the rows."""
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(Path(folder, file.path)) as there:
+            return any(
+                all(limits_allow(there, number, name, wanted) for name, wanted in self._numbers.items())
+                for number in range(there.num_row_groups)
+            )
+
+
+def _files_with(folder: str, files: Sequence[TableFile], schema: pa.Schema, fewer: FewerRows) -> list[TableFile]:
+    """Return files that have all rows that go, small ones first.
+
+    Raises:
+        NativeWriteError: more than MOST_BYTES would be read.
+    """
+    met: list[TableFile] = []
+    size = 0
+    for file in sorted(files, key=lambda file: file.size):
+        if not fewer.missing:
+            break
+        if not fewer.may_be_in(folder, file):
+            continue
+        size += file.size
+        if size > MOST_BYTES:
+            raise NativeWriteError(f"it has no key, and its changes are looked for in {size >> 20} MB of its files")
+        before = fewer.missing
+        for rows in rows_of(folder, [file], schema):
+            fewer.left(rows)
+        met += [file] if fewer.missing < before else []
+    return met
+
+
+def _plain_files(table: DeltaTable, schema: pa.Schema) -> list[TableFile]:
+    """Return the files that can be written again: an action that removes a file with a deletion vector has to name the
+    vector, which delta-rs does not do.
+
+    Raises:
+        NativeWriteError: rows of the table may not go.
+    """
+    files = files_of(table)
+    if not has_changeable_rows(table, files, schema):
+        raise NativeWriteError("it has no key, and its files cannot be written again")
+    marked = with_deletion_vectors(table)
+    return [file for file in files if not any(path.endswith(f"/{file.path}") for path in marked)]
+
+
+def _steps(rows: pa.RecordBatch) -> Numbers:
+    """Return by how many each image makes its row more. The end of a version of a system-versioned table takes the row
+    away that was valid; its other images say nothing of rows that are.
+    """
+    import numpy as np
+    import pyarrow.compute as pc
+
+    change, ended = rows.column(CHANGE), rows.column(HISTORY)
+    comes = flags(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
+    over = flags(pc.and_kleene(ended, ended.is_valid()))  # FALSE for NULL
+    old = flags(pc.match_substring_regex(change, pattern="^update_preimage$"))
+    return np.where(over & ~old, 0, np.where(comes, 1, -1))
+
+
+def _typed(rows: pa.RecordBatch, columns: int, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a table with the names and types of the target."""
+    import pyarrow as pa
+
+    try:
+        return pa.Table.from_arrays(
+            [column.cast(field.type) for column, field in zip(rows.columns[:columns], schema, strict=True)],
+            schema=schema,
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise NativeWriteError(f"its columns have other types: {error}") from error
+
+
+def _summed(rows: pa.Table, steps: Numbers) -> CountedChanges:
+    """Add up the steps of equal rows; rows of which none goes stay as they are."""
+    import numpy as np
+
+    if not (steps < 0).any():
+        return CountedChanges(rows, steps)
+    _, first, which = np.unique(row_codes(rows), return_index=True, return_inverse=True)
+    more = np.zeros(len(first), np.int64)
+    np.add.at(more, which, steps)
+    changed = more != 0
+    return CountedChanges(rows.take(_numbered(first[changed])), more[changed])
+
+
+def _places(flags_of_rows: npt.NDArray[np.bool_]) -> pa.Array:
+    import numpy as np
+
+    return _numbered(np.flatnonzero(flags_of_rows))
+
+
+def _repeated(more: Numbers) -> pa.Array:
+    """Return the place of each row as often as it is added."""
+    import numpy as np
+
+    return _numbered(np.repeat(np.arange(len(more)), np.maximum(more, 0)))
+
+
+def _numbered(places: Numbers) -> pa.Array:
+    from replica.rows.types.arrow_arrays import array_of
+
+    return array_of(places)

@@ -1,0 +1,149 @@
+"""MERGE of delta-rs: net changes as a query on a table, for targets whose files are not written again.
+
+`merge_by_query` takes what `net_changes` of the target's mode made. The caller bounds the table, because delta-rs holds
+the files that it changes in memory, and makes the properties of the commit.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from streaming_source.mirroring.writers.native.equal_rows import EqualRows, combined, row_codes
+from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.schema.target_modes import CURRENT, HISTORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties
+
+    from streaming_source.mirroring.writers.native.delta_rows import TargetShape
+
+_HISTORY_ENDS: Final = ("_valid_to", "_to_gtid", "_to_sequence", "_current")
+
+
+def merge_by_query(
+    table: DeltaTable,
+    rows: pa.Table,
+    target: TargetShape,
+    writer_properties: WriterProperties,
+    commit_properties: CommitProperties,
+    after: PostCommitHookProperties,
+) -> None:
+    """Merge changes into a table, as one commit.
+
+    Args:
+        table: the table.
+        rows: the changes, with the types of the table.
+        target: the target that the table is.
+        writer_properties: how files are written.
+        commit_properties: what the commit says of itself.
+        after: what is done after the commit.
+    """
+    if target.mode == HISTORY:
+        rows = _with_valid_values(table, rows, target)
+    columns = list(target.names)
+    changes = {name: _column("source", str(number)) for number, name in enumerate(target.names)}
+    values = {quoted(name): number for name, number in changes.items()}
+    kept = set(_kept_columns(rows, target).values())
+    updated = {quoted(name): _kept(target, name) if name in kept else changes[name] for name in changes}
+    ends = _column("source", str(len(columns)))
+    same = " AND ".join(f"{_column('target', key)} = {changes[key]}" for key in target.keys)
+    merger = table.merge(
+        rows,
+        predicate=f"{same} AND {_same_version(changes, ends)}" if target.mode == HISTORY else same,
+        source_alias="source",
+        target_alias="target",
+        writer_properties=writer_properties,
+        commit_properties=commit_properties,
+        post_commithook_properties=after,
+    )
+    if target.mode == CURRENT:
+        merger = merger.when_matched_delete(ends).when_matched_update(updated)
+    elif target.mode == HISTORY:
+        merger = merger.when_matched_update({quoted(name): changes[name] for name in _HISTORY_ENDS}, ends)
+    else:
+        merger = merger.when_matched_update(updated)
+    merger.when_not_matched_insert(values, f"NOT {ends}" if len(rows.schema) > len(columns) else None).execute()
+
+
+def quoted(name: str) -> str:
+    """Quote a name for DataFusion: it is data, whatever stands in it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _column(table: str, name: str) -> str:
+    return f"{table}.{quoted(name)}"
+
+
+def _kept_columns(rows: pa.Table, target: TargetShape) -> dict[int, str]:
+    """Return the columns of which some changes keep the value of the target, by their numbers."""
+    return {number: name for number, name in enumerate(target.names) if f"{KEPT}{number}" in rows.schema.names}
+
+
+def _kept(target: TargetShape, name: str) -> str:
+    """Return the value of a column that some rows of the changes say nothing of: that of the target there."""
+    number = target.names.index(name)
+    keeps, there = _column("source", f"{KEPT}{number}"), _column("target", name)
+    return f"CASE WHEN {keeps} THEN {there} ELSE {_column('source', str(number))} END"
+
+
+def _same_version(changes: Mapping[str, str], closes: str) -> str:
+    """Return the condition by which a row of the changes meets a version: a closing row meets the valid one, unless the
+    batch left it; an opening row meets its own.
+    """
+    own = " AND ".join(
+        f"({_column('target', name)} IS NOT DISTINCT FROM {changes[name]})" for name in ("_from_gtid", "_from_sequence")
+    )
+    return f"CASE WHEN {closes} THEN {_column('target', '_current')} AND NOT ({own}) ELSE ({own}) END"
+
+
+def _with_valid_values(table: DeltaTable, rows: pa.Table, target: TargetShape) -> pa.Table:
+    """Return versions with the values that images lack: those of the versions that are valid in the target, or NULL.
+
+    A target that has the batch has other valid versions. Then the versions of the batch meet their own, and none is
+    inserted.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    kept = _kept_columns(rows, target)
+    if not kept:
+        return rows
+    keys = [str(target.names.index(key)) for key in target.keys]
+    keeps = {number: rows.column(f"{KEPT}{number}") for number in kept}
+    wanted = rows.filter(reduce(pc.or_, keeps.values())).select(keys).combine_chunks()
+    there = _valid_versions(table, wanted, pa.schema([rows.field(name) for name in [*keys, *map(str, kept)]]), target)
+    codes = row_codes(pa.concat_tables([there.select(keys), rows.select(keys)]))
+    places = np.full(codes.max(initial=0) + 1, -1)
+    places[codes[: there.num_rows]] = np.arange(there.num_rows)
+    valid = places[codes[there.num_rows :]]
+    for number in kept:
+        before = combined(there.column(str(number))).take(array_of(np.maximum(valid, 0), valid < 0))
+        value = pc.if_else(keeps[number], before, rows.column(str(number)))
+        rows = rows.set_column(number, str(number), value)
+    return rows.drop_columns([f"{KEPT}{number}" for number in kept])
+
+
+def _valid_versions(table: DeltaTable, wanted: pa.Table, schema: pa.Schema, target: TargetShape) -> pa.Table:
+    """Return the valid versions of some keys, with some columns by their numbers."""
+    import pyarrow as pa
+    from deltalake import QueryBuilder
+
+    from replica.rows.types.arrow_arrays import array_of
+
+    columns = ", ".join(f"{quoted(target.names[int(name)])} AS {quoted(name)}" for name in schema.names)
+    query = f"SELECT {columns} FROM there WHERE {quoted('_current')}"  # noqa: S608  (the names are quoted)
+    rows = EqualRows(wanted)
+    found: list[pa.RecordBatch] = []
+    for batch in pa.RecordBatchReader.from_stream(QueryBuilder().register("there", table).execute(query)):
+        there = batch.cast(schema)  # few of pyarrow's functions take the string_view of delta-rs
+        places, _ = rows.places(there)
+        if len(places):
+            found.append(there.take(array_of(places)))
+    return pa.Table.from_batches(found, schema)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.batch_facts import PackedPart
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
     from streaming_source.mirroring.writers.native.data_files import DataFile
-    from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape
+    from streaming_source.mirroring.writers.native.delta_rows import TargetShape
     from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.versions import Commit
 
 Outcome = tuple[int, "DataFile | None", "str | None"]
 """What a task reports: the number that it was given, a file that it wrote, and why it wrote nothing."""

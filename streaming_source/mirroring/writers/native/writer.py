@@ -19,17 +19,14 @@ from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, remove_files
 from streaming_source.mirroring.writers.native.delta_rows import (
-    READS,
-    Commit,
     TargetShape,
     append_files,
-    has_rows,
     is_as_created,
     open_target,
     remove_rows,
 )
 from streaming_source.mirroring.writers.native.tasks import ChangesTask, RowsTask, run
-from streaming_source.mirroring.writers.versions import METADATA
+from streaming_source.mirroring.writers.versions import METADATA, READS
 from streaming_source.queries.delta_folder import folder_of, known_folder
 from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.ruling.target_columns import MIRROR, SOURCE
@@ -49,6 +46,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.tasks import Outcome, Rows
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
     from streaming_source.schema.row_schema import TableColumn
 
@@ -87,14 +85,13 @@ class NativeWriter:
         self._folders: dict[tuple[str, str | None], str | None] = {}
         self._known_left_out: dict[TableName, tuple[object, OmittedColumns]] = {}
 
-    def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts, position: str) -> None:
+    def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts) -> None:
         """Write all tables that tasks can write.
 
         Args:
             spark: the session of the batch.
             works: the works on its tables. Those of tables that are in are marked.
             facts: what the batch has of them.
-            position: GTID position of the batch's end.
         """
         if self._settings.writer != NATIVE:
             for work in works:
@@ -103,7 +100,7 @@ class NativeWriter:
         chosen: list[_TableTasks] = []
         for work in works:
             try:
-                tasks = self._tasks(work, 2 * len(chosen), position)
+                tasks = self._tasks(work, 2 * len(chosen))
             except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as refused:  # Spark meets what is wrong, too
                 self._report(work, str(refused))
             else:
@@ -112,15 +109,6 @@ class NativeWriter:
             outcomes = _outcomes(spark, chosen, facts.parts)
             for tasks in chosen:
                 self._report(tasks.work, _finish(tasks, outcomes))
-
-    def has_rows(self, work: TableWork) -> bool:
-        """Tell whether a target has rows of the batch, by an earlier try of it.
-
-        Raises:
-            NativeWriteError: its log cannot be read.
-        """
-        part = work.part
-        return part.folder is not None and has_rows(part.folder, Commit(part.row.mirror, part.number, ""))
 
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
         """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
@@ -135,7 +123,7 @@ class NativeWriter:
                 return None
         return self._folders[table, made]
 
-    def _tasks(self, work: TableWork, number: int, position: str) -> _TableTasks | None:
+    def _tasks(self, work: TableWork, number: int) -> _TableTasks | None:
         """Return the tasks that write a table; None if no rows of it go in.
 
         Raises:
@@ -154,7 +142,7 @@ class NativeWriter:
             raise NativeWriteError("its storage is no local disk")
         ruled = ruled_table(part.spark, row.table, self._settings)
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
-        commit = Commit(row.mirror, part.number, position)
+        commit = part.commit
 
         def files(latest: LatestOfTable, rows: Rows = "new") -> RowsTask:
             return RowsTask(number + 1, folder, latest, target, open_target(folder, target), rows)
@@ -190,18 +178,6 @@ class NativeWriter:
         if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
             _log.info("%s is written by %s", table_text(row.name), by)
         work.part.row = row._replace(writer=by)
-
-
-def emptied(part: TablePart) -> bool:
-    """Remove all rows of a target, which Spark needs seconds for; return False if delta-rs cannot."""
-    if part.folder is None:
-        return False
-    try:
-        remove_rows(part.folder, _shape(part.row), str(part.spark.conf.get(METADATA)))
-    except NativeWriteError as refused:
-        _log.debug("%s is emptied by Spark: %s", part.row.target, refused)
-        return False
-    return True
 
 
 def renewed(
@@ -243,8 +219,8 @@ def _check_rows(part: TablePart) -> None:
     """
     if part.facts.partial and not _takes_partial(part):
         raise NativeWriteError("images of its rows lack columns")
-    if not part.row.keys and part.is_in:  # perhaps by Spark, without a token
-        raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
+    if part.new and part.facts.changes and not part.made:
+        raise NativeWriteError("its first rows and changes come together, and older rows stay")
 
 
 def _takes_partial(part: TablePart) -> bool:
@@ -319,8 +295,8 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
     added = False
     if reason is None:
         try:
-            commit = tasks.commit._replace(part=READS)
-            added = bool(files) and append_files(tasks.folder, files, tasks.target, commit, once=not work.part.new)
+            commit = tasks.commit.of(READS)
+            added = bool(files) and append_files(tasks.folder, files, tasks.target, commit, once=not work.part.made)
             work.reads_are_in = True
             work.changes_are_in |= tasks.rows.with_changes
         except NativeWriteError as refused:

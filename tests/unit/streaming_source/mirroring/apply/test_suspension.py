@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from replica.errors import ConfigError
 from streaming_source.mirroring.apply.suspension import suspended_by_work
 from streaming_source.mirroring.control.states import State, state_of
+from streaming_source.mirroring.writers.versions import Commit
 from tests.unit.streaming_source.mirroring.control.test_control_row import row
 
 ERROR = PySparkException("the job was broken")
@@ -19,7 +20,7 @@ ERROR = PySparkException("the job was broken")
 def suspended(looks: Any) -> Any:
     rule = SimpleNamespace(hides=False)
     settings: Any = SimpleNamespace(rule_of=lambda _: rule, format=SimpleNamespace(name="delta"))
-    part = SimpleNamespace(spark=None, number=4, lacking_columns=looks)
+    part = SimpleNamespace(spark=None, commit=Commit("m", 4, ""), lacking_columns=looks)
     work: Any = SimpleNamespace(row=row(), part=part)
     return suspended_by_work(settings, work, ERROR)
 

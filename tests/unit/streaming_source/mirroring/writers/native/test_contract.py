@@ -30,14 +30,13 @@ from hypothesis.stateful import (
 from streaming_source.mirroring.writers.native import delta_rows, open_tables, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
-    READS,
-    Commit,
     TargetShape,
     append_files,
     has_rows,
     merge_rows,
     remove_rows,
 )
+from streaming_source.mirroring.writers.versions import READS, Commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -110,13 +110,18 @@ def altered_and_filled(target: TableWriter) -> None:
         SetType("n", "BIGINT"),
         AddColumns((column("c", "STRING"),)),
     )
-    spark = target.spark
     target.alter((), STATEMENT, actions)
     target.fill({"c": KnownValue("7")}, STATEMENT.step("values"))
-    target.append(rows(spark, "(3, 31, 32, 5000000000L, 'new') AS t(id, b, a, n, c)"), AT.of(READS))
-    changed = rows(spark, "('update', 1, 10, 11, 12L, 'changed') AS t(_op, id, b, a, n, c)")
-    merge = merge_statement(target.name, ["id"], ["id", "b", "a", "n", "c"], partial=False)
-    target.run(merge, AT, changes=changed)
+    read = {"id": 3, "b": 31, "a": 32, "n": 5_000_000_000, "c": "new"}
+    changed = {"id": 1, "b": 10, "a": 11, "n": 12, "c": "changed"}
+    of_rows: Any = [read]
+    of_changes: Any = [(changed, False)]
+    if target.spark is not None:  # the model in memory takes rows as they are
+        of_rows = target.spark.createDataFrame([read], "id INT, b INT, a INT, n BIGINT, c STRING")
+        told = "_op STRING, id INT, b INT, a INT, n BIGINT, c STRING"
+        of_changes = target.spark.createDataFrame([{"_op": "update", **changed}], told)
+    target.append(of_rows, AT.of(READS))
+    target.run(merge_statement(target.name, ["id"], list(read), partial=False), AT, changes=of_changes)
 
 
 def emptied_and_filled(target: TableWriter) -> None:

@@ -50,7 +50,7 @@ class SizedWork:
 
     def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
         """Do the work of all tables, several at a time."""
-        done: list[tuple[TableWork, ControlRow | Exception]] = [(one, _done(one)) for one in works if one.is_over]
+        done = [(one, self._done(one)) for one in works if one.is_over]
         works = [one for one in works if not one.is_over]
         if works:
             spark = works[0].part.spark
@@ -61,12 +61,20 @@ class SizedWork:
                 work, size = one
                 self._move(work)
                 self.fit(work.part.spark, size)
-                return _done(work)
+                return self._done(work)
 
             results = side_by_side(spark, write, sized, at_once=self._parallel, name="mirror")
             done += zip((work for work, _ in sized), results, strict=True)
-        self._sessions += [work.part.spark for work, _ in done if work.part.moved]
         return done
+
+    def _done(self, work: TableWork) -> ControlRow | Exception:
+        try:
+            return work.done()
+        except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
+            return error
+        finally:
+            if work.part.moved and len(self._sessions) < self._parallel:
+                self._sessions.append(work.part.spark)
 
     def _move(self, work: TableWork) -> None:
         if not work.part.moved:
@@ -80,10 +88,3 @@ class SizedWork:
         """Set the session for what is written next."""
         self._shuffles.fit(spark, size.rows)
         self._settings.fit(spark, size)
-
-
-def _done(work: TableWork) -> ControlRow | Exception:
-    try:
-        return work.done()
-    except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
-        return error

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
-from streaming_source.mirroring.writers.target_format import TableWriter
 from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
 from tests.mirroring.writer_contract import altered_and_filled
+
+if TYPE_CHECKING:
+    from streaming_source.mirroring.writers.target_format import TableWriter
 
 STEPS = 9
 """Six actions of an ALTER, the values of a column, rows that were read, and changes."""

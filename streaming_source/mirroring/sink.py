@@ -18,7 +18,7 @@ from streaming_source.mirroring.apply.gone_targets import Presence, gone_error
 from streaming_source.mirroring.apply.merge_settings import TargetSize
 from streaming_source.mirroring.apply.repairs import Repairs
 from streaming_source.mirroring.apply.sized_work import SizedWork
-from streaming_source.mirroring.apply.suspension import suspended, suspended_by_work
+from streaming_source.mirroring.apply.suspension import put_back, suspended, suspended_by_work
 from streaming_source.mirroring.apply.table_part import TablePart, kept_in
 from streaming_source.mirroring.apply.table_work import TableWork
 from streaming_source.mirroring.batch.batch_facts import TableChanges, look_through
@@ -37,7 +37,7 @@ from streaming_source.mirroring.statements.merge_tables import MergeTables
 from streaming_source.mirroring.statements.statement_scope import statements_of
 from streaming_source.mirroring.writers.native.upkeep import Upkeep
 from streaming_source.mirroring.writers.native.writer import NativeWriter
-from streaming_source.mirroring.writers.versions import METADATA, commit_metadata
+from streaming_source.mirroring.writers.versions import METADATA, UNNUMBERED, Commit
 from streaming_source.queries.ended_executions import forget_ended
 from streaming_source.queries.short_errors import short_java_errors
 from streaming_source.ruling.kept_rule import kept_rule
@@ -93,11 +93,12 @@ class MirrorSink:
             end = end_of(spark, self._settings.checkpoint, number)
             if is_there(self._rows.values(), number, end, self._settings.checkpoint):
                 return  # only Spark's own note of that is not
-            spark.conf.set(METADATA, commit_metadata(mirror, number, str(end.position)))
-            beginnings = Beginnings(self._settings, spark, mirror, self._rows, number)
+            commit = Commit(mirror, number, str(end.position))
+            spark.conf.set(METADATA, commit.of(UNNUMBERED).metadata)
+            beginnings = Beginnings(self._settings, spark, commit, self._rows)
             if not self._rows:
                 beginnings.begin_all()
-            self._apply(batch, number, end, beginnings)
+            self._apply(batch, commit, end, beginnings)
             self._first, self._end = False, end
             self._work.fit(spark, TargetSize(max((row.rows for row in self._rows.values()), default=0), 0))
             self._serve_repairs(spark, end)
@@ -115,18 +116,20 @@ class MirrorSink:
 
     # -- one batch ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, batch: DataFrame, number: int, end: SourceOffset, beginnings: Beginnings) -> None:
+    def _apply(self, batch: DataFrame, commit: Commit, end: SourceOffset, beginnings: Beginnings) -> None:
         assert self._rows is not None  # noqa: S101
+        number = commit.batch
+        self._put_back(batch.sparkSession)
         batch.persist(kept_in(batch.sparkSession, self._settings))  # every action on it walks over the binlog again
         try:
             facts = look_through(batch)
             begun = beginnings.read_again(end, self._start_of(batch.sparkSession, number))
-            self._refuse(batch.sparkSession, end)
+            self._refuse(end)
             beginnings.meet_new(facts)
             self._miss_gone(batch.sparkSession, facts)
-            works = self._works(batch, number, facts, begun)
-            self._work.follow(works, self._native.has_rows)
-            self._native.write(batch.sparkSession, works, facts, str(end.position))
+            works = self._works(batch, commit, facts, begun, beginnings.kept)
+            self._work.follow(works)
+            self._native.write(batch.sparkSession, works, facts)
             rows = {**self._rows, **self._run(works)}
             rows = self._cascaded(batch, number, facts, rows, begun, end)
         finally:
@@ -135,7 +138,7 @@ class MirrorSink:
         behind = self._lag.at(now, self._commit_times(facts), end)
         waited = {row.waits_for for row in self._rows.values()}
         for name in self._hidden(rows, end):
-            rows[name] = suspended(batch.sparkSession, rows[name], hidden_error(name))
+            rows[name] = suspended(rows[name], hidden_error(name))
         for name, row in rows.items():
             if row.live:
                 whole = _is_whole(row, end)
@@ -149,10 +152,11 @@ class MirrorSink:
             else:
                 row = row._replace(lag=None)  # noqa: PLW2901
             self._rows[name] = row._replace(updated_at=now)
-        self._doubt(batch.sparkSession, number, facts, end)
-        self._refuse_unreadable(batch.sparkSession, waited)
+        self._doubt(number, facts, end)
+        self._refuse_unreadable(waited)
         self._work.fit(batch.sparkSession, TargetSize(len(self._rows), len(self._rows)))
         self._write_control(batch.sparkSession)
+        self._put_back(batch.sparkSession)
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
             ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
@@ -180,7 +184,7 @@ class MirrorSink:
     ) -> dict[TableName, ControlRow]:
         """Bring in what foreign keys changed beside the batch."""
         rows, stopped = self._cascades.follow(batch, number, facts, rows, begun, end, lambda name: _is_read(name, end))
-        return rows | {name: suspended(batch.sparkSession, rows[name], error) for name, error in stopped.items()}
+        return rows | {name: suspended(rows[name], error) for name, error in stopped.items()}
 
     def _serve_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
         """Do the repairs that audits ask for, and bring in what foreign keys changed since: a row that is put in may
@@ -201,7 +205,7 @@ class MirrorSink:
         if not followed:
             return
         stopped = self._cascades.catch_up(spark, self._rows, end, lambda name: _is_read(name, end))
-        self._rows |= {name: suspended(spark, self._rows[name], error) for name, error in stopped.items()}
+        self._rows |= {name: suspended(self._rows[name], error) for name, error in stopped.items()}
         for name, row in self._rows.items():
             if row.live and _is_whole(row, end):
                 self._rows[name] = settled(row, whole=True)
@@ -219,6 +223,14 @@ class MirrorSink:
         control, folder = self._settings.names.control, self._control_folder(spark)
         write_control(spark, control, self._rows.values(), folder=folder)
 
+    def _put_back(self, spark: SparkSession) -> None:
+        """Give targets of suspended tables the rows of before their reading; the control table has their state."""
+        assert self._rows is not None  # noqa: S101
+        broken = [row for row in self._rows.values() if row.state == FAILED and row.before_snapshot is not None]
+        self._rows |= {row.name: put_back(spark, row) for row in broken}
+        if broken:
+            self._write_control(spark)
+
     def _control_folder(self, spark: SparkSession) -> str | None:
         return self._native.folder(spark, self._settings.names.control)
 
@@ -228,12 +240,12 @@ class MirrorSink:
         folders = [self._native.folder(spark, *table) for table in (*written, (self._settings.names.control, None))]
         self._upkeep.after_batch(folder for folder in folders if folder is not None)
 
-    def _refuse(self, spark: SparkSession, end: SourceOffset) -> None:
+    def _refuse(self, end: SourceOffset) -> None:
         """Stop tables of which the stream brings no more rows: they cannot be read."""
         assert self._rows is not None  # noqa: S101
         for name, why in end.refused:
             if name in self._rows and self._rows[name].live:
-                self._rows[name] = suspended(spark, self._rows[name], PrerequisiteError(why))
+                self._rows[name] = suspended(self._rows[name], PrerequisiteError(why))
 
     def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Stop tables whose targets something else removed; an earlier try of a batch with statements may have."""
@@ -242,7 +254,7 @@ class MirrorSink:
             return
         live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
         for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
-            self._rows[row.name] = suspended(spark, row, gone_error(row, RESYNC.format(table=table_text(row.name))))
+            self._rows[row.name] = suspended(row, gone_error(row, RESYNC.format(table=table_text(row.name))))
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
         """Return the tables whose reading is over with this batch, and that the account may not read: their rows may
@@ -257,7 +269,7 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         return [row for row in self._rows.values() if row.waits_for is not None and row.waits_for not in waited]
 
-    def _doubt(self, spark: SparkSession, number: int, facts: BatchFacts, end: SourceOffset) -> None:
+    def _doubt(self, number: int, facts: BatchFacts, end: SourceOffset) -> None:
         """Ask for the tables again of which the batch cannot have told everything."""
         assert self._rows is not None  # noqa: S101
         ours = {row.name for row in self._rows.values() if row.live or row.batch != NO_BATCH}
@@ -276,19 +288,34 @@ class MirrorSink:
                 stopped = SchemaError(
                     f"{told} {policy}=stop asks to stop there.", hint=RESYNC.format(table=table_text(name))
                 )
-                self._rows[name] = suspended(spark, row, stopped)
+                self._rows[name] = suspended(row, stopped)
             else:
                 self._rows[name] = doubted(row, number, told)
 
-    def _refuse_unreadable(self, spark: SparkSession, waited: Collection[str | None]) -> None:
+    def _refuse_unreadable(self, waited: Collection[str | None]) -> None:
         """Stop tables that wait since this batch, and cannot be read: reading them would end the query."""
         assert self._rows is not None  # noqa: S101
         names = [row.name for row in self._waiting_since(waited)]
         for name, why in (unreadable(self._settings.options, names) if names else {}).items():
-            self._rows[name] = suspended(spark, self._rows[name], why)
+            self._rows[name] = suspended(self._rows[name], why)
 
-    def _works(self, batch: DataFrame, number: int, facts: BatchFacts, begun: Collection[TableName]) -> list[TableWork]:
-        """Return the work on all tables of a batch; `begun`: those whose rows are read again from this batch on."""
+    def _works(
+        self,
+        batch: DataFrame,
+        commit: Commit,
+        facts: BatchFacts,
+        begun: Collection[TableName],
+        kept: Collection[TableName],
+    ) -> list[TableWork]:
+        """Return the work on all tables of a batch.
+
+        Args:
+            batch: the outlines.
+            commit: its token.
+            facts: what it has of which table.
+            begun: the tables that are read again from this batch on.
+            kept: those of them whose targets keep the older rows.
+        """
         assert self._rows is not None  # noqa: S101
         works = []
         for name, row in list(self._rows.items()):
@@ -298,12 +325,13 @@ class MirrorSink:
             comes_back = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
                 changed = ConfigError("its rule has changed.", hint=RESYNC.format(table=table_text(name)))
-                self._rows[name] = suspended(batch.sparkSession, row, changed)
+                self._rows[name] = suspended(row, changed)
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())
                 # A target that is made again may lie elsewhere.
                 folder = self._native.folder(batch.sparkSession, row.target, row.defined_at)
-                part = TablePart(self._settings, batch, number, row, changes, self._first, folder=folder)
+                stay = name in kept
+                part = TablePart(self._settings, batch, commit, row, changes, self._first, stay, folder=folder)
                 works.append(TableWork(part, statements))
         return works
 

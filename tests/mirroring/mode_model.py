@@ -15,6 +15,7 @@ from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.writers.delta import DeltaTarget
+from streaming_source.mirroring.writers.versions import Commit
 from streaming_source.ruling.target_columns import TargetColumn
 from tests.spark.test_latest_changes import NAMES, START, History, envelope
 
@@ -115,12 +116,13 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
     """The rows of a target of the mode behind all changes, and behind a TRUNCATE."""
     mode = mode_of(name, ["id"])
     spark.sql(f"DROP TABLE IF EXISTS {TARGET}")
-    target = DeltaTarget(spark, TARGET)
+    target = DeltaTarget(spark, TARGET, made=True)  # without tokens: each change comes twice
+    at = Commit("m", 0, "")
     target.create(mode.columns(COLUMNS), "", {"delta.enableDeletionVectors": "true"})
     chosen = random.Random(seed)
     first = sum(change["place"][1] == 0 for change in changes)
     read = envelope(spark, [change | {"op": "read"} for change in changes[:first]])
-    target.append(mode.appended(BatchPart(read, target, ["id"], NAMES, partial=False, domains=False)))
+    target.append(mode.appended(BatchPart(read, target, ["id"], NAMES, partial=False, domains=False, at=at)), at)
     rest = changes[first:]
     while rest:
         size = chosen.choice((1, 40, 90))
@@ -130,8 +132,8 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
         for _ in range(2):
             chosen.shuffle(batch)
             rows = envelope(spark, batch).repartition(2)
-            mode.change(BatchPart(rows, target, ["id"], NAMES, partial=partial, domains=domains))
+            mode.change(BatchPart(rows, target, ["id"], NAMES, partial=partial, domains=domains, at=at))
     found = as_text(spark.table(TARGET).collect())
     for _ in range(2):
-        mode.empty(target, TRUNCATED)
+        mode.empty(target, TRUNCATED, at.of("truncate"))
     return [found, as_text(spark.table(TARGET).collect())]

@@ -17,7 +17,7 @@ from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
 from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
 from streaming_source.mirroring.writers.native.upkeep import LOOK_EVERY, upkeep_properties
-from streaming_source.mirroring.writers.target_format import ControlStore, OpenTarget, TargetFormat
+from streaming_source.mirroring.writers.target_format import ControlStore, TableWriter, TargetFormat
 from streaming_source.ruling.hash_key import read_hash_key
 from streaming_source.ruling.table_rules import FIELDS, TableRule, table_rules
 from streaming_source.schema.target_modes import MEANINGS, OWN_COLUMNS
@@ -95,7 +95,7 @@ def test_the_upkeep_is_that_of_the_code() -> None:
 
 def test_the_interface_for_formats_is_that_of_the_code() -> None:
     told = ""
-    for kind in (TargetFormat, OpenTarget, ControlStore):
+    for kind in (TargetFormat, TableWriter, ControlStore):
         methods = {name: each for name, each in vars(kind).items() if inspect.isfunction(each) and each.__doc__}
         methods = {name: each for name, each in methods.items() if not name.startswith("_")}
         for number, (name, method) in enumerate(methods.items()):

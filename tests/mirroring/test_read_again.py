@@ -49,6 +49,22 @@ def test_rows_that_were_appended_to_a_target_made_new_are_not_there_twice(
         assert [row[:2] for row in soft if row[2] == "False"] == mirror.source("soft")
 
 
+def test_changes_in_the_batch_that_reads_a_kept_target_again_make_no_row_twice(
+    mirrored: Callable[..., Mirrored],
+) -> None:
+    with MariaDb("11.8") as primary:
+        fill_shop(primary, "soft")
+        mirror = mirrored(primary, "shop", rules={"shop.soft": {"mode": "soft_delete"}})
+        mirror.run()
+        primary.sql("UPDATE shop.soft SET v = v + 1 WHERE id < 9", "DELETE FROM shop.soft WHERE id = 20")
+        mirror.break_off(snapshotAgain="shop.soft@monday")
+        mirror.run(snapshotAgain="shop.soft@monday")
+        assert mirror.states() == {"soft": ("current", None)}
+        soft = mirror.target("soft")
+        assert [row[0] for row in soft if row[2] == "True"] == ["20"]
+        assert [row[:2] for row in soft if row[2] == "False"] == mirror.source("soft")
+
+
 def since_made(mirror: Mirrored, table: str) -> list[str]:
     """What Delta says of the commits of a target since it was made new last."""
     done = mirror.operations(table)

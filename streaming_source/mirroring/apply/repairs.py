@@ -25,7 +25,7 @@ from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.apply.faults import raise_fault
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.settings import batch_options
-from streaming_source.mirroring.writers.versions import METADATA, commit_metadata
+from streaming_source.mirroring.writers.versions import METADATA, UNNUMBERED, Commit
 from streaming_source.queries.short_errors import SPARK_ERRORS, first_line, told_by
 from streaming_source.queries.sql_text import braced, identifier, text_value
 from streaming_source.queries.upserts import sql_name
@@ -148,7 +148,7 @@ def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None
             rows = flat.alias("old").join(changed.alias("new"), f.expr(same), "left_anti").select(GONE, ROW)
         total = keys.count()
         if left < total:
-            spark.conf.set(METADATA, commit_metadata(row.mirror, row.batch, row.position))
+            spark.conf.set(METADATA, Commit(row.mirror, row.batch, row.position, UNNUMBERED).metadata)
             spark.sql(_statement(row.target, key, rows.select(f"{ROW}.*").columns), rows=rows)
         return Repaired(total, left)
     finally:

@@ -1,7 +1,7 @@
-"""The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
+"""The work of a batch on all its tables, side by side: small targets first, each with Spark's settings for its size.
 
 In: the works of a batch. Out: their statements followed; then for each work the table's row after the batch, or what
-went wrong with it.
+went wrong with it. Each table is written in a session of its own: tokens of commits are settings of a session.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
+from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.merge_settings import MergeSettings, ShuffleSize, TargetSizes
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.queries.side_by_side import side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
     from streaming_source.mirroring.apply.merge_settings import TargetSize
@@ -32,15 +31,16 @@ class SizedWork:
         self._sizes = TargetSizes()
         self._shuffles = ShuffleSize()
         self._settings = MergeSettings()
+        self._sessions: list[SparkSession] = []
+        """Sessions that no table uses at the moment. Spark keeps a listener for each, so they are used again."""
 
-    def follow(self, works: list[TableWork], written: Callable[[TableWork], bool]) -> None:
-        """Follow the statements that the batch begins with; `written`: tells whether a target has rows of the batch
-        already. A work whose statements cannot be followed has `failed` with the reason.
-        """
+    def follow(self, works: list[TableWork]) -> None:
+        """Follow the statements that the batch begins with. A work that cannot has `failed` with the reason."""
 
         def follow(work: TableWork) -> None:
             try:
-                work.follow(applied=work.part.replayed and written(work))
+                self._move(work)
+                work.follow()
             except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
                 work.failed = error
 
@@ -50,30 +50,41 @@ class SizedWork:
 
     def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
         """Do the work of all tables, several at a time."""
-        done: list[tuple[TableWork, ControlRow | Exception]] = [(one, _done(one)) for one in works if one.is_over]
+        done = [(one, self._done(one)) for one in works if one.is_over]
         works = [one for one in works if not one.is_over]
-        if not works:
-            return done
-        spark = works[0].part.spark
-        sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
-        groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
-        for work, size in zip(works, sizes, strict=True):
-            groups.setdefault((size.small, size.written_whole), []).append((work, size))
-        for _, group in sorted(groups.items(), reverse=True):
-            self.fit(spark, max(size for _, size in group))
-            some = [work for work, _ in group]
-            results = side_by_side(spark, _done, some, at_once=self._parallel, name="mirror")
-            done += zip(some, results, strict=True)
+        if works:
+            spark = works[0].part.spark
+            sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
+            sized = sorted(zip(works, sizes, strict=True), key=lambda one: one[1])
+
+            def write(one: tuple[TableWork, TargetSize]) -> ControlRow | Exception:
+                work, size = one
+                self._move(work)
+                self.fit(work.part.spark, size)
+                return self._done(work)
+
+            results = side_by_side(spark, write, sized, at_once=self._parallel, name="mirror")
+            done += zip((work for work, _ in sized), results, strict=True)
         return done
+
+    def _done(self, work: TableWork) -> ControlRow | Exception:
+        try:
+            return work.done()
+        except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
+            return error
+        finally:
+            if work.part.moved and len(self._sessions) < self._parallel:
+                self._sessions.append(work.part.spark)
+
+    def _move(self, work: TableWork) -> None:
+        if not work.part.moved:
+            try:
+                session = self._sessions.pop()
+            except IndexError:
+                session = own_session(work.part.spark)
+            work.part.move(session)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:
         """Set the session for what is written next."""
         self._shuffles.fit(spark, size.rows)
         self._settings.fit(spark, size)
-
-
-def _done(work: TableWork) -> ControlRow | Exception:
-    try:
-        return work.done()
-    except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
-        return error

@@ -2,7 +2,8 @@
 
 In: the table's row of the control table, an error. Out: the row of a suspended table, with its reason, and with a
 request to read it again if the fault may pass. A target whose table was being read again gets back the rows that it
-had before: a suspended table keeps its rows. What is no table's fault never comes here (`faults.py`).
+had before, once the control table has the state: a suspended table keeps its rows. What is no table's fault never comes
+here (`faults.py`).
 
 If the values of a table must not be shown, its reason has Spark's condition alone, as Spark's documentation lists it,
 or the words of ours where an expression of ours raised it: these name columns and transactions, never values.
@@ -45,13 +46,10 @@ _OF_ROWS: Final = ("InvariantViolationException", "SparkRuntimeException", "Spar
 _DEEPEST: Final = 10
 
 
-def suspended(
-    spark: SparkSession, row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None
-) -> ControlRow:
+def suspended(row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None) -> ControlRow:
     """Return the row of a table that does not go on, or not before it is read again because the fault may pass.
 
     Args:
-        spark: the session of the batch.
         row: the table before.
         error: what went wrong.
         number: the batch that the error is of, if the table is to be read again by itself.
@@ -59,7 +57,6 @@ def suspended(
     """
     why = (told_by(error) if why is None else why)[:LONGEST_ERROR]
     _log.error("%s is suspended: %s", one_line(table_text(row.name)), one_line(why))
-    row = put_back(spark, row)
     if number is not None and may_pass(error) and row.tries < MOST_TRIES:
         return faulted(row, number, why)
     return refused(row, why)
@@ -73,20 +70,20 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
     hides = settings.rule_of(row.name).hides
     hint = RESYNC.format(table=table_text(row.name))
     if isinstance(error, AnalysisException) and not is_target_there(spark, row):
-        return suspended(spark, row, gone_error(row, hint))
+        return suspended(row, gone_error(row, hint))
     lacking = _lacking_columns(work) if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
     if lacking:  # Delta may have no better word for it than an internal error
         changed = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
-        return suspended(spark, row, ConfigError(changed, hint=hint))
+        return suspended(row, ConfigError(changed, hint=hint))
     broken = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
     if broken is not None:
-        return suspended(spark, row, SchemaError(broken, hint=hint))
+        return suspended(row, SchemaError(broken, hint=hint))
     if hides and isinstance(error, SPARK_ERRORS):
         named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
-        return suspended(spark, row, error, work.part.number, why=str(SchemaError(named, hint=hint)))
+        return suspended(row, error, work.part.commit.batch, why=str(SchemaError(named, hint=hint)))
     full = full_disk(error, row.target)
     why = str(error) if isinstance(error, ReplicaError) else with_hint(error, hint)
-    return suspended(spark, row, error, work.part.number, why=why if full is None else str(full))
+    return suspended(row, error, work.part.commit.batch, why=why if full is None else str(full))
 
 
 def with_hint(error: Exception, hint: str) -> str:
@@ -111,19 +108,20 @@ def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
 
 
 def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
-    """Give a target that was emptied for a reading the rows back that it had, and return the row that belongs to them.
+    """Give the target of a suspended table the rows back that it had before its reading, and return the row that
+    belongs to them.
 
-    It stays as it is if the format, or the storage, does not have them any more.
+    It stays as it is if the format, or the storage, does not have them any more. After a crash it is done again.
     """
     if row.before is None:
         return row
-    number, old = row.before
+    _, old = row.before
     try:
-        open_target(spark, row.target, number).go_back(old, number)
+        open_target(spark, row.target).put_back(old)
     except (ReplicaError, *SPARK_ERRORS) as error:
         _log.warning("%s cannot be put back to what it was before it was read again: %s", row.target, told_by(error))
-        return row
-    return old._replace(tries=row.tries, again=row.again)
+        return row._replace(before_snapshot=None)
+    return old
 
 
 def error_name(error: PySparkException) -> str:

@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 
 from replica.errors import ConfigError, SchemaError
 from replica.schema.patterns import table_text
+from streaming_source.driver.own_session import in_session
 from streaming_source.mirroring.apply.left_out import values_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_BYTES, LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.batch.met_definitions import other_definition_of
@@ -25,8 +26,7 @@ from streaming_source.mirroring.modes.mode import BatchPart
 from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.choose import open_target
-from streaming_source.mirroring.writers.target_format import Appended
-from streaming_source.mirroring.writers.versions import has_batch
+from streaming_source.mirroring.writers.versions import CHANGES, READS
 from streaming_source.ruling.ruled_images import target_images
 from streaming_source.ruling.target_columns import MIRROR, target_keys
 from streaming_source.schema.spark_names import spark_column_key
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.modes.mode import Mode
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.schema.row_schema import TableColumn
 
 _log = logging.getLogger(__name__)
@@ -48,24 +49,32 @@ _log = logging.getLogger(__name__)
 class TablePart:
     """The part of one table. `row` is what the control table has of it, and changes with what is brought in.
 
-    `replayed`: the batch may have been tried before; `restored`: what such a try left in the target is undone.
-    `columns`: what rows are decoded into; None if their images are VARIANT, because a type has no other way. `folder`:
-    where the target lies, if delta-rs may write it.
+    `commit`: the token of its changes. `replayed`: the batch may have been tried before. `kept`: its table is read
+    again from this batch on, and the target keeps the older rows. `columns`: what rows are decoded into; None if their
+    images are VARIANT, because a type has no other way. `folder`: where the target lies, if delta-rs may write it.
+    `moved`: whether it has a session of its own.
     """
 
     settings: MirrorSettings
     batch: DataFrame
-    number: int
+    commit: Commit
     row: ControlRow
     facts: TableChanges
     replayed: bool = False
-    restored: bool = False
+    kept: bool = False
     columns: tuple[TableColumn, ...] | None = None
     folder: str | None = None
-    target: OpenTarget = field(init=False)
+    moved: bool = field(init=False, default=False)
+    target: TableWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.target = open_target(self.spark, self.row.target, self.number)
+        self.target = open_target(self.spark, self.row.target, made=self.made, folder=self.folder)
+
+    def move(self, spark: SparkSession) -> None:
+        """Go on in a session that no other table uses: a token is a setting of the session that writes."""
+        self.batch = in_session(spark, self.batch)
+        self.target = open_target(spark, self.row.target, made=self.made, folder=self.folder)
+        self.moved = True
 
     @property
     def spark(self) -> SparkSession:
@@ -74,14 +83,13 @@ class TablePart:
 
     @property
     def new(self) -> bool:
-        """Whether the target was made for this batch, and is empty."""
+        """Whether the target begins with this batch."""
         return self.row.batch == NO_BATCH
 
     @property
-    def is_in(self) -> bool:
-        """Whether an earlier try of the batch has a commit in the target, and was not undone."""
-        maybe = self.replayed and not (self.new or self.restored)
-        return maybe and has_batch(self.spark, self.row, self.number)
+    def made(self) -> bool:
+        """Whether the target was made for this batch, and is empty."""
+        return self.new and not self.kept
 
     @property
     def mode(self) -> Mode:
@@ -118,11 +126,11 @@ class TablePart:
             SchemaError: `onAlter=stop`.
         """
         table = ".".join(self.row.name)
-        why = f"rows of {table} in batch {self.number} are not of the definition that the mirror has: {why}"
+        why = f"rows of {table} in batch {self.commit.batch} are not of the definition that the mirror has: {why}"
         if self.settings.on_alter == "stop":
             raise SchemaError(f"{why} onAlter=stop asks to stop there.", hint=RESYNC.format(table=table))
         _log.warning("%s The table is read again.", why)
-        self.row = doubted(self.row, self.number, why)
+        self.row = doubted(self.row, self.commit.batch, why)
 
     def lacking_columns(self) -> list[str]:
         """Return the columns that a Delta target should have, and does not."""
@@ -151,13 +159,13 @@ class TablePart:
     # -- into the target ---------------------------------------------------------------------------------------------
 
     def append(self, rows: DataFrame) -> None:
-        """Append rows of which none can be there; once, however often the batch comes."""
-        once = None if self.new or self.restored else Appended(self.row.mirror, self.number)
-        self.target.append(self.mode.appended(self._part(rows)), once)
+        """Append rows of which none can be there."""
+        at = self.commit.of(READS)
+        self.target.append(self.mode.appended(self._part(rows, at)), at)
 
-    def merge(self, rows: DataFrame) -> None:
-        """Bring in changes, and rows that were read, by their keys."""
-        self.mode.change(self._part(rows))
+    def merge(self, rows: DataFrame, part: str = CHANGES) -> None:
+        """Apply changes, and rows that were read, by their keys; `part`: that of the batch which they are."""
+        self.mode.change(self._part(rows, self.commit.of(part)))
 
     def merge_changes(self) -> None:
         """Bring in all changes: where that can be done, by the last one of each key, as one task finds it."""
@@ -167,7 +175,8 @@ class TablePart:
             return
         rows, keys = latest_rows(self.batch, latest, self.facts), self.row.keys
         names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
-        self.mode.change(BatchPart(rows, self.target, keys, names, partial=False, domains=False, reduced=True))
+        change = BatchPart(rows, self.target, keys, names, partial=False, domains=False, at=self.commit, reduced=True)
+        self.mode.change(change)
 
     @property
     def plain(self) -> bool:
@@ -185,7 +194,7 @@ class TablePart:
             return None
         return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 
-    def _part(self, rows: DataFrame) -> BatchPart:
+    def _part(self, rows: DataFrame, at: Commit) -> BatchPart:
         """Give change rows the columns of the target."""
         ruled = ruled_table(self.spark, self.row.table, self.settings)
         if self.facts.partial and not self.mode.append_only:
@@ -197,6 +206,7 @@ class TablePart:
             columns=[column.name for column in ruled.columns],
             partial=self.facts.partial,
             domains=self.facts.domains > 1,
+            at=at,
         )
 
 

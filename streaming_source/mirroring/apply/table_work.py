@@ -2,9 +2,7 @@
 
 In: the table's part of the batch, the statements on it. Out: the table's row of the control table behind the batch.
 Statements come first (`statement_work.py`). Rows that were read are appended, as none of them can be there; changes are
-one MERGE with the last change of each key. The same batch again leaves the target as it is: Delta knows an append by
-its number, a MERGE of the same changes changes nothing or is known by its commit, and a try that came to a statement
-and no further is undone.
+one MERGE with the last change of each key. The same batch again leaves the target as it is: each commit has a token.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.batch.table_rows import typed_columns
 from streaming_source.mirroring.statements.statement_work import StatementWork
+from streaming_source.mirroring.writers.versions import READS
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.apply.table_part import TablePart
@@ -59,8 +58,8 @@ class TableWork:
         """Return how many rows the target has before the batch; None where only reading them would tell."""
         return self.part.target.count()
 
-    def follow(self, *, applied: bool) -> None:
-        """Follow the statements that the batch begins with; `applied`: the target has rows of the batch already.
+    def follow(self) -> None:
+        """Follow the statements that the batch begins with.
 
         Raises:
             ConfigError: the target is not this mirror's any more.
@@ -69,7 +68,7 @@ class TableWork:
         if self.row.live:
             self.part.check_owner()
         self._following = StatementWork(self.part, self.statements)
-        self._following.follow(applied=applied)
+        self._following.follow()
 
     @property
     def has_rows(self) -> bool:
@@ -95,7 +94,7 @@ class TableWork:
             self._bring_in()
         if self._following is not None:
             self._following.end()
-        part.target.finish(part.facts.rows)
+        part.target.finish(part.facts.rows, part.commit)
         return part.row._replace(
             rows=part.row.rows + part.facts.rows,
             committed_at=part.facts.committed_at or part.row.committed_at,
@@ -105,8 +104,10 @@ class TableWork:
         part = self.part
         if part.mode.append_only:
             part.append(part.rows())
-        elif not part.mode.repeatable:
-            self._once()
+        elif not part.mode.by_key and part.facts.changes:
+            part.merge(part.rows(), READS)
+        elif not part.mode.by_key:
+            part.append(part.reads())
         elif part.facts.partial or (part.new and part.facts.changes):
             # A new target begins with the batch, in which the table may have changes from before it was read.
             part.merge(part.rows())
@@ -116,14 +117,4 @@ class TableWork:
             if part.facts.reads and part.mode.can_append(part.target):
                 part.append(part.reads())
             elif part.facts.reads:
-                part.merge(part.rows().where("op = 'read'"))
-
-    def _once(self) -> None:
-        """Bring in all of the batch by one commit, unless an earlier try did."""
-        part = self.part
-        if part.is_in:
-            return
-        if part.facts.changes:
-            part.merge(part.rows())
-        else:
-            part.append(part.reads())
+                part.merge(part.rows().where("op = 'read'"), READS)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 
@@ -28,7 +29,7 @@ class AppendLog:
     """Appends, and nothing else."""
 
     append_only = True
-    repeatable = False
+    by_key = False
     takes_reduced = False
     appends_values = False
     cascades: frozenset[str] = frozenset()
@@ -67,38 +68,38 @@ class AppendLog:
         )
 
     def change(self, part: BatchPart) -> None:
-        """Append the changes; who calls takes care that they come once."""
-        part.target.append(self.appended(part))
+        """Append the changes."""
+        part.target.append(self.appended(part), part.at)
 
-    def can_append(self, target: OpenTarget) -> bool:  # noqa: ARG002  (it is not the target's word)
+    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: it has no keys."""
         return True
 
-    def empty(self, target: OpenTarget, at: StatementRow) -> None:
+    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Append that the table was emptied."""
-        _append_statement(target, at, "truncate")
+        _append_statement(target, statement, "truncate", at)
 
-    def end(self, target: OpenTarget, at: StatementRow) -> None:
+    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Append that the table was dropped."""
-        _append_statement(target, at, "drop")
+        _append_statement(target, statement, "drop", at)
 
-    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
+    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Append that all rows come again."""
-        _append_statement(target, at, "again")
+        _append_statement(target, statement, "again", at)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Refuse: the log has what the stream says."""
         raise NotImplementedError(nulls)
 
 
-def _append_statement(target: OpenTarget, at: StatementRow, kind: str) -> None:
+def _append_statement(target: TableWriter, statement: StatementRow, kind: str, at: Commit) -> None:
     told = {
         "_change_type": text_value(kind),
-        "_commit_version": str(at.number),
-        "_commit_timestamp": f"timestamp_micros({at.committed_us})",
-        "_gtid": text_value(at.gtid),
-        "_sequence": text_value(at.sequence),
+        "_commit_version": str(statement.number),
+        "_commit_timestamp": f"timestamp_micros({statement.committed_us})",
+        "_gtid": text_value(statement.gtid),
+        "_sequence": text_value(statement.sequence),
     }
     types = {column.name: column.type for column in own_columns(APPEND_LOG)}
     columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]
-    target.append(target.spark.range(1).selectExpr(*columns))
+    target.append(target.spark.range(1).selectExpr(*columns), at)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class CountedRows(CurrentRows):
     """One MERGE with the number by which each row becomes more or less."""
 
-    repeatable = False
+    by_key = False
     takes_reduced = False
     cascades: frozenset[str] = frozenset()  # no key names the rows
 
@@ -37,9 +37,9 @@ class CountedRows(CurrentRows):
             from pyspark.sql import functions as f
 
             more = changed.withColumn("each", f.explode(f.array_repeat(f.lit(0), f.col("number").cast("int"))))
-            part.target.append(more.select("row.*"))
+            part.target.append(more.select("row.*"), part.at)
             return
-        part.rows.sparkSession.sql(_merge(part), changes=_replaced(part, changed))
+        part.target.run(_merge(part), part.at, changes=_replaced(part, changed))
 
 
 def _counted(part: BatchPart) -> DataFrame:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 
@@ -22,7 +23,7 @@ class CurrentRows:
     """One MERGE with the last change of each key."""
 
     append_only = False
-    repeatable = True
+    by_key = True
     takes_reduced = True
     appends_values = True
     cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
@@ -41,20 +42,20 @@ class CurrentRows:
         if not part.reduced:
             latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
         merge = merge_statement(part.target.name, part.keys, part.columns, partial=part.partial)
-        part.rows.sparkSession.sql(merge, changes=latest)
+        part.target.run(merge, part.at, changes=latest)
 
-    def can_append(self, target: OpenTarget) -> bool:  # noqa: ARG002  (it is not the target's word)
+    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: a target is made new before its rows are read again."""
         return True
 
-    def empty(self, target: OpenTarget, at: StatementRow) -> None:  # noqa: ARG002  (others say when)
+    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:  # noqa: ARG002  (others say when)
         """Delete all rows."""
-        target.spark.sql(f"DELETE FROM {target.name}")  # noqa: S608  (the name is quoted)
+        target.truncate(at)
 
-    def end(self, target: OpenTarget, at: StatementRow) -> None:
+    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Leave the last rows as they are: so onDrop=keep says."""
 
-    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
+    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Do nothing: the target is made new."""
 
     def cascaded(self, nulls: Sequence[str]) -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 _PLACE = ("gtid", "committed", "sequence")
@@ -34,7 +35,7 @@ class History:
     """One MERGE with all that happened to each key."""
 
     append_only = False
-    repeatable = True
+    by_key = True
     takes_reduced = False
     appends_values = False
     cascades: frozenset[str] = frozenset({"CASCADE"})
@@ -60,26 +61,25 @@ class History:
 
     def change(self, part: BatchPart) -> None:
         """Close and open versions, all that happened to a key in its order."""
-        part.rows.sparkSession.sql(_merge(part), changes=_closed_and_opened(part))
+        part.target.run(_merge(part), part.at, changes=_closed_and_opened(part))
 
-    def can_append(self, target: OpenTarget) -> bool:  # noqa: ARG002  (it is not the target's word)
+    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: what they replace is closed."""
         return True
 
-    def empty(self, target: OpenTarget, at: StatementRow) -> None:
+    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Close all versions."""
-        target.spark.sql(
-            f"UPDATE {target.name} SET _valid_to = timestamp_micros({at.committed_us}), _current = false, "  # noqa: S608
-            f"_to_gtid = {text_value(at.gtid)}, _to_sequence = {text_value(at.sequence)} WHERE _current"
-        )
+        closed = f"_valid_to = timestamp_micros({statement.committed_us}), _current = false"
+        place = f"_to_gtid = {text_value(statement.gtid)}, _to_sequence = {text_value(statement.sequence)}"
+        target.run(f"UPDATE {target.name} SET {closed}, {place} WHERE _current", at)  # noqa: S608  (names and texts are quoted)
 
-    def end(self, target: OpenTarget, at: StatementRow) -> None:
+    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Close all versions."""
-        self.empty(target, at)
+        self.empty(target, statement, at)
 
-    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
+    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Close all versions; those that are read open others."""
-        self.empty(target, at)
+        self.empty(target, statement, at)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Close the versions: none that is valid has another value, which SET NULL would ask for."""

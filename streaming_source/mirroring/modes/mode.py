@@ -15,21 +15,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 
 class BatchPart(NamedTuple):
     """Change rows of one table: envelope rows with STRUCT images, or with `reduced` the last change of each key.
-    `partial`: an image may lack columns; `domains`: the changes may be of several replication domains.
+    `partial`: an image may lack columns; `domains`: the changes may be of several replication domains; `at`: the token
+    of the commit that applies them.
     """
 
     rows: DataFrame
-    target: OpenTarget
+    target: TableWriter
     keys: Sequence[str]
     columns: Sequence[str]
     partial: bool
     domains: bool
+    at: Commit
     reduced: bool = False
 
 
@@ -41,8 +44,8 @@ class Mode(Protocol):
         """Whether all rows are appended, changes too."""
 
     @property
-    def repeatable(self) -> bool:
-        """Whether changes that come again change nothing; else who calls takes care that they come once."""
+    def by_key(self) -> bool:
+        """Whether a change finds its row by a key, so that rows that are read can be merged like changes."""
 
     @property
     def takes_reduced(self) -> bool:
@@ -65,16 +68,16 @@ class Mode(Protocol):
     def change(self, part: BatchPart) -> None:
         """Bring in the changes, and the rows that were read."""
 
-    def can_append(self, target: OpenTarget) -> bool:
+    def can_append(self, target: TableWriter) -> bool:
         """Tell whether rows that are read can only be new to the target."""
 
-    def empty(self, target: OpenTarget, at: StatementRow) -> None:
+    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Bring in that all rows are gone."""
 
-    def end(self, target: OpenTarget, at: StatementRow) -> None:
+    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Bring in that the table is gone, while the target stays."""
 
-    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
+    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """End all rows, because those of the table come again. Never asked of the mode current."""
 
     def cascaded(self, nulls: Sequence[str]) -> str:

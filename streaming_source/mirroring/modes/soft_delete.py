@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import BatchPart
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 _GONE = {"_deleted": "true", "_deleted_at": "change._committed", "_deleted_gtid": "change._gtid"}
@@ -31,7 +32,7 @@ class SoftDelete:
     """One MERGE with the last change of each key, which deletes no row."""
 
     append_only = False
-    repeatable = True
+    by_key = True
     takes_reduced = False
     appends_values = True
     cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
@@ -52,26 +53,25 @@ class SoftDelete:
     def change(self, part: BatchPart) -> None:
         """Insert and update by the last change of each key; mark where that is a delete."""
         latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains, last_values=True)
-        part.rows.sparkSession.sql(_merge(part), changes=latest)
+        part.target.run(_merge(part), part.at, changes=latest)
 
-    def can_append(self, target: OpenTarget) -> bool:
+    def can_append(self, target: TableWriter) -> bool:
         """Tell whether no row is marked, which one that is read could bring back."""
         return target.spark.table(target.name).where("_deleted").isEmpty()
 
-    def empty(self, target: OpenTarget, at: StatementRow) -> None:
+    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Mark all rows that are there."""
-        target.spark.sql(
-            f"UPDATE {target.name} SET _deleted = true, _deleted_at = timestamp_micros({at.committed_us}), "  # noqa: S608
-            f"_deleted_gtid = {text_value(at.gtid)} WHERE NOT _deleted"
-        )
+        deleted = f"_deleted = true, _deleted_at = timestamp_micros({statement.committed_us})"
+        told = f"{deleted}, _deleted_gtid = {text_value(statement.gtid)}"
+        target.run(f"UPDATE {target.name} SET {told} WHERE NOT _deleted", at)  # noqa: S608  (names and texts are quoted)
 
-    def end(self, target: OpenTarget, at: StatementRow) -> None:
+    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Mark all rows: no server has them any more."""
-        self.empty(target, at)
+        self.empty(target, statement, at)
 
-    def read_again(self, target: OpenTarget, at: StatementRow) -> None:
+    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
         """Mark all rows; those that are still there come back."""
-        self.empty(target, at)
+        self.empty(target, statement, at)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Mark the rows."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.batch_facts import BatchFacts
     from streaming_source.mirroring.reading.source_tables import SourceTables
     from streaming_source.mirroring.settings import MirrorSettings
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.reading_options import ReadAgain
 
@@ -56,14 +57,17 @@ _log = logging.getLogger(__name__)
 
 
 class Beginnings:
-    """One for each batch. `rows`: those of the control table, which change; `number`: the batch."""
+    """One for each batch. `commit`: its token; `rows`: those of the control table, which change."""
 
-    def __init__(self, settings: MirrorSettings, spark: SparkSession, mirror: str, rows: Rows, number: int) -> None:
+    def __init__(self, settings: MirrorSettings, spark: SparkSession, commit: Commit, rows: Rows) -> None:
+        self.kept: set[TableName] = set()
+        """The tables that are read again, and whose targets keep the rows of before."""
         self._settings = settings
         self._spark = spark
-        self._mirror = mirror
+        self._commit = commit
+        self._mirror = commit.mirror
         self._rows = rows
-        self._number = number
+        self._number = commit.batch
 
     def begin_all(self) -> None:
         """Make the control table, and the targets of all tables that there are. A table that cannot have a target, or
@@ -107,7 +111,7 @@ class Beginnings:
             raise self._shown(*next(iter(failed.items())), then="")
         broken |= {name: self._shown(name, why) for name, why in failed.items()}
         for name, why in sorted(broken.items()):
-            self._rows[name] = suspended(spark, targets.row(name, tables[name], position), why)
+            self._rows[name] = suspended(targets.row(name, tables[name], position), why)
 
     def read_again(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
         """Make the targets new of tables whose rows are read again from this batch on, and return their names; `before`
@@ -129,7 +133,7 @@ class Beginnings:
         for name in sorted(names):
             old = self._rows[name]
             if name in unseen:
-                self._rows[name] = suspended(self._spark, old, hidden_error(name))
+                self._rows[name] = suspended(old, hidden_error(name))
             elif name not in found.tables:
                 self._rows[name] = dropped(old)
             else:
@@ -155,8 +159,9 @@ class Beginnings:
     ) -> ControlRow:
         """Begin the target of a table again, in the place of the one that it has, or had under another name."""
         last = max([old, *(row for row in self._sharing(old.name) if not _holds(row))], key=lambda row: row.batch)
-        targets = Targets(self._settings, self._spark, old.mirror, NewReading(last, self._number, end.position))
+        targets = Targets(self._settings, self._spark, old.mirror, NewReading(last, end.position, self._commit))
         row = self._begun(targets, old.name, found, again=old.again if word is None else word.word)
+        self.kept |= {old.name} if targets.kept else set()
         row = row._replace(tries=old.tries + 1)
         return kept(row, old, self._number) if row.live else row
 
@@ -166,7 +171,7 @@ class Beginnings:
         row = targets.row(name, table, position, again=again)
         holder = next((one for one in self._sharing(name) if _holds(one)), None)
         if holder is not None and holder.name in found.tables:
-            return suspended(self._spark, row, self._settings.names.meeting(holder.name, name))
+            return suspended(row, self._settings.names.meeting(holder.name, name))
         if holder is not None:
             return doubted(row, self._number, f"it takes the target of {table_text(holder.name)}.")
         if table.unsettled:
@@ -175,7 +180,7 @@ class Beginnings:
             return targets.begin(name, table, position, again=again)
         except (ReplicaError, *SPARK_ERRORS) as error:
             raise_fault(error, written=0)
-            return suspended(self._spark, row, self._shown(name, error))
+            return suspended(row, self._shown(name, error))
 
     def _shown(self, name: TableName, error: Exception, then: str = RESYNC) -> Exception:
         """Return the reason why the target of a table was not made: that of Spark, with what to do. `then`: what else,

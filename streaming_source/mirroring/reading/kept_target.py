@@ -2,7 +2,7 @@
 
 In: the table's old row of the control table, and the batch that the reading begins with. Out: the target with the
 columns that its table has now and all its rows ended; the rows that are read then come on top. Where the batch comes
-again, the target first goes back to what it was before it.
+again, it goes on after the commits that are in the target.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.writers.versions import AGAIN
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from streaming_source.mirroring.control.control_row import ControlRow
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 _ORDINAL: Final = 899_999_999_999
@@ -30,11 +32,11 @@ _ORDINAL: Final = 899_999_999_999
 
 
 class NewReading(NamedTuple):
-    """The beginning of a reading: the row of the table before it, the batch, and the position at its end."""
+    """The beginning of a reading: the row of the table before it, the position at the end of the batch, its token."""
 
     row: ControlRow
-    batch: int
     position: GtidPosition
+    commit: Commit
 
     def keeps(self, first: ControlRow) -> bool:
         """Tell whether there is something to keep for a target that begins with this row, by the same rule."""
@@ -42,14 +44,15 @@ class NewReading(NamedTuple):
         return same and self.row.mode != CURRENT and self.row.batch != NO_BATCH
 
 
-def keep_rows(target: OpenTarget, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
+def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
     """End all rows of a target, and give it these columns."""
-    target.go_back(reading.row, reading.batch)
+    at = reading.commit.of(AGAIN)
     if reading.row.target_names is not None:
-        target.rename(names_there(reading.row.target_names, columns, own_columns(reading.row.mode)))
-    target.alter(columns)
-    mode_of(reading.row.mode, reading.row.keys).read_again(target, _place(reading))
-    target.finish(1)
+        names = names_there(reading.row.target_names, columns, own_columns(reading.row.mode))
+        target.rename(names, at.step("names"))
+    target.alter(columns, at)
+    mode_of(reading.row.mode, reading.row.keys).read_again(target, _place(reading), at)
+    target.finish(1, at)
 
 
 def names_there(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.reading.kept_target import NewReading
     from streaming_source.mirroring.reading.source_tables import SourceTable
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.writers.target_format import OpenTarget
+    from streaming_source.mirroring.writers.target_format import TableWriter
 
 
 class Targets:
@@ -44,6 +44,8 @@ class Targets:
         self._spark = spark
         self._mirror = mirror
         self._reading = reading
+        self.kept = False
+        """Whether the last target keeps the rows of before."""
 
     def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
         """Make an empty target, in the place of one that this mirror made before.
@@ -78,8 +80,8 @@ class Targets:
         own = self._is_own(target)
         first = self.row(name, table, position, again=again)
         if own and self._reading is not None and self._reading.keeps(first):
-            ending = open_target(self._spark, target.name, self._reading.batch, again=True)
-            keep_rows(ending, self._reading, columns)
+            keep_rows(target, self._reading, columns)
+            self.kept = True
             return first
         properties = {
             **self._settings.properties,
@@ -118,7 +120,7 @@ class Targets:
             created_at=now,
         )
 
-    def _is_own(self, target: OpenTarget) -> bool:
+    def _is_own(self, target: TableWriter) -> bool:
         """Tell whether the target is there; refuse one that is not this mirror's."""
         if not target.exists():
             return False

@@ -4,6 +4,8 @@ In: the table's part of the batch, its statements in order. Out: a target that h
 statement, and the table's row of the control table with its definition and state. The source ends a batch before a
 statement, so rows come after the statements of their batch. Where they do not, because an earlier version planned the
 batch, or a server has it in another order, the table is read again.
+
+Each step of a statement is a commit with a token. A batch that comes again skips the steps that are in the target.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from streaming_source.mirroring.statements.alterations import (
 from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.statements.column_names import composed
 from streaming_source.mirroring.statements.lost_key import lost_key
-from streaming_source.mirroring.writers.native.writer import emptied
 from streaming_source.ruling.target_columns import WHOLE
 from streaming_source.schema.target_modes import CURRENT
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.statements.alterations import Asked
     from streaming_source.mirroring.statements.column_defaults import Defaults
+    from streaming_source.mirroring.writers.versions import Commit
 
 _SHOWN_CHARACTERS = 200
 _UNORDERED = "the batch has changes of it in several replication domains, unordered."
@@ -57,8 +59,8 @@ class StatementWork:
         self._target = part.target
         self._statements = [one for one in statements if not changes_rows(one.effect)]
         self._untold = [one for one in statements if changes_rows(one.effect)]
-        self._applied = False
-        """Whether the target has what the statements ask for: an earlier try of the batch came so far."""
+        self._gone = False
+        """Whether an earlier try of the batch has dropped the target: then all steps before are done."""
 
     @property
     def rows_go_in(self) -> bool:
@@ -66,19 +68,15 @@ class StatementWork:
         then no row may be missed that a log keeps, and none be looked for that the target may not have.
         """
         mode = self._part.mode
-        return not self._untold or mode.append_only or (mode.repeatable and not self._part.facts.partial)
+        return not self._untold or mode.append_only or (mode.by_key and not self._part.facts.partial)
 
-    def follow(self, *, applied: bool = False) -> None:
+    def follow(self) -> None:
         """Do what each statement asks, before the rows.
-
-        Args:
-            applied: whether the target has rows of the batch already, and so what comes before them.
 
         Raises:
             SchemaError: the table cannot be kept equal behind a statement.
         """
         part = self._part
-        self._applied = applied
         if part.row.live and (fault := unreadable_rows(part.facts)):
             part.wait(fault)
         if part.row.live and self._statements:
@@ -88,7 +86,7 @@ class StatementWork:
             if self._mixed():
                 self._wait(self._statements[0], _MIXED)
             else:
-                self._go_back()
+                self._gone = part.replayed and not part.new and not self._target.exists()
         emptied = False
         for statement in self._statements:
             clears = self._row.live and self._clears(statement)
@@ -123,16 +121,9 @@ class StatementWork:
         place = last.number, last.ordinal
         return any(not met.read and met.first < place for met in self._part.facts.maps)
 
-    def _go_back(self) -> None:
-        """Undo what an earlier try of the batch left of the statements, if it came no further."""
-        part = self._part
-        if not part.replayed or part.new or self._applied:
-            return
-        if self._target.exists():
-            self._target.go_back(self._row, part.number)
-            part.restored = True
-        else:  # the earlier try followed a DROP
-            self._applied = True
+    def _at(self, statement: StatementRow) -> Commit:
+        """Return the token of what a statement asks of the target."""
+        return self._part.commit.of(f"{statement.gtid}:{statement.ordinal}")
 
     def _clears(self, statement: StatementRow) -> bool:
         """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
@@ -192,7 +183,7 @@ class StatementWork:
 
     def _wait(self, statement: StatementRow, why: str) -> None:
         """Leave the target as it is until the table is read again."""
-        self._row = doubted(self._row, self._part.number, f"read again behind {_shown(statement)}: {why}")
+        self._row = doubted(self._row, self._part.commit.batch, f"read again behind {_shown(statement)}: {why}")
 
     def _known(self, statement: StatementRow) -> bool:
         """Tell whether the definition was read behind the statement."""
@@ -215,17 +206,16 @@ class StatementWork:
     def _empty(self, statement: StatementRow) -> None:
         if self._settings.on_truncate == "stop":
             raise self._error(statement, "onTruncate=stop asks to stop there.")
-        if not self._applied and not (self._clears(statement) and emptied(self._part)):
-            self._part.mode.empty(self._target, statement)
+        at = self._at(statement)
+        if not self._gone:
+            self._part.mode.empty(self._target, statement, at)
 
     def _drop(self, statement: StatementRow) -> None:
         self._row = dropped(self._row)
-        if self._applied:
-            return
         if self._settings.on_drop == "drop":
             self._target.drop()
-        else:
-            self._part.mode.end(self._target, statement)
+        elif not self._gone:
+            self._part.mode.end(self._target, statement, self._at(statement))
 
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self._settings.on_alter == "stop":
@@ -246,10 +236,11 @@ class StatementWork:
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         check_names(".".join(self._row.name), self._row.mode, ruled.columns)
-        if asked.actions and not self._applied:
-            self._target.alter(self._part.mode.columns(ruled.columns), asked.actions)
-        if values and not self._applied:
-            self._target.fill({name: value.column() for name, value in values})
+        at = self._at(statement)
+        if asked.actions and not self._gone:
+            self._target.alter(self._part.mode.columns(ruled.columns), at, asked.actions)
+        if values and not self._gone:
+            self._target.fill(dict(values), at.step("values"))
         self._row = self._row.defined(asked.definition, self._defaults_behind(statement))
 
     def _defaults_behind(self, statement: StatementRow) -> Defaults:

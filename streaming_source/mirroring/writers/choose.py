@@ -11,7 +11,7 @@ from streaming_source.queries.delta_folder import DELTA
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.writers.target_format import ControlStore, OpenTarget, TargetFormat
+    from streaming_source.mirroring.writers.target_format import ControlStore, TableWriter, TargetFormat
 
 FORMATS: Final[dict[str, TargetFormat]] = {each.name: each for each in (DeltaFormat(), ParquetFormat())}
 
@@ -22,9 +22,9 @@ def format_of(name: str) -> TargetFormat:
     return FORMATS.get(first.strip("`"), FORMATS[DELTA]) if "/" in rest else FORMATS[DELTA]
 
 
-def open_target(spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> OpenTarget:
+def open_target(spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> TableWriter:
     """Open the target of a name, as `TargetFormat.target` says."""
-    return format_of(name).target(spark, name, batch, again=again)
+    return format_of(name).target(spark, name, made=made, folder=folder)
 
 
 def control_store(spark: SparkSession, name: str) -> ControlStore:

@@ -1,39 +1,51 @@
 """Delta tables as targets: in a catalog or in folders, in all modes.
 
-Each call is a commit, which says its mirror, batch and position as the user's metadata (`versions.py`). An append is
-known to Delta by the number of its batch; a table with statements in a batch goes back to its version before it.
+Each commit has its token (`Commit`) as the user's metadata. A commit of rows also has it as a transaction of Delta,
+which skips what is in the table. Steps of statements are looked up in the log: each action of an ALTER has a token. A
+change from the columns that are there to others goes on from what it finds.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.rows.tables.widening import fits
+from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.mirroring.statements.column_names import renamed
 from streaming_source.mirroring.writers.delta_sql import altered, create_if_absent, create_or_replace, set_properties
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.delta_rows import TargetShape, has_rows, remove_rows
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
-from streaming_source.mirroring.writers.versions import has_batch, version_at
+from streaming_source.mirroring.writers.versions import METADATA, ROWS, UNNUMBERED, parts_in, version_at
 from streaming_source.queries.delta_fit import check_delta
-from streaming_source.queries.delta_folder import DELTA, path_of
+from streaming_source.queries.delta_folder import DELTA, known_folder, path_of
 from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.queries.sql_text import braced, identifier
-from streaming_source.ruling.target_columns import KEY, PROPERTIES, image_type
+from streaming_source.ruling.target_columns import KEY, MIRROR, PROPERTIES, image_type
 from streaming_source.schema.row_schema import spark_type
-from streaming_source.schema.target_modes import MEANINGS
+from streaming_source.schema.target_modes import CURRENT, MEANINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from streaming_source.mirroring.control.control_row import ControlRow
-    from streaming_source.mirroring.writers.target_format import Appended, TargetAction
+    from streaming_source.mirroring.statements.added_values import KnownValue
+    from streaming_source.mirroring.writers.target_format import TargetAction
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
+_log = logging.getLogger(__name__)
+_WRITER: Final = "spark.databricks.delta.write.txnAppId"
+_NUMBER: Final = "spark.databricks.delta.write.txnVersion"
+"""The token of the next write: Delta skips it if the table has one of this name with this number, or a larger one."""
 _TEXT: Final = "STRING"
 _WIDENING: Final = "delta.enableTypeWidening"
 _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
@@ -53,16 +65,16 @@ class DeltaFormat:
         """Refuse a session without Delta, or with one for another Spark."""
         check_delta(spark, required=True)
 
-    def target(self, spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> DeltaTarget:  # noqa: ARG002  (its commits know their batch)
+    def target(self, spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> DeltaTarget:
         """Open a target."""
-        return DeltaTarget(spark, name)
+        return DeltaTarget(spark, name, made, folder)
 
     def control(self, spark: SparkSession, name: str) -> DeltaControl:
         """Return the control table of a name."""
         return DeltaControl(spark, name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeltaTable:
     """A Delta table as a mirror knows it."""
 
@@ -83,10 +95,15 @@ class DeltaTable:
         return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
 
 
+@dataclass(slots=True)
 class DeltaTarget(DeltaTable):
-    """One target."""
+    """One target. `made`: it was made for this batch, and has no commit of an earlier try; `folder`: where it lies, if
+    delta-rs may write it.
+    """
 
-    __slots__ = ()
+    made: bool = False
+    folder: str | None = None
+    _parts: frozenset[str] | None = None
 
     def count(self) -> int:
         """Return how many rows it has, which Delta's log tells."""
@@ -107,29 +124,67 @@ class DeltaTarget(DeltaTable):
                 self.drop()  # something removed the folder of a table that the catalog still has
                 self.spark.sql(statement)
 
-    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:
-        """Run the actions, each as a commit.
+    def has(self, at: Commit) -> bool:
+        """Return True if a commit is in it. Rows come after the statements of their batch."""
+        if self.made:
+            return False
+        if self._parts is None:
+            self._parts = parts_in(self.spark, self.name, at)
+            if self._has_rows(at):
+                self._parts |= ROWS
+        return at.part in self._parts or not ROWS.isdisjoint(self._parts)
+
+    def _has_rows(self, at: Commit) -> bool:
+        """Return True if Delta keeps the token of rows of the batch, also where its log was cleaned since."""
+        folder = known_folder(self.spark, self.name)
+        try:
+            return folder is not None and has_rows(folder, at)
+        except (ImportError, NativeWriteError) as refused:
+            _log.debug("the transactions of %s cannot be read without Spark: %s", self.name, refused)
+            return False
+
+    def _once(self, at: Commit, write: Callable[[], object]) -> None:
+        """Write by one commit, unless it is in the table."""
+        told = {METADATA: at.metadata}
+        if at.part in ROWS:
+            told |= {} if self.made else {_WRITER: at.writer, _NUMBER: str(at.batch)}
+        elif self.has(at):
+            return
+        with _set(self.spark, told):
+            write()
+
+    def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
+        """Run the actions, each as a commit; without them, those that lead from the columns that are there.
 
         Raises:
             SchemaError: without actions: the rows that are there have values of a type that the columns do not hold.
         """
-        if actions is None:
-            self._as_text(columns)
-            actions = self._actions({column.name: column for column in columns})
-        self._run(action for action in actions if not self._is_wider(action))
+        with _set(self.spark, {METADATA: at.of(UNNUMBERED).metadata}):
+            wanted: Sequence[TargetAction] = actions or ()
+            if actions is None:
+                self._as_text(columns)
+                wanted = self._actions({column.name: column for column in columns})
+            if any(isinstance(one, SetType) for one in wanted) and self.properties().get(_WIDENING) != "true":
+                self.spark.sql(set_properties(self.name, {_WIDENING: "true"}))
+            for number, action in enumerate(wanted):
+                self._change(action, None if actions is None else at.step(number))
 
-    def rename(self, names: Mapping[str, str | None]) -> None:
+    def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
         """Drop columns whose names others get, and rename those."""
-        there = self.spark.table(self.name).columns
+        # The names from before the batch: an earlier try may have come halfway.
+        before = version_of(self.spark, self.name, at.mirror, at.batch - 1)
+        there = self.spark.read.option("versionAsOf", before).table(self.name).columns
         kept = {old: new for new, old in names.items() if old is not None and old in there}
         gone = tuple(name for name in there if name in names and name not in kept)
         others = [name for name in there if name not in kept and name not in gone]
-        self._run([*([DropColumns(gone)] if gone else []), *renamed(kept, others)])
+        actions: list[TargetAction] = [DropColumns(gone)] if gone else []
+        for number, action in enumerate([*actions, *renamed(kept, others)]):
+            self._change(action, at.step(number))
 
-    def _run(self, actions: Iterable[TargetAction]) -> None:
-        for action in actions:
-            if isinstance(action, SetType) and self.properties().get(_WIDENING) != "true":
-                self.spark.sql(set_properties(self.name, {_WIDENING: "true"}))
+    def _change(self, action: TargetAction, at: Commit | None = None) -> None:
+        if at is not None:
+            self._once(at, lambda: self._change(action))
+        elif not self._is_wider(action):
             self.spark.sql(altered(self.name, action))
 
     def _is_wider(self, action: TargetAction) -> bool:
@@ -142,32 +197,51 @@ class DeltaTarget(DeltaTable):
         """Make STRING of columns that are of another type, and are to be of that: their values as text."""
         there = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
         for column in columns:
-            if column.type != _TEXT or not _AS_TEXT.fullmatch(there.get(column.name, "")):
-                continue
             meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
-            self._run([AddColumns((column._replace(name=meanwhile),))])
-            self.spark.sql(f"UPDATE {self.name} SET {identifier(meanwhile)} = CAST({name} AS STRING)")  # noqa: S608  (the names are quoted)
-            self._run([DropColumns((column.name,)), RenameColumn(meanwhile, column.name)])
+            if column.type != _TEXT or not (meanwhile in there or _AS_TEXT.fullmatch(there.get(column.name, ""))):
+                continue
+            if meanwhile not in there:
+                self._change(AddColumns((column._replace(name=meanwhile),)))
+            if column.name in there:  # else an earlier try came so far
+                self.spark.sql(f"UPDATE {self.name} SET {identifier(meanwhile)} = CAST({name} AS STRING)")  # noqa: S608  (the names are quoted)
+                self._change(DropColumns((column.name,)))
+            self._change(RenameColumn(meanwhile, column.name))
 
-    def fill(self, values: Mapping[str, Column]) -> None:
+    def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
         """Give all rows these values, as one commit."""
-        added = self.spark.range(1).select(*(value.alias(f"v{n}") for n, value in enumerate(values.values())))
+        added = self.spark.range(1).select(*(value.column().alias(f"v{n}") for n, value in enumerate(values.values())))
         told = ", ".join(f"target.{braced(identifier(name))} = added.v{n}" for n, name in enumerate(values))
         merge = f"MERGE INTO {braced(self.name)} AS target USING {{added}} AS added ON true"
-        self.spark.sql(f"{merge} WHEN MATCHED THEN UPDATE SET {told}", added=added)
+        self.run(f"{merge} WHEN MATCHED THEN UPDATE SET {told}", at, added=added)
 
-    def append(self, rows: DataFrame, once: Appended | None = None) -> None:
+    def truncate(self, at: Commit) -> None:
+        """Delete all rows: without Spark, which needs seconds for it, where that can be."""
+
+        def delete() -> None:
+            try:
+                if self.folder is not None:
+                    remove_rows(self.folder, TargetShape(CURRENT, (), (), ((MIRROR, at.mirror),)), at.metadata)
+                    return
+            except NativeWriteError as refused:
+                _log.debug("%s is emptied by Spark: %s", self.name, refused)
+            self.spark.sql(f"DELETE FROM {self.name}")  # noqa: S608  (the name is quoted)
+
+        self._once(at, delete)
+
+    def run(self, statement: str, at: Commit, **rows: DataFrame) -> None:
+        """Run a statement as one commit."""
+        self._once(at, lambda: self.spark.sql(statement, **rows))
+
+    def append(self, rows: DataFrame, at: Commit) -> None:
         """Append rows as one commit."""
-        known = {} if once is None else {"txnAppId": f"{once.mirror}/read", "txnVersion": str(once.batch)}
-        rows.writeTo(self.name).options(**known).append()
+        self._once(at, rows.writeTo(self.name).append)
 
-    def finish(self, rows: int) -> None:
+    def finish(self, rows: int, at: Commit) -> None:
         """Do nothing: each append was seen at once."""
 
-    def go_back(self, row: ControlRow, batch: int) -> None:
-        """Go back to the version before the batch, if there is a commit of the batch."""
-        if has_batch(self.spark, row, batch):
-            self.spark.sql(f"RESTORE TABLE {self.name} TO VERSION AS OF {version_at(self.spark, row)}")
+    def put_back(self, row: ControlRow) -> None:
+        """Go back to the version that belongs to the row."""
+        self.spark.sql(f"RESTORE TABLE {self.name} TO VERSION AS OF {version_at(self.spark, row)}")
 
     def drop(self) -> None:
         """Drop the table."""
@@ -202,6 +276,22 @@ class DeltaTarget(DeltaTable):
                 actions.append(DropNotNull(name))
         added = tuple(column for name, column in wanted.items() if name not in there)
         return [*actions, AddColumns(added)] if added else actions
+
+
+@contextlib.contextmanager
+def _set(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Set settings of a session that no other thread uses, for a while."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> list[TargetAction]:

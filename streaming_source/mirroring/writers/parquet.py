@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import SchemaError
 from streaming_source.mirroring.writers.batch_folders import COLUMN, BatchFolders
+from streaming_source.mirroring.writers.versions import AGAIN
 from streaming_source.ruling.target_columns import image_type
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import APPEND_LOG
@@ -21,11 +22,13 @@ from streaming_source.schema.target_modes import APPEND_LOG
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from streaming_source.mirroring.control.control_row import ControlRow
-    from streaming_source.mirroring.writers.target_format import Appended, TargetAction
+    from streaming_source.mirroring.statements.added_values import KnownValue
+    from streaming_source.mirroring.writers.target_format import TargetAction
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 ROWS_A_FILE: Final = 1_000_000
@@ -47,9 +50,9 @@ class ParquetFormat:
     def check_session(self, spark: SparkSession) -> None:
         """Do nothing: each Spark writes Parquet."""
 
-    def target(self, spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> ParquetTarget:
-        """Open a target."""
-        return ParquetTarget(spark, name, "" if batch is None else batch_name(batch) + "-again" * again)
+    def target(self, spark: SparkSession, name: str, **_: object) -> ParquetTarget:
+        """Open a target. One that is made again has no folders."""
+        return ParquetTarget(spark, name)
 
     def control(self, spark: SparkSession, name: str) -> ParquetControl:
         """Return the control table of a name."""
@@ -59,6 +62,11 @@ class ParquetFormat:
 def batch_name(batch: int) -> str:
     """Return the name of a batch, which is no number for those who read the folder, and sorts as numbers do."""
     return f"batch-{batch:012d}"
+
+
+def _folder_of(at: Commit) -> str:
+    """Return the name of the folder that has a commit: all of a batch, or the end of the rows of a new reading."""
+    return batch_name(at.batch) + "-again" * (at.part == AGAIN)
 
 
 @dataclass(slots=True)
@@ -101,9 +109,8 @@ class ParquetFolder:
 
 @dataclass(slots=True)
 class ParquetTarget(ParquetFolder):
-    """One target. `batch`: the name of the batch that it is open for."""
+    """One target."""
 
-    batch: str = ""
     _waiting: list[DataFrame] = field(default_factory=list)
 
     def count(self) -> None:
@@ -115,7 +122,11 @@ class ParquetTarget(ParquetFolder):
         self._folders.remove(self._folders.batches())
         self._begin(columns, comment, properties)
 
-    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002  (a name that was given up stays)
+    def has(self, at: Commit) -> bool:
+        """Return True if the folder of the batch is there, which has all of it."""
+        return _folder_of(at) in self._folders.batches()
+
+    def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002  (a name that was given up stays)
         """Note the columns."""
         _check_names(self._folders.folder, columns)
         there, note = self._columns(), self._folders.note()
@@ -123,28 +134,36 @@ class ParquetTarget(ParquetFolder):
         if wanted != there:
             self._folders.write_note({**(note or {}), "schema": wanted.jsonValue()})
 
-    def rename(self, names: Mapping[str, str | None]) -> None:
+    def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
         """Do nothing: files keep their columns."""
 
-    def fill(self, values: Mapping[str, Column]) -> None:
+    def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
         """Refuse: rows of a log stay as they are."""
         raise NotImplementedError(f"{self.name}: a log does not change its rows ({', '.join(values)}).")
 
-    def append(self, rows: DataFrame, once: Appended | None = None) -> None:  # noqa: ARG002  (the folder's name says it)
+    def truncate(self, at: Commit) -> None:
+        """Refuse: rows of a log stay as they are."""
+        raise NotImplementedError(f"{self.name}: a log keeps its rows.")
+
+    def run(self, statement: str, at: Commit, **rows: DataFrame) -> None:
+        """Refuse: rows of a log stay as they are."""
+        raise NotImplementedError(f"{self.name}: a log does not change its rows ({statement}).")
+
+    def append(self, rows: DataFrame, at: Commit) -> None:  # noqa: ARG002  (that of `finish` says it)
         """Keep rows for `finish`."""
         self._waiting.append(rows)
 
-    def finish(self, rows: int) -> None:
+    def finish(self, rows: int, at: Commit) -> None:
         """Write what waits as the folder of the batch."""
         if not self._waiting:
             return
         schema = self._columns()
         whole = reduce(lambda one, other: one.unionByName(other), (each.to(schema) for each in self._waiting))
         self._waiting.clear()
-        self._folders.put(self.batch, whole.coalesce(1 + rows // ROWS_A_FILE))
+        self._folders.put(_folder_of(at), whole.coalesce(1 + rows // ROWS_A_FILE))
 
-    def go_back(self, row: ControlRow, batch: int) -> None:
-        """Do nothing: the batch is there as a whole, or not."""
+    def put_back(self, row: ControlRow) -> None:
+        """Do nothing: a log keeps its rows when its table is read again."""
 
     def drop(self) -> None:
         """Remove all batches and the note."""

@@ -1,29 +1,24 @@
-"""The needs that a mirror has of the format of its targets: an interface, for which each format has its classes.
+"""Interface that every target format implements.
 
-A mode writes SQL (MERGE, UPDATE, DELETE of the target's name) where the format has `modes` for which rows change; all
-else goes through an `OpenTarget`. What every format has to hold: a batch that comes again after a crash leaves the
-target as it is, and a reader never sees a half of what one call writes.
+`TableWriter` is one target: it is created, altered, appended to and changed, and knows what is in it. Each call that
+writes takes a `Commit`. Every format has to hold: a call whose commit is in the target does nothing, and a reader never
+sees half of a commit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.statements.added_values import KnownValue
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
-
-
-class Appended(NamedTuple):
-    """The name of an append: whose it is, and of which batch. Under one name rows are appended once."""
-
-    mirror: str
-    batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ TargetAction: TypeAlias = AddColumns | DropColumns | RenameColumn | SetType | Dr
 """A change of the columns of a target, which its format carries out."""
 
 
-class OpenTarget(Protocol):
+class TableWriter(Protocol):
     """One target, open for one batch of its mirror, or for a look at it."""
 
     @property
@@ -90,27 +85,36 @@ class OpenTarget(Protocol):
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Make it without rows, also in the place of one of this mirror that is there."""
 
-    def alter(self, columns: Sequence[TargetColumn], actions: Sequence[TargetAction] | None = None) -> None:
+    def has(self, at: Commit) -> bool:
+        """Return True if a commit is in it, or a later one of the same batch."""
+
+    def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
         """Give it these columns, and keep its rows. `actions`: the way there, in order, which knows what was renamed;
         without them a column is known by its name.
         """
 
-    def rename(self, names: Mapping[str, str | None]) -> None:
-        """Give columns other names, where its format can. `names`: what they are called, by the new names; None: a
-        column that is not there, whatever else has that name.
+    def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
+        """Give columns other names, where its format can. `names`: what they are called before the batch, by the new
+        names; None: a column that is not there, whatever else has that name.
         """
 
-    def fill(self, values: Mapping[str, Column]) -> None:
+    def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
         """Give all rows these values, by column. Never asked of targets without the mode current."""
 
-    def append(self, rows: DataFrame, once: Appended | None = None) -> None:
-        """Append rows. Without `once`, it is for `go_back` to undo an earlier try."""
+    def truncate(self, at: Commit) -> None:
+        """Remove all rows."""
 
-    def finish(self, rows: int) -> None:
+    def run(self, statement: str, at: Commit, **rows: DataFrame) -> None:
+        """Change rows by a statement of SQL (MERGE, UPDATE, DELETE). `rows`: what it names in braces."""
+
+    def append(self, rows: DataFrame, at: Commit) -> None:
+        """Append rows."""
+
+    def finish(self, rows: int, at: Commit) -> None:
         """Show what was appended since the target was opened, about so many rows, where that was not done at once."""
 
-    def go_back(self, row: ControlRow, batch: int) -> None:
-        """Undo what an earlier try of the batch left; `row`: the table before the batch."""
+    def put_back(self, row: ControlRow) -> None:
+        """Give it the rows and columns again that belong to a row of the control table."""
 
     def drop(self) -> None:
         """Remove it, where it is there."""
@@ -171,8 +175,16 @@ class TargetFormat(Protocol):
             ConfigError: what is missing.
         """
 
-    def target(self, spark: SparkSession, name: str, batch: int | None = None, *, again: bool = False) -> OpenTarget:
-        """Open a target for a batch; `again`: for the end of its old rows where its table is read again."""
+    def target(self, spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> TableWriter:
+        """Open a target.
+
+        Args:
+            spark: the session to write it in, which no other thread uses meanwhile.
+            name: the target as SQL names it.
+            made: whether it was made for this batch. A batch that comes again makes it again, so none of its commits
+                can be in it.
+            folder: where it lies, if delta-rs may write it.
+        """
 
     def control(self, spark: SparkSession, name: str) -> ControlStore:
         """Return the control table of a name."""

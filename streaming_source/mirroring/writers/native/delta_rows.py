@@ -25,7 +25,7 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
     rewritten,
 )
 from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes, with_deletion_vectors
-from streaming_source.mirroring.writers.versions import commit_metadata
+from streaming_source.mirroring.writers.versions import ROWS
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.table_files import TableFile
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
 
 MOST_BYTES: Final = 256 << 20
@@ -50,9 +51,6 @@ TRIES: Final = 5
 """A commit of another writer (OPTIMIZE, an append) makes a try fail; the next one begins with the table after it."""
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
 """What a table may need of its writers: each was tried against Spark. delta-rs 1.6 refuses row tracking and more."""
-READS: Final = "read"
-"""The part of a batch that is appended; Spark's appends have the same token."""
-_CHANGES: Final = "changes"
 _OLDEST_WITH_FEATURES: Final = 7
 _PLAIN_WRITER: Final = 2
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
@@ -60,25 +58,6 @@ _FEATURE: Final = "delta.feature."
 _FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 _LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 """The property that column mapping keeps beside those that a table is created with."""
-
-
-class Commit(NamedTuple):
-    """Idempotence token of a commit: whose, of which batch and part of it, and the GTID position of the batch's end."""
-
-    mirror: str
-    batch: int
-    position: str
-    part: str = _CHANGES
-
-    @property
-    def writer(self) -> str:
-        """The name under which Delta keeps the number of the last batch."""
-        return f"{self.mirror}/{self.part}"
-
-    @property
-    def metadata(self) -> str:
-        """The user's metadata of the commit, as all commits of a mirror have it."""
-        return commit_metadata(self.mirror, self.batch, self.position)
 
 
 class TargetShape(NamedTuple):
@@ -163,7 +142,7 @@ def has_rows(folder: str, commit: Commit) -> bool:
             table = DeltaTable(folder)
         except (TableNotFoundError, DeltaProtocolError):  # it was never written here
             return False
-        last = (table.transaction_version(commit._replace(part=part).writer) for part in (_CHANGES, READS))
+        last = (table.transaction_version(commit._replace(part=part).writer) for part in ROWS)
         return any(batch is not None and batch >= commit.batch for batch in last)
 
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.batch_facts import PackedPart
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
     from streaming_source.mirroring.writers.native.data_files import DataFile
-    from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape
+    from streaming_source.mirroring.writers.native.delta_rows import TargetShape
     from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.table_files import TableFile
+    from streaming_source.mirroring.writers.versions import Commit
 
 Rows = Literal["new", "first", "inserted", "counted"]
 """The rows of a batch that are appended: those that were read, in append_log all; or with what changes made of them."""

@@ -20,8 +20,6 @@ from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, remove_files
 from streaming_source.mirroring.writers.native.delta_rows import (
-    READS,
-    Commit,
     TargetShape,
     append_files,
     has_rows,
@@ -30,7 +28,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     remove_rows,
 )
 from streaming_source.mirroring.writers.native.tasks import ChangesTask, CountedTask, RowsTask, TaskOutcome, run
-from streaming_source.mirroring.writers.versions import METADATA
+from streaming_source.mirroring.writers.versions import METADATA, READS
 from streaming_source.queries.delta_folder import folder_of, known_folder
 from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.ruling.target_columns import MIRROR, SOURCE
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.tasks import Rows, Task
+    from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
     from streaming_source.schema.row_schema import TableColumn
 
@@ -96,14 +95,13 @@ class NativeWriter:
         self._folders: dict[tuple[str, str | None], str | None] = {}
         self._known_left_out: dict[TableName, tuple[object, OmittedColumns]] = {}
 
-    def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts, position: str) -> None:
+    def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts) -> None:
         """Write all tables that tasks can write.
 
         Args:
             spark: the session of the batch.
             works: the works on its tables. Those of tables that are in are marked.
             facts: what the batch has of them.
-            position: GTID position of the batch's end.
         """
         if self._settings.writer != NATIVE:
             for work in works:
@@ -112,7 +110,7 @@ class NativeWriter:
         chosen: list[_TableTasks] = []
         for work in works:
             try:
-                tasks = self._tasks(work, 2 * len(chosen), position)
+                tasks = self._tasks(work, 2 * len(chosen))
             except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as refused:  # Spark meets what is wrong, too
                 self._report(work, str(refused))
             else:
@@ -121,15 +119,6 @@ class NativeWriter:
             outcomes = _outcomes(spark, chosen, facts.parts)
             for tasks in chosen:
                 self._report(tasks.work, _finish(tasks, outcomes))
-
-    def has_rows(self, work: TableWork) -> bool:
-        """Tell whether a target has rows of the batch, by an earlier try of it.
-
-        Raises:
-            NativeWriteError: its log cannot be read.
-        """
-        part = work.part
-        return part.folder is not None and has_rows(part.folder, Commit(part.row.mirror, part.number, ""))
 
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
         """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
@@ -144,7 +133,7 @@ class NativeWriter:
                 return None
         return self._folders[table, made]
 
-    def _tasks(self, work: TableWork, number: int, position: str) -> _TableTasks | None:
+    def _tasks(self, work: TableWork, number: int) -> _TableTasks | None:
         """Return the tasks that write a table; None if no rows of it go in.
 
         Raises:
@@ -164,7 +153,7 @@ class NativeWriter:
             raise NativeWriteError("its storage is no local disk")
         ruled = ruled_table(part.spark, row.table, self._settings)
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
-        tasks = _TableTasks(work, number, part.folder, target, Commit(row.mirror, part.number, position))
+        tasks = _TableTasks(work, number, part.folder, target, part.commit)
         if part.mode.append_only:
             return tasks._replace(rows=tasks.files(LatestOfTable(row.name, columns, ())), appended=part.facts.rows)
         left_out = self._left_out(part, columns) if part.facts.partial else None
@@ -174,12 +163,11 @@ class NativeWriter:
         """Tell whether an earlier try of the batch brought in the rows of a table without a key, and mark them then.
 
         Raises:
-            NativeWriteError: it may have, by Spark, which has no token for that.
+            NativeWriteError: its log cannot be read.
         """
-        if not work.part.is_in:
+        part = work.part
+        if part.folder is None or part.made or not part.replayed or not has_rows(part.folder, part.commit):
             return False
-        if not self.has_rows(work):
-            raise NativeWriteError("it has no key, and an earlier try of the batch has written it")
         work.changes_are_in = work.reads_are_in = True
         self._report(work, None)
         return True
@@ -200,18 +188,6 @@ class NativeWriter:
         if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
             _log.info("%s is written by %s", table_text(row.name), by)
         work.part.row = row._replace(writer=by)
-
-
-def emptied(part: TablePart) -> bool:
-    """Remove all rows of a target, which Spark needs seconds for; return False if delta-rs cannot."""
-    if part.folder is None:
-        return False
-    try:
-        remove_rows(part.folder, _shape(part.row), str(part.spark.conf.get(METADATA)))
-    except NativeWriteError as refused:
-        _log.debug("%s is emptied by Spark: %s", part.row.target, refused)
-        return False
-    return True
 
 
 def renewed(
@@ -258,6 +234,8 @@ def _check_rows(part: TablePart) -> None:
         raise NativeWriteError("its first rows come, and some images lack columns")
     if facts.rows > MOST_CHANGES or not (part.row.keys or _are_counted(facts)):
         raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
+    if part.new and facts.changes and not part.made:
+        raise NativeWriteError("its first rows and changes come together, and older rows stay")
 
 
 def _are_counted(facts: TableChanges) -> bool:
@@ -366,7 +344,7 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
         return reason
     try:
         if written.files or written.replaced:
-            commit, once = tasks.commit._replace(part=READS), not work.part.new
+            commit, once = tasks.commit.of(READS), not work.part.made
             append_files(tasks.folder, written.files, tasks.target, commit, once=once, replaced=written.replaced)
     except NativeWriteError as refused:
         return str(refused)

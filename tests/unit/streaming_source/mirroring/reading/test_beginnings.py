@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.reading.beginnings import Beginnings, unmade
+from streaming_source.mirroring.writers.versions import Commit
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.mirroring.test_settings import SERVER, settings
 
@@ -17,7 +18,7 @@ MONDAY = SourceOffset(GtidPosition.parse("0-1-9"), GtidPosition.parse("0-1-9"), 
 
 def begin_again(source: dict[str, str], end: SourceOffset) -> None:
     """Let a new start of the mirror find what batch 8 reads again."""
-    begun = Beginnings(settings(source=SERVER | source), None, "m", {}, 8)  # type: ignore[arg-type]  # (no table is made)
+    begun = Beginnings(settings(source=SERVER | source), None, Commit("m", 8, ""), {})  # type: ignore[arg-type]  # (no table is made)
     begun.read_again(end, BEFORE)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -18,14 +17,12 @@ from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.mirroring.writers.native import compaction
 from streaming_source.mirroring.writers.native.compaction import FEW_FILES, compact
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.versions import commit_metadata, has_batch
+from streaming_source.mirroring.writers.versions import Commit, parts_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from streaming_source.mirroring.control.control_row import ControlRow
 
 KINDS = {
     "id": pa.int64(),
@@ -52,7 +49,7 @@ def insert(folder: str, number: int, batch: int, mirror: str = "m") -> None:
         folder,
         pa.table([[value] for value in values], schema=SCHEMA),
         mode="append",
-        commit_properties=CommitProperties(custom_metadata={"userMetadata": commit_metadata(mirror, batch, "0-1-1")}),
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": Commit(mirror, batch, "0-1-1").metadata}),
     )
 
 
@@ -131,7 +128,6 @@ def test_a_column_that_is_younger_than_a_file_is_null_in_its_rows(tmp_path: Path
 
 def test_a_version_belongs_to_the_batch_that_it_had_before(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
-    row = cast("ControlRow", SimpleNamespace(target=named(folder), mirror="m"))
     last = FEW_FILES - 1
     insert(folder, 1000, 7, mirror="another")
     versions = {batch: version_of(SPARK, named(folder), "m", batch) for batch in range(last)}
@@ -139,13 +135,14 @@ def test_a_version_belongs_to_the_batch_that_it_had_before(tmp_path: Path) -> No
     joined = DeltaTable(folder).version()
     assert version_of(SPARK, named(folder), "m", last) == joined
     assert version_of(SPARK, named(folder), "m", last + 5) == joined, "no batch since has changed the table"
-    assert not has_batch(SPARK, row, last + 1), "a batch that comes again is still to be done"
+    assert not parts_in(SPARK, named(folder), Commit("m", last + 1, "")), "a batch that comes again is still to be done"
     insert(folder, 1001, last + 2)
     assert version_of(SPARK, named(folder), "m", last) == joined
     assert version_of(SPARK, named(folder), "m", last + 1) == joined
     assert version_of(SPARK, named(folder), "m", last + 2) == joined + 1
     assert {batch: version_of(SPARK, named(folder), "m", batch) for batch in range(last)} == versions
-    assert [has_batch(SPARK, row, last + after) for after in range(3)] == [True, False, True]
+    parts = [parts_in(SPARK, named(folder), Commit("m", last + after, "")) for after in range(3)]
+    assert parts == [{"changes"}, set(), {"changes"}]
 
 
 def test_a_row_that_another_deletes_meanwhile_stays_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

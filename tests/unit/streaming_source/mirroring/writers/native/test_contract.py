@@ -33,8 +33,6 @@ from streaming_source.mirroring.writers.native import counted_rows, delta_rows, 
 from streaming_source.mirroring.writers.native.counted_rows import CountedChanges, counted_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
-    READS,
-    Commit,
     TargetShape,
     append_files,
     has_rows,
@@ -43,6 +41,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     remove_rows,
 )
 from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.mirroring.writers.versions import READS, Commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

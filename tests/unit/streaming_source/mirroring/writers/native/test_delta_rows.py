@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import (
-    Commit,
     TargetShape,
     append_files,
     columns_there,
@@ -32,6 +31,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
 )
 from streaming_source.mirroring.writers.native.rewritten_files import is_rewritable
 from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
+from streaming_source.mirroring.writers.versions import READS, Commit
 from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def test_rows_of_a_batch_are_known_by_their_token(tmp_path: Path) -> None:
     assert has_rows(folder, commit._replace(batch=6))
     assert not has_rows(folder, commit._replace(batch=8))
     assert not has_rows(folder, commit._replace(mirror="other"))
-    read = Commit("reads", 3, "0-1-1", delta_rows.READS)
+    read = Commit("reads", 3, "0-1-1", READS)
     append_files(folder, [], target(*KINDS), read, once=True)
     assert has_rows(folder, read)
 

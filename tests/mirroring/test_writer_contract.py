@@ -1,0 +1,38 @@
+"""What each writer of targets holds: a batch that is broken off at any commit and tried again is in the target once.
+
+That of the tasks is held to it in `tests/unit/streaming_source/mirroring/writers/native/test_contract.py`, and the
+order of the steps, on a model in memory, in `test_statement_work.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.recipes.workbench import Workbench
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+_RUN = """
+from tests.mirroring import writer_contract
+from streaming_source.driver.own_session import own_session
+result = writer_contract.{call}
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "broken_off(own_session(spark), {folder!r}, writer_contract.altered_and_filled)",
+        "broken_off(own_session(spark), {folder!r}, writer_contract.emptied_and_filled, native=True)",
+        "broken_off(own_session(spark), {folder!r}, writer_contract.read_again, soft=True)",
+        "late_and_twice(own_session(spark), 'delta.`{folder}`')",
+        "parquet(own_session(spark), 'parquet.`{folder}`')",
+    ],
+)
+def test_each_batch_is_in_the_target_once(workbench: Workbench, tmp_path: Path, call: str) -> None:
+    assert workbench.run(_RUN.format(call=call.format(folder=str(tmp_path / "t")))) == []

@@ -1,0 +1,213 @@
+"""What Spark's writers have to hold, tried in a driver: a try that ends at any commit, one that comes late or twice.
+
+In: a session and a folder. Out: what went wrong, as text; an empty list if nothing did. A crash is an error right
+before the n-th commit of a try, so also right after the one before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.readwriter import DataFrameWriterV2
+
+from replica.schema.effect import StatementEffect
+from streaming_source.driver.own_session import own_session
+from streaming_source.mirroring.batch.batch_facts import StatementRow
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.statements.added_values import KnownValue
+from streaming_source.mirroring.writers import delta
+from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
+from streaming_source.mirroring.writers.versions import AGAIN, READS, Commit
+from streaming_source.queries.upserts import merge_statement
+from streaming_source.ruling.target_columns import TargetColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from streaming_source.mirroring.writers.target_format import TableWriter
+
+    Try = Callable[[TableWriter], object]
+
+PROPERTIES = {
+    "delta.columnMapping.mode": "name",
+    "delta.enableDeletionVectors": "true",
+    "mariadb.mirror": "m",
+}
+WRITES = ("ALTER", "DELETE", "MERGE", "UPDATE", "INSERT", "RESTORE")
+AT = Commit("m", 8, "0-1-99")
+STATEMENT = AT.of("0-1-98:0")
+ENDED = StatementRow(0, 90, 0, "0-1-90", StatementEffect(""), 1_790_000_000_000_000)
+
+
+class CrashError(Exception):
+    """The driver ended before a commit."""
+
+
+def column(name: str, kind: str = "INT") -> TargetColumn:
+    return TargetColumn(name, kind, nullable=True, comment="")
+
+
+@contextlib.contextmanager
+def crash(left: int) -> Iterator[list[int]]:
+    """Let no more commits through than so many, and count them; -1: all of them."""
+    sql, append, remove = SparkSession.sql, DataFrameWriterV2.append, delta.remove_rows
+    counted = [0]
+
+    def commit() -> None:
+        if counted[0] == left:
+            raise CrashError
+        counted[0] += 1
+
+    def counting_sql(self: SparkSession, statement: str, *rest: Any, **more: Any) -> Any:
+        if statement.startswith(WRITES):
+            commit()
+        return sql(self, statement, *rest, **more)
+
+    def counting_append(self: Any) -> None:
+        commit()
+        append(self)
+
+    def counting_remove(*arguments: Any) -> None:
+        commit()
+        remove(*arguments)
+
+    classes = {cls for cls in (SparkSession, *SparkSession.__subclasses__()) if "sql" in vars(cls)}
+    kept = {cls: vars(cls)["sql"] for cls in classes}
+    for cls in classes:
+        cls.sql = counting_sql  # type: ignore[method-assign,assignment]
+    DataFrameWriterV2.append = counting_append  # type: ignore[method-assign]
+    delta.remove_rows = counting_remove
+    try:
+        yield counted
+    finally:
+        for cls, whole in kept.items():
+            cls.sql = whole  # type: ignore[method-assign]
+        DataFrameWriterV2.append = append  # type: ignore[method-assign]
+        delta.remove_rows = remove
+
+
+def rows_of(spark: SparkSession, name: str) -> list[tuple[str, ...]]:
+    found = spark.table(name)
+    return [tuple(found.columns), *sorted(tuple(map(str, row)) for row in found.collect())]
+
+
+def rows(spark: SparkSession, text: str) -> DataFrame:
+    return spark.sql(f"SELECT * FROM VALUES {text}")
+
+
+def altered_and_filled(target: TableWriter) -> None:
+    """An ALTER whose names change places, values of a new column, rows that were read, and changes."""
+    actions = (
+        DropColumns(("c",)),
+        RenameColumn("a", "_renamed_0"),
+        RenameColumn("b", "a"),
+        RenameColumn("_renamed_0", "b"),
+        SetType("n", "BIGINT"),
+        AddColumns((column("c", "STRING"),)),
+    )
+    target.alter((), STATEMENT, actions)
+    target.fill({"c": KnownValue("7")}, STATEMENT.step("values"))
+    read = {"id": 3, "b": 31, "a": 32, "n": 5_000_000_000, "c": "new"}
+    changed = {"id": 1, "b": 10, "a": 11, "n": 12, "c": "changed"}
+    of_rows: Any = [read]
+    of_changes: Any = [(changed, False)]
+    if target.spark is not None:  # the model in memory takes rows as they are
+        of_rows = target.spark.createDataFrame([read], "id INT, b INT, a INT, n BIGINT, c STRING")
+        told = "_op STRING, id INT, b INT, a INT, n BIGINT, c STRING"
+        of_changes = target.spark.createDataFrame([{"_op": "update", **changed}], told)
+    target.append(of_rows, AT.of(READS))
+    target.run(merge_statement(target.name, ["id"], list(read), partial=False), AT, changes=of_changes)
+
+
+def emptied_and_filled(target: TableWriter) -> None:
+    """TRUNCATE, and then rows that change nothing that is there: without a token they would come twice."""
+    target.truncate(STATEMENT)
+    target.append(rows(target.spark, "(1, 1, 1, 1, 1), (2, 2, 2, 2, 2) AS t(id, a, b, c, n)"), AT.of(READS))
+    target.run(f"UPDATE {target.name} SET n = n + 1", AT)
+
+
+def read_again(target: TableWriter) -> None:
+    """The beginning of a reading in a mode that keeps rows: other names, other types, all rows marked."""
+    at = AT.of(AGAIN)
+    mode = mode_of("soft_delete", ("id",))
+    columns = [column("id"), column("b"), column("a", "STRING"), column("n", "BIGINT"), column("new")]
+    target.rename({"id": "id", "a": "b", "b": "a", "n": "n", "new": None}, at.step("names"))
+    target.alter(mode.columns(columns), at)
+    mode.read_again(target, ENDED, at)
+    target.finish(1, at)
+
+
+def made(spark: SparkSession, name: str, *, soft: bool) -> TableWriter:
+    """A target with rows of the batch before."""
+    target = open_target(spark, name)
+    columns = tuple(map(column, ("id", "a", "b", "c", "n")))
+    own = mode_of("soft_delete" if soft else "current", ("id",)).columns(columns)
+    target.create(own, "", PROPERTIES)
+    marks = ", false, NULL, NULL" if soft else ""
+    told = rows(spark, f"(1, 11, 12, 13, 14{marks}), (2, 21, 22, 23, 24{marks})")
+    target.append(told.toDF(*(each.name for each in own)), Commit("m", 7, "0-1-50", READS))
+    return target
+
+
+def broken_off(spark: SparkSession, folder: str, work: Try, *, native: bool = False, soft: bool = False) -> list[str]:
+    """Break a batch off before each of its commits, and try it again twice: the second try changes nothing."""
+
+    def tried(number: int) -> list[tuple[str, ...]]:
+        place = f"{folder}{number}"
+        work(open_target(spark, f"delta.`{place}`", folder=place if native else None))
+        return rows_of(spark, f"delta.`{place}`")
+
+    made(spark, f"delta.`{folder}0`", soft=soft)
+    with crash(-1) as commits:
+        wanted = tried(0)
+    wrong = []
+    for left in range(1, commits[0]):
+        made(spark, f"delta.`{folder}{left}`", soft=soft)
+        with contextlib.suppress(CrashError), crash(left):
+            tried(left)
+            wrong.append(f"{left} of {commits[0]}: it was not broken off")
+        found = [tried(left), tried(left)]
+        if found != [wanted, wanted]:
+            wrong.append(f"{left} of {commits[0]}: {found}, not {wanted}")
+    return [*wrong, *([] if commits[0] > 2 else [f"it has {commits[0]} commits"])]
+
+
+def late_and_twice(spark: SparkSession, name: str) -> list[str]:
+    """Twins with one commit, a task of an older batch, and commits of others between them."""
+    one, other = made(spark, name, soft=False), open_target(own_session(spark), name)
+    told = "(3, 0, 0, 0, 0) AS t(id, a, b, c, n)"
+    one.append(rows(spark, told), AT.of(READS))
+    spark.sql(f"INSERT INTO {name} VALUES (100, 0, 0, 0, 0)")
+    spark.sql(f"OPTIMIZE {name}")
+    spark.sql(f"VACUUM {name}")
+    other.append(rows(other.spark, told), AT.of(READS))
+    late = Commit("m", 7, "0-1-50", READS)
+    other.append(rows(other.spark, "(4, 0, 0, 0, 0) AS t(id, a, b, c, n)"), late)
+    other.append(rows(other.spark, told), Commit("another", 1, "0-1-1", READS))  # whose tokens are its own
+    found = [row[0] for row in rows_of(spark, name)[1:]]
+    return [] if found == ["1", "100", "2", "3", "3"] else [f"rows {found}"]
+
+
+def parquet(spark: SparkSession, name: str) -> list[str]:
+    """A batch in a folder of Parquet: its statement and its rows come as a whole, once."""
+    target = open_target(spark, name)
+    log = mode_of("append_log", ())
+    columns = log.columns([column("id")])
+    target.create(columns, "", {"mariadb.mirror": "m"})
+    told = rows(spark, "(1)").toDF("id")
+    wrong = []
+    for number in (8, 8, 9):
+        target = open_target(spark, name)
+        at = Commit("m", number, f"0-1-{number}")
+        wrong += [f"{number} is there"] if target.has(at) and number == 9 else []
+        log.empty(target, ENDED, at.of("0-1-90:0"))
+        target.append(told, at.of(READS))
+        target.finish(1, at)
+        wrong += [] if target.has(at) else [f"{number} is not there"]
+    count = spark.sql(f"SELECT * FROM {name}").count()
+    return [*wrong, *([] if count == 4 else [f"{count} rows"])]

@@ -202,7 +202,7 @@ class StoredBlock:
     """A block that waits, in memory or in a file. Thread-safe.
 
     `images`: where they lie in its file, None for one in memory. A batch may take the file: from `take` on it is not
-    removed, whoever drops the block, until the batch keeps it for good or lets it go.
+    removed, even if the block is dropped, until the batch keeps it for good or lets it go.
     """
 
     def __init__(

@@ -17,8 +17,9 @@ from streaming_source.mirroring.batch.latest_rows import LatestOfTable
 from streaming_source.mirroring.writers.native import counted_rows, delta_rows, net_changes, rewritten_files
 from streaming_source.mirroring.writers.native.counted_rows import CountedChanges, count_in, counted_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.delta_rows import READS, Commit, TargetShape, append_files
+from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files
 from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+from streaming_source.mirroring.writers.versions import READS, Commit
 from streaming_source.schema.row_schema import TableColumn
 
 if TYPE_CHECKING:
@@ -229,7 +230,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from replica.rows.types.arrow_arrays import array_of, array_of_values
 from streaming_source.mirroring.writers.native.counted_rows import CountedChanges, counted_files
-from streaming_source.mirroring.writers.native.delta_rows import Commit, READS, TargetShape, append_files, merge_rows
+from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows
+from streaming_source.mirroring.writers.versions import Commit, READS
 
 folder, history = sys.argv[1:]
 schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming_source.mirroring.writers.native.delta_rows import Commit, TargetShape, merge_rows
+from streaming_source.mirroring.writers.native.delta_rows import TargetShape, merge_rows
 from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.mirroring.writers.versions import Commit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,11 +29,11 @@ def test_an_executor_with_another_deltalake_writes_nothing(monkeypatch: pytest.M
     monkeypatch.setattr(delta_rows, "merge_rows", lambda folder, *_: merged.append(folder))
     nothing: Any = None
     task = ChangesTask(7, "/lake/t", nothing, delta_rows.TargetShape("current", (), (), ()), nothing)
-    number, file, reason = task([])
-    assert (number, file) == (7, None)
-    assert "deltalake 1.5.0 is installed, which was not tried" in str(reason)
+    told = task([])
+    assert (told.number, told.files) == (7, ())
+    assert "deltalake 1.5.0 is installed, which was not tried" in str(told.reason)
     assert merged == []
 
     monkeypatch.setattr(installed, "version", lambda _: "1.6.6")
-    assert task([]) == (7, None, None)
+    assert task([]) == (7, None, (), ())
     assert merged == ["/lake/t"]

@@ -1,4 +1,4 @@
-"""The work of a batch on all its tables, side by side: small targets first, each with Spark's settings for its size.
+"""The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
 
 In: the works of a batch. Out: their statements followed; then for each work the table's row after the batch, or what
 went wrong with it. Each table is written in a session of its own: tokens of commits are settings of a session.
@@ -46,25 +46,31 @@ class SizedWork:
 
         works = [one for one in works if one.statements]
         if works:
-            side_by_side(works[0].part.spark, follow, works, at_once=self._parallel, name="mirror-statements")
+            side_by_side(works[0].part.query_session, follow, works, at_once=self._parallel, name="mirror-statements")
 
     def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
         """Do the work of all tables, several at a time."""
         done = [(one, self._done(one)) for one in works if one.is_over]
         works = [one for one in works if not one.is_over]
-        if works:
-            spark = works[0].part.spark
-            sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
-            sized = sorted(zip(works, sizes, strict=True), key=lambda one: one[1])
+        if not works:
+            return done
+        spark = works[0].part.query_session
+        sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
+        groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
+        for work, size in zip(works, sizes, strict=True):
+            groups.setdefault((size.small, size.written_whole), []).append((work, size))
+        for _, group in sorted(groups.items(), reverse=True):
+            largest = max(size for _, size in group)
+            self.fit(spark, largest)  # tasks have the settings of the query's session, plans those of their own
 
-            def write(one: tuple[TableWork, TargetSize]) -> ControlRow | Exception:
-                work, size = one
+            def write(work: TableWork, size: TargetSize = largest) -> ControlRow | Exception:
                 self._move(work)
                 self.fit(work.part.spark, size)
                 return self._done(work)
 
-            results = side_by_side(spark, write, sized, at_once=self._parallel, name="mirror")
-            done += zip((work for work, _ in sized), results, strict=True)
+            some = [work for work, _ in group]
+            results = side_by_side(spark, write, some, at_once=self._parallel, name="mirror")
+            done += zip(some, results, strict=True)
         return done
 
     def _done(self, work: TableWork) -> ControlRow | Exception:
@@ -81,7 +87,7 @@ class SizedWork:
             try:
                 session = self._sessions.pop()
             except IndexError:
-                session = own_session(work.part.spark)
+                session = own_session(work.part.query_session)
             work.part.move(session)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:

@@ -52,7 +52,7 @@ class TablePart:
     `commit`: the token of its changes. `replayed`: the batch may have been tried before. `kept`: its table is read
     again from this batch on, and the target keeps the older rows. `columns`: what rows are decoded into; None if their
     images are VARIANT, because a type has no other way. `folder`: where the target lies, if delta-rs may write it.
-    `moved`: whether it has a session of its own.
+    `query_session`: that of the query, also after the part has a session of its own.
     """
 
     settings: MirrorSettings
@@ -64,17 +64,22 @@ class TablePart:
     kept: bool = False
     columns: tuple[TableColumn, ...] | None = None
     folder: str | None = None
-    moved: bool = field(init=False, default=False)
+    query_session: SparkSession = field(init=False)
     target: TableWriter = field(init=False)
 
     def __post_init__(self) -> None:
+        self.query_session = self.spark
         self.target = open_target(self.spark, self.row.target, made=self.made, folder=self.folder)
 
     def move(self, spark: SparkSession) -> None:
         """Go on in a session that no other table uses: a token is a setting of the session that writes."""
         self.batch = in_session(spark, self.batch)
         self.target = open_target(spark, self.row.target, made=self.made, folder=self.folder)
-        self.moved = True
+
+    @property
+    def moved(self) -> bool:
+        """Whether it has a session of its own."""
+        return self.spark is not self.query_session
 
     @property
     def spark(self) -> SparkSession:

@@ -154,7 +154,7 @@ class ChunkMover:
             end = None if chunk.end is None else key_bytes(table.schema, table.key, chunk.end)
             changed = len(range(*states.between(begin, end))) > 0
             for stored in chunk.stored:
-                if changed or not stored.own_file:
+                if changed or stored.images is None:
                     yield from moved(_block(stored), states, begin, end)
                 elif stored.take():
                     yield stored

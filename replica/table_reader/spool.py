@@ -134,10 +134,11 @@ class Spool:
         except OSError as error:
             self.give_back(size)
             raise spool_error(self.folder, error) from error
-        start = len(head) + block.ends.nbytes + key_ends.nbytes
-        images = StoredImages(
-            start, checksum(parts[2]), _stretches(block), block.table_map, block.width, block.left_out
-        )
+        images = None
+        if size >= OWN_FILE_BYTES:
+            start = len(head) + block.ends.nbytes + key_ends.nbytes
+            table = block.table_map, block.width, block.left_out
+            images = StoredImages(start, checksum(parts[2]), _stretches(block), *table)
         return StoredBlock(self, size, block.rows, path=path, images=images)
 
     def remove(self, path: Path) -> None:
@@ -201,7 +202,7 @@ class StoredImages(NamedTuple):
 class StoredBlock:
     """A block that waits, in memory or in a file. Thread-safe.
 
-    `images`: where they lie in its file, None for one in memory. A batch may take the file: from `take` on it is not
+    `images`: where they lie in a file that a batch may take; None for other blocks. From `take` on the file is not
     removed, even if the block is dropped, until the batch keeps it for good or lets it go.
     """
 
@@ -223,11 +224,6 @@ class StoredBlock:
         self._path = path
         self._lock = threading.Lock()
         self._taken = self._dropped = False
-
-    @property
-    def own_file(self) -> bool:
-        """Whether a batch may take its file."""
-        return self.images is not None and self.size >= OWN_FILE_BYTES
 
     @property
     def lost(self) -> bool:

@@ -33,6 +33,11 @@ def first_line(error: Exception) -> str:
     return told_by(error).strip().splitlines()[0]
 
 
+def without_plan(error: Exception) -> str:
+    """Return what an error says up to Spark's plan."""
+    return told_by(error).partition(";\n")[0].strip()
+
+
 class ShortJavaError(Py4JJavaError):
     """The error of a Spark job in Java's first words, for those who catch that kind; `java_exception` has the rest."""
 

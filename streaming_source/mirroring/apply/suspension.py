@@ -27,7 +27,7 @@ from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.queries.delta_folder import DELTA
-from streaming_source.queries.short_errors import SPARK_ERRORS, told_by
+from streaming_source.queries.short_errors import SPARK_ERRORS, told_by, without_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,8 +88,7 @@ def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exceptio
 
 def with_hint(error: Exception, hint: str) -> str:
     """Return what an error of Spark or delta-rs says, without Spark's plan, and what to do about it."""
-    told = told_by(error).partition(";\n")[0].strip()
-    return str(SchemaError(told[: LONGEST_ERROR - len(hint) - 2], hint=hint))
+    return str(SchemaError(without_plan(error)[: LONGEST_ERROR - len(hint) - 2], hint=hint))
 
 
 def _lacking_columns(work: TableWork) -> list[str]:

@@ -22,7 +22,7 @@ from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.statement_scope import widen_views
-from streaming_source.queries.short_errors import LONGEST_TEXT, SPARK_ERRORS, told_by
+from streaming_source.queries.short_errors import LONGEST_TEXT, SPARK_ERRORS, without_plan
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.schema.spark_names import refuse_clash
 
@@ -214,8 +214,7 @@ class Beginnings:
 
 def unmade(what: str, error: Exception, hint: str) -> ConfigError:
     """Make the error of a table that Spark could not make."""
-    told = told_by(error).partition(";\n")[0].strip()
-    return ConfigError(f"{what} cannot be made: {told[:LONGEST_TEXT]}", hint=hint)
+    return ConfigError(f"{what} cannot be made: {without_plan(error)[:LONGEST_TEXT]}", hint=hint)
 
 
 def hidden_error(name: TableName) -> ConfigError:

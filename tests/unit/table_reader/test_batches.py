@@ -54,7 +54,7 @@ def written(spool: Spool, name: BatchName = NAME) -> list[SpoolPart]:
 def stored_block(spool: Spool, ids: Iterable[int]) -> StoredBlock:
     """A block that waits in a file of its own."""
     stored = spool.store(block_of(ids))
-    assert stored.own_file
+    assert stored.images is not None
     return stored
 
 

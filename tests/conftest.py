@@ -13,6 +13,7 @@ import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,11 +58,30 @@ def pytest_report_header() -> str:
     return f"MariaDB servers: {names or 'none. ' + MISSING}"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--turn", type=int, help="run each test on one server version alone; another number, another one")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files first: with several processes, a long file that starts last is waited for alone."""
+    turn = config.getoption("turn")
+    if turn is not None:
+        config.hook.pytest_deselected(items=[item for item in items if not _has_its_turn(item, turn)])
+        items[:] = [item for item in items if _has_its_turn(item, turn)]
     longest_first = {name: place for place, name in enumerate(("system", "spark", "integration", "unit"))}
     items.sort(key=lambda item: longest_first.get(item.path.relative_to(TESTS).parts[0], 0))
+
+
+def _has_its_turn(item: pytest.Item, turn: int) -> bool:
+    """Return whether a test runs on the server version of its name and this number, as one without a version does."""
+    cases = getattr(item, "callspec", None)
+    version = cases and cases.params.get("server_version")
+    versions = list(installations())
+    if version not in versions:
+        return True
+    test = item.name.partition("[")[0]
+    return bool(version == versions[(crc32(test.encode()) + turn) % len(versions)])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fixtures.installation import installations
 from tests.fuzz.__main__ import main as fuzz
 from tests.system import audit_proof, exactly_once
 from tests.system.full_run import __main__ as program
@@ -59,6 +60,22 @@ def test_every_folder_of_tests_has_a_step() -> None:
     for step in STEPS:
         if step.name.startswith("slow-"):
             assert step.command.endswith(f" tests/{step.name.removeprefix('slow-')}")
+
+
+def test_each_turn_has_each_test_on_one_server_and_all_turns_have_it_on_all() -> None:
+    file = "tests/mirroring/test_rules.py"
+    versions, turns = list(installations()), []
+    for turn in range(len(versions)):
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--turn={turn}", file]
+        listed = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+        turns.append([line for line in listed.splitlines() if line.startswith(file)])
+    tests = {line.partition("[")[0] for line in turns[0]}
+    of_a_version = {line.partition("[")[0] for line in turns[0] if line.endswith("]")}
+    assert of_a_version
+    assert [len(turn) for turn in turns] == [len(tests)] * len(versions)
+    assert {line for turn in turns for line in turn} == (tests - of_a_version) | {
+        f"{test}[{version}]" for test in of_a_version for version in versions
+    }
 
 
 def test_every_mark_that_the_quick_tests_leave_out_has_a_step() -> None:

@@ -50,7 +50,8 @@ STOPPED, READ_FIRST = 0.3, 0.5
 """How often a batch is read by a query that was started again, and how often it had been read before."""
 LOSSES = ("", "", "spool", "relay")
 MAX_BACKLOG = 1 << 20
-MORE_BATCHES = 5
+MORE_BATCHES = range(5, 200)
+"""Behind the tables: at least so many, and then until there was a change of every kind (a slow machine needs more)."""
 PAUSE_S = 0.01
 ARGUMENTS = {"snapshotChunkRows": "chunk_rows", "snapshotConnections": "connections"}
 """Of the command line, by the options of the source that they set."""
@@ -103,7 +104,9 @@ class DirectProof:
             self._batch(query)
         read = self._judge.batches
         self._say(f"all tables are read after {read} batches: {shown(self._judge.rows)}")
-        for _ in range(MORE_BATCHES):
+        for number in range(MORE_BATCHES.stop):
+            if number >= MORE_BATCHES.start and all(self._judge.rows.values()):
+                break
             self._batch(query)
         load: dict[str, int] = {}
         ending = threading.Thread(target=lambda: load.update(self.source.finish()))

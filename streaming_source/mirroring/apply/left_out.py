@@ -15,7 +15,7 @@ from replica.schema.patterns import table_text
 from replica.schema.sql_tokens import tokenize
 from streaming_source.mirroring.batch.time_text import INTERVAL
 from streaming_source.mirroring.statements.added_values import NULL, value_of
-from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, parquet_columns, remove_files
-from streaming_source.mirroring.writers.native.merge_query import merge_by_query, quoted
+from streaming_source.mirroring.writers.native.merge.query import merge_by_query, quoted
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.delta_rows import TargetShape
-    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.table_files import TableFile
     from streaming_source.mirroring.writers.versions import Commit
 
@@ -56,7 +56,7 @@ class ChangesTask:
 
     def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
         from streaming_source.mirroring.writers.native.delta_rows import merge_rows
-        from streaming_source.mirroring.writers.native.net_changes import net_changes
+        from streaming_source.mirroring.writers.native.merge.net_changes import net_changes
 
         def write() -> None:
             rows = net_changes(self.target.mode, self.latest, batches, self.left_out)
@@ -88,7 +88,7 @@ class RowsTask:
 
     def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
         from streaming_source.mirroring.writers.native.data_files import write_file
-        from streaming_source.mirroring.writers.native.net_changes import (
+        from streaming_source.mirroring.writers.native.merge.net_changes import (
             first_state,
             inserted_rows,
             new_rows,
@@ -121,7 +121,7 @@ class CountedTask:
     with_changes: ClassVar[bool] = True
 
     def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
-        from streaming_source.mirroring.writers.native.counted_rows import count_in
+        from streaming_source.mirroring.writers.native.merge.counted_rows import count_in
 
         written: list[tuple[list[DataFile], list[TableFile]]] = []
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.native.data_files import DataFile
-    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.tasks import Rows, Task
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn

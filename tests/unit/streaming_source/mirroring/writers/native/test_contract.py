@@ -29,8 +29,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from streaming_source.mirroring.writers.native import counted_rows, delta_rows, open_tables, rewritten_files
-from streaming_source.mirroring.writers.native.counted_rows import CountedChanges, counted_files
+from streaming_source.mirroring.writers.native import delta_rows, open_tables, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
@@ -40,7 +39,9 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     refused,
     remove_rows,
 )
-from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.mirroring.writers.native.merge import counted_rows
+from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, counted_files
+from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
 from streaming_source.mirroring.writers.versions import READS, Commit
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming_source.mirroring.writers.native import delta_rows, installed, net_changes
+from streaming_source.mirroring.writers.native import delta_rows, installed
+from streaming_source.mirroring.writers.native.merge import net_changes
 from streaming_source.mirroring.writers.native.tasks import ChangesTask
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ from pyspark.sql.types import StructType
 from streaming_source.mirroring.batch import latest_rows
 from streaming_source.mirroring.batch.latest_rows import LatestOfTable
 from streaming_source.mirroring.modes.kinds import own_columns
-from streaming_source.mirroring.writers.native import net_changes as module
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, merge_rows
-from streaming_source.mirroring.writers.native.net_changes import (
+from streaming_source.mirroring.writers.native.merge import net_changes as module
+from streaming_source.mirroring.writers.native.merge.net_changes import (
     first_state,
     inserted_rows,
     net_changes,
     new_rows,
 )
-from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
 from streaming_source.mirroring.writers.versions import Commit
 from streaming_source.schema.arrow import arrow_schema
 from streaming_source.schema.row_schema import FLAT, TableColumn, spark_type

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_source.mirroring.batch.latest_rows import LatestOfTable
-from streaming_source.mirroring.writers.native import counted_rows, delta_rows, net_changes, rewritten_files
-from streaming_source.mirroring.writers.native.counted_rows import CountedChanges, count_in, counted_files
+from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files
-from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+from streaming_source.mirroring.writers.native.merge import counted_rows, net_changes
+from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, count_in, counted_files
+from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
 from streaming_source.mirroring.writers.versions import READS, Commit
 from streaming_source.schema.row_schema import TableColumn
 
@@ -229,7 +230,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from replica.rows.types.arrow_arrays import array_of, array_of_values
-from streaming_source.mirroring.writers.native.counted_rows import CountedChanges, counted_files
+from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, counted_files
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows
 from streaming_source.mirroring.writers.versions import Commit, READS
 

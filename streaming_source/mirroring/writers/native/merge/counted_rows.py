@@ -21,10 +21,10 @@ from streaming_source.mirroring.writers.native.data_files import (
     write_file,
 )
 from streaming_source.mirroring.writers.native.delta_rows import check_old_files, check_target, refused
-from streaming_source.mirroring.writers.native.equal_rows import EqualRows, flags, row_codes
-from streaming_source.mirroring.writers.native.net_changes import inserted, ordered_rows
+from streaming_source.mirroring.writers.native.merge.equal_rows import EqualRows, flags, row_codes
+from streaming_source.mirroring.writers.native.merge.net_changes import inserted, ordered_rows
+from streaming_source.mirroring.writers.native.merge.partial_images import ABSENT, whole_rows
 from streaming_source.mirroring.writers.native.open_tables import keep, opened
-from streaming_source.mirroring.writers.native.partial_images import ABSENT, whole_rows
 from streaming_source.mirroring.writers.native.rewritten_files import (
     MOST_BYTES,
     SMALL_BYTES,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.delta_rows import TargetShape
-    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.table_files import TableFile
 
     Numbers = npt.NDArray[np.int64]

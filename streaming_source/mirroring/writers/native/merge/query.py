@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from streaming_source.mirroring.writers.native.equal_rows import EqualRows, combined, row_codes
-from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.mirroring.writers.native.merge.equal_rows import EqualRows, combined, row_codes
+from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
 from streaming_source.schema.target_modes import CURRENT, HISTORY
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.equal_rows import EqualRows, flags, row_codes
+from streaming_source.mirroring.writers.native.merge.equal_rows import EqualRows, flags, row_codes
 
 NAN = float("nan")
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8_0000_0000_0001))[0]

@@ -23,7 +23,7 @@ from streaming_source.mirroring.batch.latest_rows import (
 )
 from streaming_source.mirroring.batch.table_rows import flat_rows, told_parts
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, copied
-from streaming_source.mirroring.writers.native.partial_images import ABSENT, key_events, numbered_arrays
+from streaming_source.mirroring.writers.native.merge.partial_images import ABSENT, key_events, numbered_arrays
 from streaming_source.schema import target_modes
 from streaming_source.schema.row_schema import FLAT
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
-    from streaming_source.mirroring.writers.native.partial_images import OmittedColumns
+    from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
 
 COMMITTED: Final = "_commit_timestamp"
 GTID: Final = "_gtid"

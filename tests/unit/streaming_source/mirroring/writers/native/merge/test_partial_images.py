@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.writers.native import partial_images
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.partial_images import (
+from streaming_source.mirroring.writers.native.merge import partial_images
+from streaming_source.mirroring.writers.native.merge.partial_images import (
     KEPT,
     OmittedColumns,
     key_events,

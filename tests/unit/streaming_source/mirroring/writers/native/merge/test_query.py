@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, merge_rows
-from streaming_source.mirroring.writers.native.partial_images import KEPT
+from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
 from streaming_source.mirroring.writers.versions import Commit
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The tables themselves, before a query reads them first (`startingPosition=initial`): one finding a table.
 
-In: the verdicts of `table_reader`. Out: a report with what is refused first, then what is warned of, then the rest, of
+In: the verdicts of `snapshot`. Out: a report with what is refused first, then what is warned of, then the rest, of
 each a bounded number of lines and the sum of what is behind them. A refusal makes the report an error.
 """
 
@@ -12,16 +12,16 @@ from replica.checks.result import Report, Result
 from replica.daemon.words import size, span
 from replica.errors import ReplicaError
 from replica.schema.patterns import matcher
-from replica.table_reader.table_verdict import key_words
-from replica.table_reader.verdict import ask_verdicts, require, summary
+from replica.snapshot.check.table_verdict import key_words
+from replica.snapshot.check.verdict import ask_verdicts, require, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from replica.checks.result import State
     from replica.handshake.registration import Steps
-    from replica.table_reader.table_verdict import InitialVerdict
-    from replica.table_reader.verdict import InitialVerdicts
+    from replica.snapshot.check.table_verdict import InitialVerdict
+    from replica.snapshot.check.verdict import InitialVerdicts
 
 LINES: Final = 40
 """The most lines of each kind of finding: a screen. What is behind them is counted, and all of it is in --json."""

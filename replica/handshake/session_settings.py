@@ -3,7 +3,7 @@
 A server gives a new session its global variables, and then runs init_connect in it, for accounts without SUPER or
 CONNECTION ADMIN. Either may change what a statement means, in which character set its answer comes, and how much of
 the answer is left out without an error. `login.log_in` runs `settle_session` on every connection, before anything
-else is asked. A session that needs more (`table_reader/session.py`) adds its own settings to these.
+else is asked. A session that needs more (`snapshot/connection/session.py`) adds its own settings to these.
 
 A setting that the server does not know is left out: the server is no MariaDB, and is refused by what is asked next.
 """

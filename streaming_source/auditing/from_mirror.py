@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import ConfigError, DataLossError
 from replica.schema.patterns import table_text
 from replica.schema.stored import tables_from_json
-from replica.table_reader.cascades import tables_above
+from replica.snapshot.check.cascades import tables_above
 from streaming_source.auditing.mirror_versions import version_of
 from streaming_source.auditing.result import LeftOut
 from streaming_source.queries.short_errors import SPARK_ERRORS, first_line

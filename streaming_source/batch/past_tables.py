@@ -33,8 +33,8 @@ from replica.protocol.gtid import Order, covers
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.xa import follow
 from replica.schema.patterns import table_text
-from replica.table_reader.frontier import Frontier
-from replica.table_reader.statements_behind import StatementsBehind, shown
+from replica.snapshot.frontier import Frontier
+from replica.snapshot.reconcile.statements_behind import StatementsBehind, shown
 from streaming_source.planning.admission import batch_limits
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.open_reading import open_reading

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.disk import replace_file
-from replica.table_reader.batches import BatchName, find_batch
-from replica.table_reader.frontier import Frontier
+from replica.snapshot.frontier import Frontier
+from replica.snapshot.spool.batches import BatchName, find_batch
 from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.folders import finish, take_folder
 from streaming_source.batch.past_tables import SPOOL_NAME, TablesRead, read_tables

@@ -38,7 +38,7 @@ changes alone.
     {"v": 4, …, "snapshot": {"after": ["shop", "orders"], "open": [["shop", "lines", "BAABAAAA"]], "rows": 1200000}}
 
 `snapshot`: which rows of which tables have been read, all of them as they are at `gtid` (the frontier of
-replica/table_reader/frontier.py). Changes of other rows up to here are not delivered: the rows come as they are later.
+replica/snapshot/frontier.py). Changes of other rows up to here are not delivered: the rows come as they are later.
 It is not there before a query that asks for changes alone, nor once the last row was read. `again`, in all versions, is
 the word of the option snapshotAgain that was done last; `asked`, in all versions too, is the requests that this batch
 begins to follow (reading_requests.py):
@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING, Any
 from replica.errors import ConfigError
 from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.table_reader.frontier import Frontier
+from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.offsets.selection import Selection
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
-    from replica.table_reader.frontier import Frontier
+    from replica.snapshot.frontier import Frontier
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.patterns import table_text
-from replica.table_reader.asking import asked
-from replica.table_reader.catalog import describe_table
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.kept_key import key_bytes
+from replica.snapshot.check.catalog import describe_table
+from replica.snapshot.connection.asking import asked
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.rows.kept_key import key_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.schema.known_tables import TableName
-    from replica.table_reader.chunks import ReadTable
-    from replica.table_reader.frontier import Frontier
+    from replica.snapshot.frontier import Frontier
+    from replica.snapshot.rows.chunk import ReadTable
 
 EVERY_TABLE: Final = "\U0010ffff", ""
 """A name behind all others: MariaDB has no character beyond U+FFFF in names."""

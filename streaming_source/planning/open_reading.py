@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead
     from replica.schema.known_tables import TableName
-    from replica.table_reader.snapshot import TableSnapshot
-    from replica.table_reader.verdict import InitialVerdicts
+    from replica.snapshot.check.verdict import InitialVerdicts
+    from replica.snapshot.snapshot import TableSnapshot
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.planning.key_columns import KeyColumns
@@ -108,8 +108,8 @@ def open_reading(
     options: SourceOptions, plan: ReadPlan, relay_dir: Path, spool: Path, limits: BatchLimits
 ) -> TableSnapshot:
     """Make what reads the tables of a query beside a relay log, into the folder `spool`, in batches of these limits."""
-    from replica.table_reader.pace import CHUNK_BYTES, Pace
-    from replica.table_reader.snapshot import TableSnapshot
+    from replica.snapshot.pace import CHUNK_BYTES, Pace
+    from replica.snapshot.snapshot import TableSnapshot
 
     rows, beside = options.snapshot_chunk_rows, limits.beside_changes()
     if beside.max_rows is not None:
@@ -135,7 +135,7 @@ def judge_tables(
 
     `settled`: the position that rows hold at stands before they are read. `table_by_table`: as for `require`.
     """
-    from replica.table_reader.verdict import ask_verdicts, require, warnings_of
+    from replica.snapshot.check.verdict import ask_verdicts, require, warnings_of
 
     config, tables = options.connection, plan.tables
     if options.snapshot_endpoint is not None:

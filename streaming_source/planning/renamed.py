@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
     from replica.schema.known_tables import TableName
-    from replica.table_reader.frontier import Frontier
+    from replica.snapshot.frontier import Frontier
 
 _log = logging.getLogger(__name__)
 

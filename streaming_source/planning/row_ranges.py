@@ -12,7 +12,7 @@ from replica.protocol.gtid import Gtid
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 
 if TYPE_CHECKING:
-    from replica.table_reader.batches import SpoolPart
+    from replica.snapshot.spool.batches import SpoolPart
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.rows.partition import CatalogChanges
 

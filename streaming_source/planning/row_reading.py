@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
-    from replica.table_reader.batches import SpoolPart
-    from replica.table_reader.chunk_choice import ReadLimit
-    from replica.table_reader.frontier import Frontier
-    from replica.table_reader.snapshot import Advance
-    from replica.table_reader.snapshot_progress import SnapshotProgress
+    from replica.snapshot.chunks.choice import ReadLimit
+    from replica.snapshot.frontier import Frontier
+    from replica.snapshot.progress import SnapshotProgress
+    from replica.snapshot.snapshot import Advance
+    from replica.snapshot.spool.batches import SpoolPart
 
 
 class ReadKeys(Protocol):

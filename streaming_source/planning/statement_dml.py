@@ -18,7 +18,7 @@ from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.schema.patterns import table_named
 from replica.schema.temporary_tables import TemporaryTables, uses_temporary
-from replica.table_reader.frontier import NOTHING
+from replica.snapshot.frontier import NOTHING
 from streaming_source.rows.statement_dml import (
     ANY_TABLE,
     changed_selection,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from replica.relay_log.ddl import RelayText
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
-    from replica.table_reader.frontier import Frontier
+    from replica.snapshot.frontier import Frontier
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.row_options import OnStatementDml
     from streaming_source.ranges.places import OffsetPlace

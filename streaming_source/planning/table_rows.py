@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, PrerequisiteError
 from replica.schema.patterns import matcher, table_text
-from replica.table_reader.frontier import Frontier
+from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.planning.changed_keys import NAMED, ChangedKeys
 from streaming_source.planning.renamed import first_rename
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
-    from replica.table_reader.chunk_choice import ReadLimit
+    from replica.snapshot.chunks.choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain
@@ -283,7 +283,7 @@ class SnapshotRows:
 
     def _limit(self, *, changes: bool, bounded: bool) -> ReadLimit:
         """Return what tables may take of a batch, which changes share with them where there are any."""
-        from replica.table_reader.chunk_choice import ReadLimit  # brings what reads tables, which few queries do
+        from replica.snapshot.chunks.choice import ReadLimit  # brings what reads tables, which few queries do
 
         limits = self._limits.beside_changes() if changes else self._limits
         return ReadLimit(limits.max_rows, limits.max_bytes) if bounded else ReadLimit()

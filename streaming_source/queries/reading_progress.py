@@ -11,7 +11,7 @@ from replica.daemon.words import size, span
 from replica.schema.patterns import table_text
 
 if TYPE_CHECKING:
-    from replica.table_reader.snapshot_progress import SnapshotProgress
+    from replica.snapshot.progress import SnapshotProgress
 
 NAMED: Final = 5
 """Tables that are named: as many as are read at once by default, and some more."""

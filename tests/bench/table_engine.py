@@ -20,12 +20,12 @@ from replica.protocol.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
-from replica.table_reader.catalog import describe_table
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.frontier import Frontier
-from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import TableSnapshot
-from replica.table_reader.table_map import table_map_body
+from replica.snapshot.check.catalog import describe_table
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.frontier import Frontier
+from replica.snapshot.pace import Pace
+from replica.snapshot.rows.table_map import table_map_body
+from replica.snapshot.snapshot import TableSnapshot
 from streaming_source.rows.partition import MappedRange, Surroundings
 from streaming_source.rows.record_batches import BATCH_ROWS
 from streaming_source.selection.resolver import SelectedTables
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
     from replica.schema.table import TableSchema
-    from replica.table_reader.batches import SpoolPart
+    from replica.snapshot.spool.batches import SpoolPart
 
 AGE_S, POLL_S = 0.2, 0.002
 

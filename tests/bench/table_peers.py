@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from replica.config import ReplicaConfig
-from replica.table_reader.catalog import describe_table
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.pace import CHUNK_ROWS
-from replica.table_reader.result_rows import ResultRows
-from replica.table_reader.rows_events import begin_events, end_event, end_statement, rows_events
-from replica.table_reader.select_list import select_list
-from replica.table_reader.transaction import LastTransaction
+from replica.snapshot.check.catalog import describe_table
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.pace import CHUNK_ROWS
+from replica.snapshot.rows.result_rows import ResultRows
+from replica.snapshot.rows.select_list import select_list
+from replica.snapshot.spool.events import begin_events, end_event, end_statement, rows_events
+from replica.snapshot.spool.transaction import LastTransaction
 from tests.bench.process_times import peak_bytes
 from tests.bench.table_engine import WholeTable, flat_decoder
 from tests.bench.table_workloads import TABLES
@@ -40,7 +40,7 @@ from tests.bench.workloads import DATABASE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.table_reader.chunk import RowBlock
+    from replica.snapshot.rows.row_block import RowBlock
 
 BUFFER_BYTES = 4 << 20
 WARM_ROWS = 1000

@@ -17,10 +17,10 @@ from replica.errors import ConfigError
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.encode import encode_event
 from replica.protocol.gtid import GtidPosition, covers
-from replica.table_reader.chunk_choice import ALL, ReadLimit
-from replica.table_reader.frontier import NOTHING, Frontier
-from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import TableSnapshot
+from replica.snapshot.chunks.choice import ALL, ReadLimit
+from replica.snapshot.frontier import NOTHING, Frontier
+from replica.snapshot.pace import Pace
+from replica.snapshot.snapshot import TableSnapshot
 from tests.fixtures.mariadb import wait_until
 from tests.kit import bodies
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead
-    from replica.table_reader.batches import SpoolPart
+    from replica.snapshot.spool.batches import SpoolPart
     from tests.fixtures.mariadb import MariaDb
 
     TableName = tuple[str, str]

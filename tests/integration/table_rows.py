@@ -13,10 +13,10 @@ from replica.protocol.constants import EventType
 from replica.protocol.rows_event import RowsEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import compile_layout
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.result_rows import ResultRows
-from replica.table_reader.select_list import quoted, select_list
-from replica.table_reader.table_map import TABLE_ID
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.rows.result_rows import ResultRows
+from replica.snapshot.rows.select_list import quoted, select_list
+from replica.snapshot.rows.table_map import TABLE_ID
 from tests.fixtures.replicas import replica_config
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, STMT_END, rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.table_map import TableMapEvent
     from replica.schema.table import TableSchema
-    from replica.table_reader.chunk import RowBlock, TableKey
+    from replica.snapshot.rows.row_block import RowBlock, TableKey
     from tests.fixtures.mariadb import MariaDb
     from tests.integration.edges.log import Log
 

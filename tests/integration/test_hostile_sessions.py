@@ -26,9 +26,9 @@ from replica.handshake.primary import ask_primary
 from replica.handshake.registration import Query
 from replica.handshake.session_settings import SETTINGS
 from replica.protocol.gtid import GtidPosition
-from replica.table_reader.catalog import describe_table
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.table_facts import ask_table_facts
+from replica.snapshot.check.catalog import describe_table
+from replica.snapshot.check.facts import ask_table_facts
+from replica.snapshot.connection.connection import TableConnection
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.replicas import replica_config
 from tests.integration.table_rows import read_rows

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError
-from replica.table_reader.frontier import Frontier
+from replica.snapshot.frontier import Frontier
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions

@@ -15,10 +15,10 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import PrerequisiteError
 from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
 from replica.relay_log.log import RelayLog
-from replica.table_reader.commits_under_way import ask_no_commit
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.lower import LowerPosition, ask_status
-from replica.table_reader.xa_commits import XaCommits
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.watermark.inflight_commits import ask_no_commit
+from replica.snapshot.watermark.low import LowWatermark, ask_status
+from replica.snapshot.watermark.xa import XaCommits
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.running_statement import running_statement
@@ -43,14 +43,14 @@ SEMI_SYNC = (
 @contextlib.contextmanager
 def read_lower(
     server: MariaDb, directory: Path, age_s: float, start: GtidPosition | None = None
-) -> Iterator[tuple[LowerPosition, RelayLog]]:
+) -> Iterator[tuple[LowWatermark, RelayLog]]:
     """L of a server whose binlog is received into `directory`."""
     config = replica_config(server)
     with EmbeddedReplica(config, directory) as replica:
         replica.start(start)
         log = RelayLog(directory)
         wait_until(lambda: log.head() is not None, "the relay log begins")
-        lower = LowerPosition(config, config.endpoints[0], log, age_s=age_s)
+        lower = LowWatermark(config, config.endpoints[0], log, age_s=age_s)
         with contextlib.closing(lower):
             yield lower, log
 
@@ -71,12 +71,12 @@ def received(log: RelayLog) -> str:
     return "" if head is None else str(head.position)
 
 
-def polled(lower: LowerPosition) -> RelayHead | None:
+def polled(lower: LowWatermark) -> RelayHead | None:
     lower.poll()
     return lower.lower()
 
 
-def wait_for(lower: LowerPosition, position: str) -> None:
+def wait_for(lower: LowWatermark, position: str) -> None:
     def there() -> bool:
         found = polled(lower)
         return found is not None and str(found.position) == position
@@ -110,7 +110,7 @@ def test_it_stays_before_a_commit_that_waits_while_the_binlog_is_rotated(
         pair = pair_of(server)
         wrong = server.value(f"SELECT BINLOG_GTID_POS('{pair.file}', {pair.position})")
         assert wrong == server.gtid_binlog_pos() != before, "the pair covers a row that no snapshot sees"
-        fresh = LowerPosition(config, config.endpoints[0], log, age_s=600)
+        fresh = LowWatermark(config, config.endpoints[0], log, age_s=600)
         with (
             contextlib.closing(TableConnection.open(config, config.endpoints[0])) as connection,
             contextlib.closing(fresh),
@@ -158,7 +158,7 @@ def test_a_server_that_commits_nothing_has_it_at_once_where_the_log_begins(
     with read_lower(server, tmp_path, 600, GtidPosition.parse(server.gtid_binlog_pos())) as (lower, _):
         wait_for(lower, server.gtid_binlog_pos())
         assert lower.reason == ""
-        other = LowerPosition(config, config.endpoints[0], RelayLog(tmp_path), age_s=600)
+        other = LowWatermark(config, config.endpoints[0], RelayLog(tmp_path), age_s=600)
         with contextlib.closing(other):
             with running_statement(server):
                 for _ in range(10):
@@ -372,7 +372,7 @@ def test_another_server_than_the_relay_logs_is_refused(
     with read_lower(server, tmp_path, 0.5, GtidPosition()) as (lower, log):
         wait_until(lambda: polled(lower) is not None, "there is a place")
         other = replica_config(make_server(server_version))
-        foreign = LowerPosition(other, other.endpoints[0], log)
+        foreign = LowWatermark(other, other.endpoints[0], log)
         with contextlib.closing(foreign), pytest.raises(PrerequisiteError, match="copied from another server"):
             foreign.poll()
 
@@ -389,7 +389,7 @@ def test_a_replica_is_read_while_the_relay_log_is_its_primarys(
     with EmbeddedReplica(replica_config(first), tmp_path) as replica:
         replica.start(GtidPosition())
         log = RelayLog(tmp_path)
-        lower = LowerPosition(config, config.endpoints[0], log, age_s=0.3, replica=True)
+        lower = LowWatermark(config, config.endpoints[0], log, age_s=0.3, replica=True)
         with contextlib.closing(lower):
             wait_for(lower, first.gtid_binlog_pos())
             second.sql("STOP SLAVE SQL_THREAD")
@@ -413,7 +413,7 @@ def test_a_replica_that_does_not_write_what_it_replicates_is_refused(
     with read_lower(server, tmp_path, 0.5, GtidPosition()) as (lower, log):
         wait_until(lambda: polled(lower) is not None, "there is a place")
         other = replica_config(make_server(server_version, server_id=2))
-        silent = LowerPosition(other, other.endpoints[0], log, replica=True)
+        silent = LowWatermark(other, other.endpoints[0], log, replica=True)
         with contextlib.closing(silent), pytest.raises(PrerequisiteError, match="does not write what it replicates"):
             silent.poll()
 
@@ -422,6 +422,6 @@ def test_a_server_without_a_binlog_is_refused(
     make_server: Callable[..., MariaDb], server_version: str, tmp_path: Path
 ) -> None:
     config = replica_config(make_server(server_version, "--skip-log-bin"))
-    lower = LowerPosition(config, config.endpoints[0], RelayLog(tmp_path))
+    lower = LowWatermark(config, config.endpoints[0], RelayLog(tmp_path))
     with contextlib.closing(lower), pytest.raises(PrerequisiteError, match="log_bin is off"):
         lower.poll()

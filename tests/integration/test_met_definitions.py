@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.table_reader.table_map import table_map_body
+from replica.snapshot.rows.table_map import table_map_body
 from streaming_source.mirroring.batch.batch_facts import TableChanges
 from streaming_source.mirroring.batch.met_definitions import other_definition_of
 from streaming_source.mirroring.batch.met_maps import MetMap

@@ -18,7 +18,7 @@ from replica.errors import (
 )
 from replica.protocol.packets import MAX_PIECE, PacketSplitter
 from replica.protocol.wire import Cursor
-from replica.table_reader.connection import TableConnection
+from replica.snapshot.connection.connection import TableConnection
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config

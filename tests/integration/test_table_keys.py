@@ -11,18 +11,18 @@ from replica.protocol.column_def import value_extent
 from replica.protocol.rows_event import RowsEvent
 from replica.protocol.wire import Cursor
 from replica.rows.types.keys import key_bytes_of
-from replica.table_reader.indexes import ask_indexes
-from replica.table_reader.kept_key import kept_key, key_bytes, key_literals, key_parts
-from replica.table_reader.key import choose_key
-from replica.table_reader.key_range import behind, up_to
-from replica.table_reader.select_list import quoted
+from replica.snapshot.check.indexes import ask_indexes
+from replica.snapshot.check.key_choice import choose_key
+from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_literals, key_parts
+from replica.snapshot.rows.key_range import behind, up_to
+from replica.snapshot.rows.select_list import quoted
 from tests.integration.edges.log import Log, catalog, version
 from tests.integration.table_rows import connect, order_by, read_rows
 
 if TYPE_CHECKING:
     from replica.schema.table import TableSchema
-    from replica.table_reader.chunk import TableKey
-    from replica.table_reader.connection import TableConnection
+    from replica.snapshot.connection.connection import TableConnection
+    from replica.snapshot.rows.row_block import TableKey
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.schema.table import TableSchema
-    from replica.table_reader.connection import TableConnection
+    from replica.snapshot.connection.connection import TableConnection
     from tests.fixtures.mariadb import MariaDb
     from tests.integration.type_cases import Case
 

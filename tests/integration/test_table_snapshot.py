@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import KeyChangedError, PrerequisiteError
-from replica.table_reader.chunk_choice import ReadLimit
-from replica.table_reader.frontier import NOTHING
-from replica.table_reader.pace import Pace
+from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.frontier import NOTHING
+from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading, Writers
 

@@ -10,12 +10,13 @@ import pytest
 
 from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, DiskFullError, PrerequisiteError
-from replica.table_reader import followed_names, reading_errors
-from replica.table_reader.catalog import describe_table, list_tables
-from replica.table_reader.chunk_choice import ReadLimit
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.frontier import Frontier
-from replica.table_reader.pace import Pace
+from replica.snapshot import errors as reading_errors
+from replica.snapshot.check.catalog import describe_table, list_tables
+from replica.snapshot.chunks import names as followed_names
+from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.frontier import Frontier
+from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     import pymysql
 
-    from replica.table_reader.chunk_reader import SnapshotConnection
+    from replica.snapshot.connection.asking import SnapshotConnection
 
 pytestmark = pytest.mark.server
 

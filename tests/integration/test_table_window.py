@@ -31,12 +31,12 @@ from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.keys import key_bytes_of
-from replica.table_reader.chunk import RowBlock, TableKey
-from replica.table_reader.connection import TableConnection
-from replica.table_reader.kept_key import key_parts
-from replica.table_reader.moved import moved
-from replica.table_reader.table_map import TABLE_ID
-from replica.table_reader.window import TableWindow
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.reconcile.moved import moved
+from replica.snapshot.reconcile.window import BackfillWindow
+from replica.snapshot.rows.kept_key import key_parts
+from replica.snapshot.rows.row_block import RowBlock, TableKey
+from replica.snapshot.rows.table_map import TABLE_ID
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.edges.log import catalog
@@ -279,7 +279,9 @@ def test_a_chunk_is_the_table_at_places_before_and_behind_its_reading(
         behind = chance.randint(last, len(truth.places) - 1)
         for place in {last, behind, chance.randint(first, last), chance.randint(1, last)}:
             v = truth.places[place]
-            window = TableWindow.read(log, min(lower, v), max(upper, v), {name: key_of(reading.table)}, {name: schema})
+            window = BackfillWindow.read(
+                log, min(lower, v), max(upper, v), {name: key_of(reading.table)}, {name: schema}
+            )
             states = window.state_at(name, lower, v)
             touched += len(states)
             begin, end = (border(schema, reading.table, value) for value in (reading.low, reading.high))
@@ -327,7 +329,7 @@ def test_statements_that_real_servers_log(
         wait_until(lambda: str(getattr(log.head(), "position", "")) == server.gtid_binlog_pos(), "all is received")
     head = log.head()
     assert head is not None
-    window = TableWindow.read(log, log.oldest(), head.location, {("w", "t"): key_of("t")}, {("w", "t"): schema})
+    window = BackfillWindow.read(log, log.oldest(), head.location, {("w", "t"): key_of("t")}, {("w", "t"): schema})
     assert window.ddl(("w", "t"), log.oldest(), head.location) is concerned
 
 
@@ -345,7 +347,7 @@ def test_sessions_that_do_not_log_rows_are_named_by_transaction(server: MariaDb,
         wait_until(lambda: str(getattr(log.head(), "position", "")) == server.gtid_binlog_pos(), "all is received")
     head = log.head()
     assert head is not None
-    window = TableWindow.read(log, log.oldest(), head.location, {name: key_of("t")}, {name: schema})
+    window = BackfillWindow.read(log, log.oldest(), head.location, {name: key_of("t")}, {name: schema})
     with pytest.raises(StatementDmlError, match=rf"(?<![-\d]){gtid}(?![-\d]).* w\.t"):
         window.state_at(name, log.oldest(), head.location)
     behind = log.locate(GtidPosition.parse(gtid))

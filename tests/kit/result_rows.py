@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from replica.protocol.constants import ColumnType as T
 from replica.protocol.statements import ResultColumn
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.table_reader.result_stream import RowStretch
+from replica.snapshot.connection.result_stream import RowStretch
 from tests.kit.rows import lenenc
 
 if TYPE_CHECKING:

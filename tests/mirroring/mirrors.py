@@ -186,6 +186,10 @@ class Mirrored:
         done: list[tuple[str, str]] = self.workbench.run(f"result = {listed}")
         return ["CREATE" if operation == "DELETE" and where == "[]" else operation for operation, where in done]
 
+    def times_made(self, table: str) -> int:
+        """Return how often a target was made, by either writer."""
+        return sum(one.startswith("CREATE") for one in self.operations(table))
+
     def assert_equal(self, *tables: str) -> None:
         for table in tables:
             assert self.target(table) == self.source(table), table

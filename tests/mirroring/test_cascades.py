@@ -102,11 +102,7 @@ def server_rows(mirror: Mirrored, name: str, columns: str) -> list[list[str | No
 
 
 def targets_made_again(mirror: Mirrored, names: Sequence[str] = NAMES) -> set[str]:
-    code = (
-        f"result = [name for name in {list(names)} if spark.sql(f'DESCRIBE HISTORY {mirror.lake}.{{name}}')"
-        ".where(\"operation LIKE '%REPLACE%'\").count() > 1]"
-    )
-    return set(mirror.workbench.run(code))
+    return {name for name in names if mirror.times_made(name) > 1}
 
 
 CHANGES = (

@@ -10,9 +10,9 @@ import pytest
 
 from replica.protocol.gtid import GtidPosition
 from replica.schema.table import ColumnSchema
-from replica.table_reader.chunk import TableKey
-from replica.table_reader.frontier import Frontier
-from replica.table_reader.kept_key import kept_integers, kept_key
+from replica.snapshot.frontier import Frontier
+from replica.snapshot.rows.kept_key import kept_integers, kept_key
+from replica.snapshot.rows.row_block import TableKey
 from streaming_source.offsets.offset import SourceOffset
 from tests.kit.result_rows import table
 from tests.system.snapshot.frontier import delivered, parts_of, reading_tables

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 LIVE = "The live side never decodes a row"
 DECODING = "Decoding never connects"
 PROGRAMS = "Programs are for people: no other side imports one"
-RECEIVES_AND_READS = {"replica.primary_reader", "replica.table_reader"}
+RECEIVES_AND_READS = {"replica.primary_reader", "replica.snapshot"}
 """What looks into a primary: into its binlog, by a replica of its own and readers of relay logs; into its tables."""
 
 

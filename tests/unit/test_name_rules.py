@@ -9,7 +9,7 @@ from tests.kit.tree import files
 
 ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = {
-    "replica/table_reader/kept_key.py": "marks of older checkpoints",
+    "replica/snapshot/rows/kept_key.py": "marks of older checkpoints",
     "streaming_source/mirroring/statements/alter_proof.py": "labels of ENUM and SET, which collations compare",
 }
 """Modules that call `str.casefold`, and what for."""

@@ -10,14 +10,14 @@ import pytest
 from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
 from replica.option_places import CommitTime
-from replica.table_reader.accepted_pairs import TEN_SECONDS
-from replica.table_reader.cascades import Cascade
-from replica.table_reader.pace import CHUNK_BYTES, CHUNK_ROWS, CHUNK_S, MOST_HISTORY, MOST_THREADS_RUNNING, Pace
-from replica.table_reader.table_verdict import BYTES_A_SECOND, ROWS_A_SECOND
-from replica.table_reader.verdict import judge
+from replica.snapshot.check.cascades import Cascade
+from replica.snapshot.check.table_verdict import BYTES_A_SECOND, ROWS_A_SECOND
+from replica.snapshot.check.verdict import judge
+from replica.snapshot.pace import CHUNK_BYTES, CHUNK_ROWS, CHUNK_S, MOST_HISTORY, MOST_THREADS_RUNNING, Pace
+from replica.snapshot.watermark.primary import TEN_SECONDS
 from streaming_source.options.source_options import OPTIONS, SourceOptions
 from streaming_source.rows.read_rows import FIRST_ORDINAL
-from tests.unit.table_reader.facts import column, index, listed, told
+from tests.unit.snapshot.facts import column, index, listed, told
 
 PAGE = Path(__file__).parents[2] / "docs" / "snapshot.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -35,8 +35,8 @@ KERNEL_SOURCES: Final = (
     "replica/rows/*/records.py",
     "replica/rows/types/plan_record.py",
     "replica/rows/types/kinds.py",
-    "replica/table_reader/half_record.py",
-    "replica/table_reader/records.py",
+    "replica/snapshot/images/half_record.py",
+    "replica/snapshot/rows/records.py",
     "streaming_source/**/kernel*.py",
 )
 

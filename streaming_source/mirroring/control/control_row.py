@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.schema.stored import tables_from_json, tables_to_json
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from replica.schema.known_tables import TableName
-    from replica.table_reader.cascades import Cascade
+    from replica.snapshot.check.cascades import Cascade
     from streaming_source.mirroring.batch.batch_facts import BatchFacts
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.foreign_keys.links import Link

@@ -16,8 +16,8 @@ from replica.handshake.ask import ask
 from replica.handshake.registration import Query
 from replica.schema.naming import column_key
 from replica.schema.statements import Verb
-from replica.table_reader.cascades import QUOTED, Cascade, ask_cascades
-from replica.table_reader.select_list import quoted
+from replica.snapshot.check.cascades import QUOTED, Cascade, ask_cascades
+from replica.snapshot.rows.select_list import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.gtid import GtidPosition
-from replica.table_reader.cascades import tables_above
+from replica.snapshot.check.cascades import tables_above
 from streaming_source.mirroring.batch.touched_tables import DELETES, UPDATES
 from streaming_source.mirroring.control.checkpoint import end_of, logged_end
 from streaming_source.mirroring.control.control_row import DeferredCascade

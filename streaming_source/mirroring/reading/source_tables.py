@@ -18,9 +18,9 @@ from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import matcher, table_text
 from replica.schema.table import TableSchema
-from replica.table_reader.indexes import ask_indexes
-from replica.table_reader.key import choose_key
-from replica.table_reader.verdict import ABSENT, ask_verdicts
+from replica.snapshot.check.indexes import ask_indexes
+from replica.snapshot.check.key_choice import choose_key
+from replica.snapshot.check.verdict import ABSENT, ask_verdicts
 from streaming_source.attached.folder import attached_directory
 from streaming_source.mirroring.statements.column_defaults import ask_defaults
 from streaming_source.mirroring.statements.lost_key import blurred_names, sharp_indexes
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.schema.known_tables import TableName
-    from replica.table_reader.indexes import TableIndex
-    from replica.table_reader.table_verdict import InitialVerdict
+    from replica.snapshot.check.indexes import TableIndex
+    from replica.snapshot.check.table_verdict import InitialVerdict
     from streaming_source.mirroring.statements.column_defaults import Defaults
     from streaming_source.options.source_options import SourceOptions
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
 from replica.schema.patterns import table_text
-from replica.table_reader.table_verdict import rows_elsewhere
+from replica.snapshot.check.table_verdict import rows_elsewhere
 from streaming_source.mirroring.control.control_row import NO_BATCH, READING, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.kinds import check_names

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.schema.alteration import Alteration
     from replica.schema.effect import StatementEffect
     from replica.schema.table import ColumnSchema, TableSchema
-    from replica.table_reader.indexes import TableIndex
+    from replica.snapshot.check.indexes import TableIndex
 
 _INDEX: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 

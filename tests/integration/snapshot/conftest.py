@@ -11,8 +11,8 @@ from zlib import crc32
 
 import pytest
 
-from replica.table_reader import spool
-from replica.table_reader.snapshot import TableSnapshot
+from replica.snapshot.snapshot import TableSnapshot
+from replica.snapshot.spool import spool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead
-    from replica.table_reader.frontier import Frontier
+    from replica.snapshot.frontier import Frontier
     from tests.fixtures.mariadb import MariaDb
 
 COMMITTED = 0.8

@@ -11,7 +11,7 @@ import pytest
 
 from replica.errors import DataLossError, PositionPurgedError, PrerequisiteError, ReplicaError, StatementDmlError
 from replica.schema.generated import omits_generated
-from replica.table_reader.snapshot import TableSnapshot
+from replica.snapshot.snapshot import TableSnapshot
 from tests.integration.snapshot.query import READ, SnapshotQuery, server_state
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
 

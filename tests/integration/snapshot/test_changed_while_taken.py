@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import SchemaError
-from replica.table_reader.batches import BatchWriter
-from replica.table_reader.reading_list import ReadingList
+from replica.snapshot.chunks.schedule import ReadingList
+from replica.snapshot.spool.batches import BatchWriter
 from tests.integration.snapshot.query import WAIT_S, SnapshotQuery
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.table_reader.batches import BatchName
+    from replica.snapshot.spool.batches import BatchName
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest"), pytest.mark.timeout(300)]

@@ -15,8 +15,8 @@ import pytest
 
 from replica.arrow.reading import read_relay_log
 from replica.schema.generated import omits_generated
-from replica.table_reader.chunk_choice import ReadLimit
-from replica.table_reader.pace import Pace
+from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead
-    from replica.table_reader.frontier import Frontier
+    from replica.snapshot.frontier import Frontier
 
 pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import PrerequisiteError
-from replica.table_reader.pace import Pace
+from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.snapshot.counting import Counted, bursts
 from tests.integration.snapshot.query import READ, SnapshotQuery, server_state

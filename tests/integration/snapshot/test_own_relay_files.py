@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.relay_log.location import index_path, relay_numbers, relay_path
-from replica.table_reader.frontier import NOTHING
+from replica.snapshot.frontier import NOTHING
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
 from tests.integration.snapshot.query import SnapshotQuery, image_of
 from tests.integration.snapshot.tables import SMALL_CHUNKS, fill, ids

@@ -14,9 +14,9 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.option_values import Endpoint
-from replica.table_reader import lagging as server_lag
-from replica.table_reader.chunk_choice import ReadLimit
-from replica.table_reader.pace import Pace
+from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.pace import Pace
+from replica.snapshot.watermark import lagging as server_lag
 from tests.fixtures.beside import beside
 from tests.fixtures.mariadb import wait_until
 from tests.integration.table_reading import TableReading, Writers

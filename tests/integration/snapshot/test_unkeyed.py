@@ -12,8 +12,8 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.protocol.gtid import GtidPosition
-from replica.table_reader import unmoved_tables
-from replica.table_reader.pace import Pace
+from replica.snapshot.chunks import unmoved_tables
+from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.running_statement import running_statement
 from tests.integration.snapshot.counting import Counted, bursts

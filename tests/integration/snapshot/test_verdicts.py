@@ -17,8 +17,8 @@ from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, ConfigError, PrerequisiteError
 from replica.handshake.ask import ask
 from replica.schema.patterns import matcher
-from replica.table_reader.table_facts import TableFacts, ask_table_facts
-from replica.table_reader.verdict import InitialVerdicts, judge, require
+from replica.snapshot.check.facts import TableFacts, ask_table_facts
+from replica.snapshot.check.verdict import InitialVerdicts, judge, require
 from tests.fixtures.installation import PROJECT
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from replica.table_reader.table_verdict import InitialVerdict
+    from replica.snapshot.check.table_verdict import InitialVerdict
     from tests.fixtures.mariadb import MariaDb
 
 pytestmark = pytest.mark.server

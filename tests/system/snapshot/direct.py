@@ -26,8 +26,8 @@ from unittest import mock
 
 from pyspark.sql.types import VariantVal
 
-from replica.table_reader import spool
-from replica.table_reader.snapshot import TableSnapshot
+from replica.snapshot.snapshot import TableSnapshot
+from replica.snapshot.spool import spool
 from tests.fixtures.installation import installations
 from tests.integration.snapshot.query import SnapshotQuery
 from tests.system import repeat

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from replica.table_reader.frontier import Frontier
+from replica.snapshot.frontier import Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

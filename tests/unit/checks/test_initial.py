@@ -7,9 +7,9 @@ import pytest
 
 from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
-from replica.table_reader.cascades import Cascade
-from replica.table_reader.verdict import judge
-from tests.unit.table_reader.facts import listed, told
+from replica.snapshot.check.cascades import Cascade
+from replica.snapshot.check.verdict import judge
+from tests.unit.snapshot.facts import listed, told
 
 
 def test_each_table_has_a_line_refusals_first_and_a_sum() -> None:

@@ -14,24 +14,24 @@ from replica.config import ReplicaConfig
 from replica.option_values import Endpoint
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import TableSchema
-from replica.table_reader.chunk import TableKey
-from replica.table_reader.chunks import ReadTable, TableChunk
-from replica.table_reader.followed_names import FollowedNames
-from replica.table_reader.frontier import NOTHING
-from replica.table_reader.pace import Pace
-from replica.table_reader.snapshot import TableSnapshot
-from replica.table_reader.watch import Seen
+from replica.snapshot.chunks.names import FollowedNames
+from replica.snapshot.frontier import NOTHING
+from replica.snapshot.pace import Pace
+from replica.snapshot.rows.chunk import ReadTable, TableChunk
+from replica.snapshot.rows.row_block import TableKey
+from replica.snapshot.snapshot import TableSnapshot
+from replica.snapshot.watermark.watch import Seen
 from streaming_source.planning.open_reading import SharedLog
 from tests.kit.rows import Column, table_map
+from tests.unit.snapshot.blocks import block_of
 from tests.unit.streaming_source.table_feed import KEY, FakeTables, TableFeed
-from tests.unit.table_reader.blocks import block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.relay_log.location import RelayHead, RelayLocation
-    from replica.table_reader.frontier import Frontier
-    from replica.table_reader.table_reading import TableReading
+    from replica.snapshot.chunks.table_reading import TableReading
+    from replica.snapshot.frontier import Frontier
 
 HOST = Endpoint("127.0.0.1", 3306)
 CHUNK_ROWS = 9

@@ -17,10 +17,10 @@ from replica.protocol.encode import encode_event
 from replica.protocol.gtid import Gtid
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema
-from replica.table_reader.batches import SpoolPart
-from replica.table_reader.frontier import NOTHING, Frontier
-from replica.table_reader.snapshot import Advance
-from replica.table_reader.snapshot_progress import SnapshotProgress
+from replica.snapshot.frontier import NOTHING, Frontier
+from replica.snapshot.progress import SnapshotProgress
+from replica.snapshot.snapshot import Advance
+from replica.snapshot.spool.batches import SpoolPart
 from streaming_source.planning.admission import Admission, BatchLimits
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.table import TableSchema
-    from replica.table_reader.chunk_choice import ReadLimit
+    from replica.snapshot.chunks.choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain

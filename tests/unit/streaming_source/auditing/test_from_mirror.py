@@ -13,7 +13,7 @@ from pyspark.sql import Row
 
 from replica.schema.stored import tables_to_json
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 from streaming_source.auditing import from_mirror
 from streaming_source.auditing.from_mirror import mirrored_copies
 from streaming_source.mirroring.control.control_row import ControlRow, to_columns

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from replica.errors import ConfigError
 from replica.protocol.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.table_reader.frontier import Frontier
+from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.offset import GroupPart, SourceOffset
 from streaming_source.offsets.reading_requests import ReadingRequest, TablesAgain
 

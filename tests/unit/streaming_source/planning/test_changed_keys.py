@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from replica.errors import KeyChangedError
-from replica.table_reader.frontier import NOTHING
+from replica.snapshot.frontier import NOTHING
 from streaming_source.offsets.reading_requests import RequestFolder
 from streaming_source.options.reading_options import ReadAgain
 from tests.unit.streaming_source.row_feed import again, small

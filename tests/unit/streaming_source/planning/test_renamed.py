@@ -8,7 +8,7 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.gtid import Gtid
-from replica.table_reader.frontier import NOTHING, Frontier
+from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.planning.extensions import MOST
 from streaming_source.planning.renamed import first_rename
 from streaming_source.selection.resolver import SelectedTables
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead
-    from replica.table_reader.chunk_choice import ReadLimit
-    from replica.table_reader.snapshot import Advance
+    from replica.snapshot.chunks.choice import ReadLimit
+    from replica.snapshot.snapshot import Advance
     from streaming_source.offsets.offset import SourceOffset
 
 PASSED = Frontier().begin([("d", "m")]).advance(("d", "m"), None, 3)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from replica.table_reader.frontier import NOTHING, Frontier
+from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder, TablesAgain
 from streaming_source.options.reading_options import ReadAgain
 from streaming_source.planning import table_rows

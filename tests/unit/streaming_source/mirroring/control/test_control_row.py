@@ -4,7 +4,7 @@ import datetime as dt
 import json
 
 from replica.schema.table import TableSchema
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.control.control_row import (
     COLUMNS,
     CURRENT,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.foreign_keys.cascades import _from_below, uppermost
 from streaming_source.mirroring.foreign_keys.links import links_by_parent
 from streaming_source.mirroring.foreign_keys.put_off import above_each

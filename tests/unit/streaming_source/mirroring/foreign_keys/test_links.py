@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from replica.schema.effect import StatementEffect
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.foreign_keys.links import Link, keys_behind
 
 LINES = Cascade("of_order", ("shop", "orders"), ("ON DELETE CASCADE", "ON UPDATE SET NULL"), ("order_id",), ("id",))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import GtidPosition
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS
 from streaming_source.mirroring.control.control_row import READING, ControlRow, DeferredCascade
 from streaming_source.mirroring.foreign_keys import put_off as module

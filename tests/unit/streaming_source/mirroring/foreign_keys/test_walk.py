@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.table_reader.cascades import Cascade
+from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.batch.batch_facts import TableChanges
 from streaming_source.mirroring.batch.met_maps import MetMap
 from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS, UPDATES

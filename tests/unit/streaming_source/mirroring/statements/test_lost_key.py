@@ -11,7 +11,7 @@ from replica.schema.effect import StatementEffect
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.table_reader.indexes import IndexPart, TableIndex
+from replica.snapshot.check.indexes import IndexPart, TableIndex
 from streaming_source.mirroring.statements.lost_key import blurred_names, lost_key, sharp_indexes
 
 SESSION = StatementContext(database="shop")

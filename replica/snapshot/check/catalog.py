@@ -1,0 +1,160 @@
+"""The server's catalog as the reading of tables needs it: the names of all tables, and one table's definition and key.
+
+In: a connection. Out: names in order, asked in pieces, of which nothing but the names stays in memory; or one table as
+it is now. Views and sequences have no rows to read and are left out. Refused, by name, unless such tables may be read
+as a whole: a table without a key that rows can be read by, or of an engine whose rows a snapshot does not hold still.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import PrerequisiteError, SchemaError
+from replica.handshake.catalog import read_tables
+from replica.handshake.privileges import may_read
+from replica.schema.catalog import SYSTEM_DATABASES
+from replica.schema.generated import omits_generated, without_generated
+from replica.snapshot.check.indexes import ask_indexes
+from replica.snapshot.check.key_choice import choose_key
+from replica.snapshot.errors import MAY_MEND, denied
+from replica.snapshot.rows.chunk import ReadTable
+from replica.snapshot.rows.row_block import WHOLE_ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from replica.handshake.registration import Rows
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from replica.snapshot.connection.asking import Asked
+
+PIECE: Final = 5_000
+"""Names in one answer: some hundred KB. The statements say it too."""
+LOOKS: Final = 2
+"""How often a key is looked for: between the columns and the indexes a statement may have changed both."""
+VERSIONED_ENGINES: Final = ("InnoDB",)
+"""The engines whose rows stand still in a snapshot."""
+LOCKING_ENGINES: Final = ("Aria", "MyISAM")
+"""The engines whose rows stand still for one statement, because it locks the table: a writer holds its lock until its
+change is in the binlog, so that what a statement sees is in there."""
+
+_DATABASES: Final = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
+_TABLES: Final = (
+    "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s "
+    "AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND BINARY TABLE_NAME > %s "
+    "ORDER BY BINARY TABLE_NAME LIMIT 5000"
+)
+_ROWS: Final = _TABLES.replace("TABLE_NAME FROM", "TABLE_NAME, TABLE_ROWS FROM", 1)
+_TABLE_ROWS: Final = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+_TABLE: Final = (
+    "SELECT TABLE_TYPE, ENGINE, VERSION(), TABLE_COMMENT FROM information_schema.TABLES "
+    "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+)
+
+
+def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[TableName]:
+    """Return the names of the tables that are wanted, ascending by the bytes of their UTF-8."""
+    found: list[TableName] = []
+    for (database,) in connection.rows(_DATABASES):
+        if database is None or database.lower() in SYSTEM_DATABASES:
+            continue
+        last = ""
+        while True:
+            names = [name for (name,) in connection.rows(_TABLES, (database, last)) if name is not None]
+            found += [name for table in names if wanted(name := (database, table))]
+            if len(names) < PIECE:
+                break
+            last = names[-1]
+    return sorted(found)
+
+
+def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False) -> ReadTable | None:
+    """Return a table as it is now; None where there is none of that name that has rows to read.
+
+    `unkeyed`: one that can only be read as a whole may be, and has the key WHOLE_ROW.
+
+    Raises:
+        AuthenticationError: the account may not read it.
+        PrerequisiteError: it cannot be read in parts that fit together.
+        SchemaError: its definition is not understood.
+    """
+    facts = connection.rows(_TABLE, name) or _hidden(connection, name)
+    if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
+        return None
+    _, engine, version, fault = facts[0]
+    locking = unkeyed and engine in LOCKING_ENGINES
+    _refuse_engine(name, engine, fault, locking=locking)
+    for look in range(1, LOOKS + 1):
+        try:
+            schema = connection.run(read_tables([name])).get(name)
+        except SchemaError:
+            if not connection.rows(_TABLE, name):
+                return None  # dropped in between
+            raise
+        if schema is None:
+            return None
+        read, defined = _told(schema, version or "")
+        if locking:
+            return ReadTable(read, WHOLE_ROW, locks=True, defined=defined)
+        key = choose_key(read, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
+        if key is not None:
+            return ReadTable(read, key, defined=defined)
+        if unkeyed and look == LOOKS:
+            return ReadTable(read, WHOLE_ROW, defined=defined)
+    raise PrerequisiteError(
+        f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
+        "over whole columns that are NOT NULL and neither FLOAT nor DOUBLE.",
+        hint="Give it one, leave it out of the query's tables, or read it as a whole with snapshotUnkeyed=whole.",
+    )
+
+
+def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, locking: bool) -> None:
+    """Refuse a table that the server cannot open, or whose engine does not hold its rows still."""
+    if engine is None:
+        raise PrerequisiteError(
+            f"table {'.'.join(name)} cannot be read: the server cannot open it: {fault or 'it names no engine'}",
+            hint=MAY_MEND,
+        )
+    if engine not in VERSIONED_ENGINES and not locking:
+        raise PrerequisiteError(
+            f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
+            "does not hold still.",
+            hint="Leave it out of the query's tables, or ALTER it to InnoDB; MyISAM and Aria can be read as a whole "
+            "(snapshotUnkeyed=whole).",
+        )
+
+
+def _hidden(connection: Asked, name: TableName) -> Rows:
+    """Return no facts of a table that is not there; refuse one that the catalog only hides from the account."""
+    if connection.run(may_read(*name)) == "denied":
+        raise denied(name, "the account has no SELECT on it, or not any more.")
+    return []
+
+
+def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema | None]:
+    """Return a table with the columns that row images tell on a server of this version, and with all of them, None: the
+    same.
+    """
+    if not any(column.computed for column in schema.columns):
+        return schema, None
+    return (without_generated(schema), schema) if omits_generated(version) else (schema, None)
+
+
+def count_rows(connection: Asked, names: Collection[TableName]) -> int:
+    """Return how many rows the server guesses that these tables have together."""
+    total = 0
+    for database in {name[0] for name in names}:
+        last = ""
+        while True:
+            rows = connection.rows(_ROWS, (database, last))
+            total += sum(int(count or 0) for table, count in rows if (database, table) in names)
+            if len(rows) < PIECE:
+                break
+            last = rows[-1][0] or ""
+    return total
+
+
+def count_table_rows(connection: Asked, name: TableName) -> int:
+    """Return how many rows the server guesses that a table has."""
+    rows = connection.rows(_TABLE_ROWS, name)
+    return int(rows[0][0] or 0) if rows else 0

@@ -1,0 +1,326 @@
+"""Judge how each table will be read, before anything is read: in what order, what is warned of, what is refused.
+
+In: `TableFacts`. Out: `InitialVerdicts`, a verdict on each table and what holds for the server as a whole. Nothing is
+asked from here. A refusal comes with what to do about it; what cannot be told is a warning, never nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from replica.errors import SchemaError
+from replica.handshake.server import grant
+from replica.rows.types.types import ValuePolicy, output_column
+from replica.schema.generated import omits_generated, without_generated
+from replica.schema.naming import column_key
+from replica.schema.patterns import table_text
+from replica.snapshot.check.catalog import LOCKING_ENGINES
+from replica.snapshot.check.facts import INNODB
+from replica.snapshot.check.key_choice import choose_key
+from replica.snapshot.pace import MOST_UNSETTLED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from replica.schema.table import ColumnSchema, TableSchema
+    from replica.snapshot.check.cascades import Cascade
+    from replica.snapshot.check.facts import ListedTable, TableFacts
+    from replica.snapshot.check.indexes import TableIndex
+    from replica.snapshot.rows.row_block import TableKey
+
+State = Literal["read", "refused", "left out"]
+
+ROWS_A_SECOND: Final = 200_000.0
+BYTES_A_SECOND: Final = 40.0 * (1 << 20)
+"""The pace of an estimate: half of what one connection gave on a loaded two-core machine that ran the server too
+(16 columns, 173 bytes a row; 11.8)."""
+WHOLE_WARNED: Final = 1 << 30
+"""The bytes of a table from which on it is warned that all of it lies on the driver's disk before any of it comes."""
+
+SHOWN: Final = 5
+"""The most columns that a warning names."""
+_COMPRESSED: Final = "COMPRESSED"
+_OPT_IN: Final = "have it read in one go (snapshotUnkeyed=whole)"
+_WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
+_WITHOUT_VERSIONS: Final = {
+    "MyISAM": "its rows are never as of one moment",
+    "Aria": "its rows are never as of one moment",
+    "MEMORY": "its rows are never as of one moment, and are gone after a restart",
+    "MRG_MyISAM": "its rows are those of other tables, never as of one moment",
+    "ARCHIVE": "its rows are never as of one moment, and it has no key",
+    "CSV": "its rows are never as of one moment, and it has no key",
+    "BLACKHOLE": "it keeps no rows",
+    "ROCKSDB": "it was never tried here",
+}
+_FOREIGN: Final = frozenset({"FEDERATED", "CONNECT", "SPIDER", "SPHINX", "S3", "OQGRAPH"})
+"""Engines that show what another server, a file or a service holds."""
+
+_ROWS_ELSEWHERE: Final = frozenset({"MRG_MyISAM", "BLACKHOLE"})
+"""Engines whose tables have no rows, or those of other tables, that are changed under their own names."""
+
+
+class Reason(NamedTuple):
+    """A reason why a table is refused, or something to be known of it; `check` is a stable word for programs."""
+
+    check: str
+    what: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialVerdict:
+    """A table's lot. `octets` and `seconds` are estimates, as `rows` is; a sequence is left out, its changes come.
+    `without`: its columns that are not read.
+    """
+
+    name: tuple[str, str]
+    state: State
+    key: TableKey | None = None
+    key_columns: tuple[str, ...] = ()
+    rows: int = 0
+    octets: int = 0
+    seconds: float = 0.0
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its name as people write it."""
+        return table_text(self.name)
+
+
+def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False) -> InitialVerdict:
+    """Return the verdict on one table that the catalog lists; `unkeyed`: those that can only be read as a whole are."""
+    if table.type == "SEQUENCE" and table.name not in facts.named:
+        what = "a sequence: its one row has no key; its changes come with the stream, the row as it is now does not"
+        return InitialVerdict(name=table.name, state="left out", warnings=(Reason("sequence", what),))
+    schema, without = table.schema, tuple[str, ...]()
+    if schema is not None and omits_generated(facts.variables.get("version", "")):
+        schema, without = without_generated(schema), _generated(table)
+    key = choose_key(schema, table.indexes) if schema is not None else None
+    if unkeyed and table.engine in LOCKING_ENGINES:
+        key = None
+    reasons = tuple(_refusals(table, facts, key, unkeyed=unkeyed))
+    columns = () if key is None or schema is None else tuple(schema.columns[i].name for i in key.columns)
+    return InitialVerdict(
+        name=table.name,
+        state="refused" if reasons else "read",
+        key=key,
+        key_columns=columns,
+        rows=table.rows,
+        octets=table.octets,
+        seconds=estimate(table.rows, table.octets),
+        reasons=reasons,
+        warnings=() if reasons else tuple(_warnings(table, facts, key, without)),
+        without=without,
+    )
+
+
+def has_images_before(facts: TableFacts) -> bool:
+    """Tell whether the server logs whole images of rows before a change: then every change can be taken back."""
+    return facts.variables.get("binlog_row_image") in ("FULL", "FULL_NODUP")
+
+
+def estimate(rows: int, octets: int) -> float:
+    """Return how many seconds the reading of so much takes, at a pace that an unhurried server keeps up with."""
+    return max(rows / ROWS_A_SECOND, octets / BYTES_A_SECOND)
+
+
+def quoted(name: tuple[str, str]) -> str:
+    """Return a table's name for SQL."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
+
+
+def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, unkeyed: bool) -> Iterator[Reason]:
+    leave = f"leave it out (excludeTables={table_text(table.name)})"
+    if table.type == "SEQUENCE":
+        yield Reason("sequence", "it is a sequence, whose one row has no key", leave)
+        return
+    if table.type not in ("BASE TABLE", "SYSTEM VERSIONED"):
+        yield Reason("view", f"it is a {table.type}, which has no rows of its own", "name the tables behind it")
+        return
+    if table.fault or table.engine is None:
+        what = f"the server cannot open it: {table.fault or 'it names no engine'}"
+        yield Reason("broken", what, f"CHECK TABLE {quoted(table.name)}; or {leave}")
+        return
+    if not table.readable:
+        what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
+        yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
+        return  # the catalog hid the rest
+    yield from _unreadable(table, key, leave, unkeyed=unkeyed)
+    if table.type == "SYSTEM VERSIONED":
+        yield from _versioned(table, facts, leave)
+    yield from _computed(table, facts, leave)
+    if _filtered(table.name[0], facts):
+        what = f"binlog_do_db or binlog_ignore_db keeps the changes of {table.name[0]} out of the binlog"
+        yield Reason("filter", what, "remove both from the server's configuration file and restart it")
+    if table.schema is None:
+        yield Reason("columns", "the catalog does not list its columns", f"look with SHOW CREATE TABLE; or {leave}")
+    else:
+        yield from _undecodable(table.schema, leave)
+
+
+def _unreadable(table: ListedTable, key: TableKey | None, leave: str, *, unkeyed: bool) -> Iterator[Reason]:
+    """Refuse tables that are neither read in parts by a key nor as a whole."""
+    if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
+        yield _engine(table, leave)
+        if key is None and table.engine in LOCKING_ENGINES:  # as InnoDB it would be refused for that next
+            yield _no_key(table)
+    elif key is None and not unkeyed:
+        yield _no_key(table)
+    elif key is None:
+        yield from _compressed(table, leave)
+
+
+def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
+    """Refuse periods whose end no row of the stream tells: then rows of the past, which have the keys of those of now,
+    cannot be told from these.
+    """
+    columns = () if table.schema is None else table.schema.columns
+    if any(column.period and column.data_type != "timestamp" for column in columns):
+        yield Reason("versioned", "it is system-versioned by transactions (its period is of numbers, not times)", leave)
+    image = facts.variables.get("binlog_row_image")
+    if image != "FULL":
+        what = f"it is system-versioned, and row images leave out columns while binlog_row_image is {image}"
+        yield Reason("versioned", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
+
+
+def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
+    """Refuse generated columns where more than these is left out of row images (`replica/schema/generated.py`)."""
+    image, names = facts.variables.get("binlog_row_image"), _generated(table)
+    if names and image != "FULL":
+        what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"
+        yield Reason("computed", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
+
+
+def _generated(table: ListedTable) -> tuple[str, ...]:
+    return () if table.schema is None else tuple(column.name for column in table.schema.columns if column.computed)
+
+
+def _engine(table: ListedTable, leave: str) -> Reason:
+    engine = table.engine or ""
+    if engine.upper() in _FOREIGN:
+        return Reason("engine", f"its engine is {engine}: its rows are not this server's", leave)
+    why = _WITHOUT_VERSIONS.get(engine, "only InnoDB keeps the versions of rows that a position needs")
+    whole = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
+    fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}{whole}"
+    return Reason("engine", f"its engine is {engine}: {why}", fix)
+
+
+def rows_elsewhere(engine: str | None) -> str:
+    """Return why the rows events of a table of an engine do not tell its rows; '' if they do."""
+    if engine is None:
+        return ""
+    if engine.upper() in _FOREIGN:
+        return f"its engine is {engine}: its rows are not this server's"
+    return f"its engine is {engine}: {_WITHOUT_VERSIONS[engine]}" if engine in _ROWS_ELSEWHERE else ""
+
+
+def _no_key(table: ListedTable) -> Reason:
+    kind = "UNIQUE" if any(index.name == "PRIMARY" for index in table.indexes) else "PRIMARY KEY"
+    add = (
+        f"ALTER TABLE {quoted(table.name)} ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE"
+        f" {kind}; (a copy of the table is made) or {_OPT_IN}"
+    )
+    unique = [index for index in table.indexes if index.unique]
+    if not unique or table.schema is None:
+        return Reason("key", "it has no primary key, and no unique index over columns that are all NOT NULL", add)
+    columns = {column_key(column.name): column for column in table.schema.columns}
+    return Reason("key", f"no unique index serves as a key: {'; '.join(_fault(one, columns) for one in unique)}", add)
+
+
+def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
+    """Refuse columns that the binlog has in another form than SELECT gives: without a key, bytes are compared."""
+    columns = () if table.schema is None else table.schema.columns
+    names = [column.name for column in columns if _COMPRESSED in column.column_type.upper()]
+    if names:
+        what = f"it has no key that serves, and {names[0]} is COMPRESSED: its bytes in the binlog cannot be compared"
+        yield Reason("compressed", what, f"give the table a primary key; or {leave}")
+
+
+def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
+    """Say why an index cannot be the key."""
+    if index.ignored:
+        return f"{index.name} is IGNORED"
+    if index.kind != "BTREE":
+        return f"{index.name} is kept as a hash"
+    for part in index.parts:
+        column = columns.get(column_key(part.column))
+        if part.prefix:
+            return f"{index.name} holds only the beginning of {part.column}"
+        if column is None or column.nullable:
+            return f"{index.name} has the column {part.column}, which may be NULL"
+    types = ", ".join(f"{part.column} {columns[column_key(part.column)].data_type}" for part in index.parts)
+    return f"{index.name} ({types}) has values that no condition finds again exactly"
+
+
+def _undecodable(schema: TableSchema, leave: str) -> Iterator[Reason]:
+    for column in schema.columns:
+        try:
+            output_column(column, ValuePolicy())
+        except SchemaError as error:
+            yield Reason("column", error.message.rstrip("."), error.hint.rstrip(".") or leave)
+            return
+
+
+def _filtered(database: str, facts: TableFacts) -> bool:
+    only = [one for one in facts.variables.get("binlog_do_db", "").split(",") if one]
+    ignored = facts.variables.get("binlog_ignore_db", "").split(",")
+    return database not in only if only else database in ignored
+
+
+def _warnings(
+    table: ListedTable, facts: TableFacts, key: TableKey | None, without: tuple[str, ...]
+) -> Iterator[Reason]:
+    if without:
+        named = ", ".join([*without[:SHOWN], *["…"] * (len(without) > SHOWN)])
+        version = facts.variables.get("version")
+        what = (
+            f"it is read without its generated columns ({named}), which MariaDB {version} leaves out of the row images "
+            "of updates and deletes"
+        )
+        yield Reason("computed", what, "leave them out with the option columns, and compute them from the others")
+    if table.cascades is None:
+        what = "whether a foreign key changes its rows (CASCADE, SET NULL) was not told; no binlog has such changes"
+        yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted(table.name)};")
+    for cascade in table.cascades or ():
+        yield _cascade(table, cascade)
+    if key is None:
+        yield _whole(table)
+    elif not key.ordered and table.octets >= WHOLE_WARNED:
+        what = (
+            "only the server knows the order of its key (text in a collation): it comes as a whole, when all of it was "
+            "read and lies on the driver's disk; after a restart before that it is read from its beginning"
+        )
+        yield Reason("whole", what)
+
+
+def _whole(table: ListedTable) -> Reason:
+    meanwhile = "no one can write to it meanwhile, and " if table.engine in LOCKING_ENGINES else ""
+    what = (
+        f"it is read in one SELECT: {meanwhile}it is read again if its rows were changed in the seconds before or "
+        f"meanwhile, {MOST_UNSETTLED} times at most; it comes when all of it lies on the driver's disk"
+    )
+    return Reason("unkeyed", what, "start while no one writes to it")
+
+
+def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
+    what = (
+        f"the foreign key {cascade.constraint} ({', '.join(cascade.actions)}) changes its rows with those of "
+        f"{'.'.join(cascade.parent)}, and such changes are in no binlog: no stream has them"
+    )
+    fix = (
+        f"let the application change the rows of {table_text(table.name)} itself; a mirror of both tables does it, too"
+    )
+    return Reason("cascade", what, fix)
+
+
+def key_words(verdict: InitialVerdict) -> str:
+    """Return by what a table is read, for people; '' for one that is read as a whole."""
+    if verdict.key is None:
+        return ""
+    columns = ", ".join(verdict.key_columns)
+    name = "its primary key" if verdict.key.index == "PRIMARY" else f"the unique index {verdict.key.index}"
+    return f"{name} ({columns})" + ("" if verdict.key.ordered else f", {_WHOLE}")

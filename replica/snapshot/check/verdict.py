@@ -1,0 +1,221 @@
+"""Judge whether the selected tables can be read first, and the stream begun behind them, all of it in one go.
+
+In: `TableFacts`. Out: `InitialVerdicts`; `require()` makes one error of all that is refused, with what to do about it.
+What is refused for the server as a whole would make rows wrong in every table.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import AuthenticationError, PrerequisiteError
+from replica.handshake.server import grant
+from replica.schema.patterns import table_pattern
+from replica.snapshot.check.facts import ask_table_facts
+from replica.snapshot.check.table_verdict import InitialVerdict, Reason, has_images_before, judge_table, quoted
+from replica.snapshot.errors import NO_SELECT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from replica.handshake.registration import Steps
+    from replica.snapshot.check.facts import TableFacts
+
+NAMED: Final = 20
+"""The most tables that one error names: who has more to mend reads `check --initial`."""
+FIXES: Final = 5
+"""The most statements in one error's hint."""
+ABSENT: Final = "absent"
+"""The check that refuses a table which does not exist."""
+TOLD: Final = 240
+"""The most characters of one table's reasons in an error."""
+
+_FULL: Final = "SET GLOBAL binlog_row_image = 'FULL'; (open sessions keep the old setting)"
+_CONFIGURED: Final = "under [mariadb] in the server's configuration file and restart it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialVerdicts:
+    """The verdicts on a server (`refusals`, `warnings`, `notes`) and on its tables, if a query begins with them.
+
+    `tables` are in byte order of their names, which is the order of reading.
+    """
+
+    refusals: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+    notes: tuple[Reason, ...] = ()
+    tables: tuple[InitialVerdict, ...] = ()
+
+    @property
+    def read(self) -> tuple[InitialVerdict, ...]:
+        """The tables that will be read."""
+        return tuple(one for one in self.tables if one.state == "read")
+
+    @property
+    def refused(self) -> tuple[InitialVerdict, ...]:
+        """The tables for which the query would not start."""
+        return tuple(one for one in self.tables if one.state == "refused")
+
+    @property
+    def seconds(self) -> float:
+        """How long reading may take in all."""
+        return sum(one.seconds for one in self.read)
+
+
+def ask_verdicts(
+    patterns: Sequence[str], wants: Callable[[str, str], bool], *, settled: bool = False, unkeyed: bool = False
+) -> Steps[InitialVerdicts]:
+    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them as `judge` does."""
+    return judge((yield from ask_table_facts(patterns, wants)), settled=settled, unkeyed=unkeyed)
+
+
+def judge(facts: TableFacts, *, settled: bool = False, unkeyed: bool = False) -> InitialVerdicts:
+    """Return the verdicts on a server and on all wanted tables.
+
+    `settled`: for rows at a position that stands before they are read (content=tables), so that changes have to be
+    taken back. `unkeyed`: tables that can only be read as a whole are (snapshotUnkeyed).
+    """
+    tables = [judge_table(one, facts, unkeyed=unkeyed) for one in facts.tables]
+    tables += [_unseen(name, answer, facts) for name, answer in facts.unseen]
+    tables.sort(key=lambda one: (one.name[0].encode(), one.name[1].encode()))
+    seconds = sum(one.seconds for one in tables if one.state == "read")
+    return InitialVerdicts(
+        refusals=tuple(_refusals(facts, settled=settled)),
+        warnings=tuple(_warnings(facts, seconds)),
+        notes=tuple(_notes(facts)),
+        tables=tuple(one for one in tables if one.name in facts.named or not _is_view(one)),
+    )
+
+
+def require(verdicts: InitialVerdicts, *, table_by_table: bool = False) -> None:
+    """Refuse to begin if the server or one of the tables is refused: all of them in one error.
+
+    With `table_by_table` a table that cannot be read stops none of those that can: refused is only a table that does
+    not exist, or a selection of which no table can be read.
+
+    Raises:
+        AuthenticationError: all that is missing is SELECT on tables.
+        PrerequisiteError: a server's setting, or a table, does not allow it.
+    """
+    refused = verdicts.refused
+    if table_by_table and verdicts.read:
+        refused = tuple(one for one in refused if ABSENT in {reason.check for reason in one.reasons})
+    if not verdicts.refusals and not refused:
+        return
+    parts = [one.what for one in verdicts.refusals]
+    parts += [f"{one.shown}: {_shortened('; '.join(reason.what for reason in one.reasons))}" for one in refused[:NAMED]]
+    more = f"; and {len(refused) - NAMED} more tables" if len(refused) > NAMED else ""
+    fixes = [one.fix for one in verdicts.refusals] + [reason.fix for one in refused for reason in one.reasons]
+    fixes = list(dict.fromkeys(filter(None, fixes)))
+    shown = " ".join(f"({number}) {fix}" for number, fix in enumerate(fixes[:FIXES], 1))
+    further = f" and {len(fixes) - FIXES} more;" if len(fixes) > FIXES else ""
+    message = f"the tables cannot be read first: {'; '.join(parts)}{more}."
+    hint = f"Fix: {shown}{further} mariadb-replica check --initial shows everything."
+    checks = {reason.check for one in refused for reason in one.reasons} | {one.check for one in verdicts.refusals}
+    if checks == {"select"}:
+        raise AuthenticationError(message, code=NO_SELECT, sqlstate="42000", hint=hint)
+    raise PrerequisiteError(message, hint=hint)
+
+
+def warnings_of(verdicts: InitialVerdicts) -> Iterator[str]:
+    """Yield what a log should say of tables that will be read all the same: a bounded number of lines."""
+    yield from (_line("", one) for one in verdicts.warnings)
+    warned = [one for one in verdicts.tables if one.warnings]
+    yield from (_line(f"{one.shown}: ", reason) for one in warned[:NAMED] for reason in one.warnings)
+    if len(warned) > NAMED:
+        yield f"and of {len(warned) - NAMED} more tables; mariadb-replica check --initial shows everything"
+
+
+def _line(subject: str, reason: Reason) -> str:
+    return _shortened(f"{subject}{reason.what}") + (f" (fix: {reason.fix})" if reason.fix else "")
+
+
+def _is_view(verdict: InitialVerdict) -> bool:
+    return bool(verdict.reasons) and verdict.reasons[0].check == "view"
+
+
+def _unseen(name: tuple[str, str], answer: str, facts: TableFacts) -> InitialVerdict:
+    if answer == "denied":
+        what = f"the account {facts.account} has no SELECT on it; whether there is such a table, only who has is told"
+        reason = Reason("select", what, grant("SELECT", facts.account, on=quoted(name)))
+    else:
+        reason = Reason(ABSENT, "it does not exist on the server", "check the spelling")
+    return InitialVerdict(name=name, state="refused", reasons=(reason,))
+
+
+def _refusals(facts: TableFacts, *, settled: bool) -> Iterator[Reason]:
+    known = facts.variables
+    if known.get("log_bin", "").upper() not in ("ON", "1"):
+        what = "the binary log is off (log_bin): what changes while the tables are read would be lost"
+        yield Reason("log_bin", what, f"put log_bin=binlog {_CONFIGURED}")
+    if known.get("binlog_storage_engine"):
+        what = f"the binlog is kept by {known['binlog_storage_engine']}, where nothing tells how far commits have come"
+        yield Reason("binlog_storage_engine", what, "leave binlog_storage_engine out of its configuration file")
+    if known.get("binlog_format") != "ROW":
+        what = f"binlog_format is {known.get('binlog_format')}: what is logged as SQL text cannot be applied to rows"
+        yield Reason("binlog_format", what, "SET GLOBAL binlog_format = 'ROW'; (open sessions keep the old format)")
+    if settled and not has_images_before(facts):
+        what = (
+            f"binlog_row_image is {known.get('binlog_row_image')}: what changes while the tables are read has to be "
+            "taken back to the position of load(), which takes whole images of the rows before"
+        )
+        instead = "begin a stream with the tables (startingPosition=initial)"
+        yield Reason("binlog_row_image", what, f"{_FULL} or {instead}")
+    if facts.replicates_from and known.get("log_slave_updates", "").upper() not in ("ON", "1"):
+        what = "the server is a replica with log_slave_updates=OFF: what it replicates is not in its binlog"
+        yield Reason("log_slave_updates", what, f"put log_slave_updates=ON {_CONFIGURED}, or read from its primary")
+    if not facts.repeatable:
+        what = "the isolation level REPEATABLE READ cannot be set in a session: each statement would see other rows"
+        yield Reason("tx_isolation", what, "connect to the server itself, not through a proxy that takes it for itself")
+
+
+def _warnings(facts: TableFacts, seconds: float) -> Iterator[Reason]:
+    if not has_images_before(facts):
+        what = (
+            f"binlog_row_image is {facts.variables.get('binlog_row_image')}: what changes leave out cannot be taken "
+            "back: a batch whose rows are lost on disk before it is committed ends the query, and content=tables is "
+            "refused"
+        )
+        yield Reason("binlog_row_image", what, _FULL)
+    if facts.was_replica and not facts.replicates_from and facts.variables.get("log_slave_updates", "").upper() != "ON":
+        what = "log_slave_updates is OFF, and the server was a replica once: if it is again, changes are missing"
+        yield Reason("log_slave_updates", what, f"put log_slave_updates=ON {_CONFIGURED}")
+    if facts.variables.get("wsrep_on", "").upper() in ("ON", "1"):
+        what = "a Galera node: reading the tables first was not tried on a cluster"
+        yield Reason("wsrep_on", what, "name one node in host, and compare the first load with the source")
+    for pattern in facts.hiding:
+        what = f"tables of {pattern} that the account has no privilege on are not seen here, and would not be read"
+        database = table_pattern(pattern).one_database
+        on = pattern if database is None else f"`{database.replace('`', '``')}`.*"
+        yield Reason("grant", what, grant("SELECT", facts.account, on=on))
+    if facts.expiry_s is not None and facts.expiry_s < 2 * seconds:
+        what = (
+            f"the server removes binlogs after {facts.expiry_s / 3600:.4g} h, and reading may take "
+            f"{seconds / 3600:.2g} h: if the relay log is lost before the end, all of it begins again"
+        )
+        days = max(1, round(4 * seconds / 86_400) + 1)
+        yield Reason("retention", what, f"SET GLOBAL expire_logs_days = {days};")
+
+
+def _notes(facts: TableFacts) -> Iterator[Reason]:
+    known = facts.variables
+    standing = known.get("tx_isolation") or known.get("transaction_isolation") or "REPEATABLE-READ"
+    if facts.isolation != "REPEATABLE-READ":
+        whose = "tx_isolation" if facts.isolation == standing else "init_connect"
+        yield Reason("tx_isolation", f"sessions begin with {facts.isolation} ({whose}): ours set REPEATABLE READ")
+    if known.get("rpl_semi_sync_master_enabled") == "ON":
+        point = known.get("rpl_semi_sync_master_wait_point", "")
+        if point == "AFTER_SYNC":
+            what = "AFTER_SYNC: a commit is in the binlog before others see it; each chunk takes that into account"
+            yield Reason("semi_sync wait", what)
+
+
+def summary(tables: Sequence[InitialVerdict]) -> Counter[str]:
+    """Count the reasons of tables by their word."""
+    return Counter(reason.check for one in tables for reason in one.reasons[:1])
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= TOLD else f"{text[:TOLD]}…"

@@ -1,0 +1,1 @@
+"""Chunks of tables: what is read next, by which thread, and what a batch takes."""

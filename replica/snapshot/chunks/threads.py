@@ -1,0 +1,281 @@
+"""The threads that read tables: one a connection, and one that watches the server.
+
+In: the list of tables, the lower position, the pace. Out: chunks in the list. What passes (a lost connection, a lock, a
+statement that took too long, a table that was changed) is waited for or read again, on another host if there are
+several; what does not pass ends all threads, and is raised by `check` with the table's name. While the server is
+loaded, while no disk is left, and while the server that is read from is behind, nothing is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DisconnectedError, DiskFullError, KeyChangedError, ReplicaError, ServerError
+from replica.protocol.gtid import covers
+from replica.schema.patterns import table_text
+from replica.snapshot.chunks.lanes import lane_borders
+from replica.snapshot.chunks.reader import BehindError, ChunkReader, Wanted
+from replica.snapshot.errors import SAME_ERROR, TRANSIENT, asks_again, named, of_the_table
+from replica.snapshot.pace import RowRate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.config import ReplicaConfig
+    from replica.option_values import Endpoint
+    from replica.snapshot.chunks.reader import Read
+    from replica.snapshot.chunks.schedule import ReadingList
+    from replica.snapshot.chunks.table_reading import TableReading
+    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.pace import Pace
+    from replica.snapshot.spool.spool import Spool
+    from replica.snapshot.watermark.watch import Seen, SourceWatch
+
+IDLE_S: Final = 0.1
+"""How often a thread that has nothing to do looks again; a change of the list wakes it at once."""
+SHORTER: Final = 4
+"""The part of a chunk's rows that is asked for after a statement that took too long: one of so many."""
+CLOSE_S: Final = 10.0
+"""How long closing waits for a thread; it hangs up first, so that only a dead network lasts so long."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """The errors met one after the other, and since when."""
+
+    count: int = 0
+    since: float = 0.0
+
+    def met(self) -> None:
+        self.count += 1
+        self.since = self.since if self.count > 1 else time.monotonic()
+
+    def over(self) -> None:
+        self.count = 0
+
+
+@dataclass(slots=True)
+class _Line:
+    """The connection of a thread."""
+
+    connection: SnapshotConnection | None = None
+    host: Endpoint | None = None
+
+
+class ReadingThreads:
+    """The threads of one snapshot. `connect` opens a connection to a host."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        pace: Pace,
+        tables: ReadingList,
+        spool: Spool,
+        watch: SourceWatch,
+        connect: Callable[[Endpoint], SnapshotConnection],
+    ) -> None:
+        self._config = config
+        self._pace = pace
+        self._tables = tables
+        self._spool = spool
+        self._watch = watch
+        self._connect = connect
+        self._reader = ChunkReader(connect, spool, pace)
+        self._rate = RowRate(pace.rows_a_second)
+        self._ending = threading.Event()
+        self._failure: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self._open: set[SnapshotConnection] = set()
+        self._waits: dict[int, str] = {}
+        self._lock = threading.Lock()
+        self.rows = 0
+        self.size = 0
+
+    def start(self) -> None:
+        """Begin to read."""
+        for number in range(self._pace.connections):
+            thread = threading.Thread(target=self._run, args=(number,), name=f"table-reader-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def check(self) -> None:
+        """Raise the error that ended the threads, if one did."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def waits_for(self) -> str:
+        """What all threads wait for; empty where one reads."""
+        with self._lock:
+            waits = list(self._waits.values())
+        return waits[0] if waits and all(waits) else ""
+
+    def close(self) -> None:
+        """End the threads, whatever they wait for."""
+        self._ending.set()
+        self._tables.close()
+        with self._lock:
+            connections = list(self._open)
+        for connection in connections:
+            with contextlib.suppress(Exception):
+                connection.close()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+        self._reader.memory.close()
+
+    # -- one thread ----------------------------------------------------------------------------------------------
+
+    def _run(self, number: int) -> None:
+        try:
+            self._loop(number)
+        except Exception as error:  # noqa: BLE001  (raised again from the next call, whatever it is)
+            if not self._ending.is_set():
+                self._failure = self._failure or error
+                self._ending.set()
+                with self._tables.changed:
+                    self._tables.changed.notify_all()
+
+    def _loop(self, number: int) -> None:
+        line = _Line()
+        trouble = _Trouble()
+        try:
+            while not self._ending.is_set():
+                seen, reason = self._seen()
+                if seen is None:
+                    self._wait(number, reason)
+                    continue
+                table = self._tables.take(seen.lower.location, IDLE_S)
+                if table is None:
+                    self._wait(number, "delivery" if self._tables.deliverable() else "", 0)
+                    continue
+                self._wait(number, "", 0)
+                life = table.life
+                try:
+                    self._read(self._connected(line, seen.host), line, table, life, seen)
+                    trouble.over()
+                except BehindError:
+                    self._tables.give_back(table)
+                    self._wait(number, "the server that is read from, which is behind")
+                except ReplicaError as error:
+                    asked = line.connection is not None  # else it is about the server
+                    self._hang_up(line)
+                    trouble.met()
+                    table.failures += asked
+                    if asked and self._leaves(error, table, life):
+                        trouble.over()
+                        continue
+                    self._tables.give_back(table)
+                    count = table.failures if asked else trouble.count
+                    self._wait(number, self._passes(error, table, count, trouble.since), self._back_off(trouble))
+        finally:
+            self._hang_up(line)
+
+    def _seen(self) -> tuple[Seen | None, str]:
+        """Return what snapshots see now, or None and why nothing is read."""
+        seen = self._watch.seen
+        if seen is None:
+            return None, self._watch.waits_for or "a position that the server has surely committed"
+        if self._watch.loaded:
+            return None, self._watch.loaded
+        if self._rate.wait_s():
+            return None, "the rate of rows"
+        if not self._spool.has_room(self._pace.chunk_bytes) and self._tables.deliverable():
+            return None, "room on the disk"
+        return seen, ""
+
+    def _read(self, connection: SnapshotConnection, line: _Line, table: TableReading, life: int, seen: Seen) -> None:
+        """Read a chunk of a table."""
+        rows = table.end.rows or min(table.next_rows, self._pace.chunk_rows)
+        wanted = Wanted(table.name, table.kept, table.upto, rows)
+        read = self._reader.read(connection, wanted, seen)
+        if not read.connected:
+            self._hang_up(line)
+        table.next_rows = read.next_rows
+        if read.chunk is None:
+            if not covers(read.upper, self._tables.named_at):
+                raise BehindError  # a replica that may be about to make it
+            self._tables.give_back(table, gone=read.upper, life=life)
+            return
+        if read.connected and table.upto is None:
+            table.end.follow(connection, read.chunk, rows)
+        if self._tables.put(table, life, read.chunk, self._borders(connection, table, read)):
+            if rows <= self._pace.chunk_rows:  # at the table's end a rate might be slower than the writers
+                self._rate.took(read.chunk.rows)
+            with self._lock:
+                self.rows += read.chunk.rows
+                self.size += read.chunk.size
+
+    def _borders(self, connection: SnapshotConnection, table: TableReading, read: Read) -> list[bytes]:
+        """Return where the lanes of a table end, once, if other connections could read it too."""
+        if table.divided or read.chunk is None or not read.connected or self._pace.connections == 1:
+            return []
+        table.divided = True
+        return lane_borders(connection, read.chunk, self._pace.chunk_rows)
+
+    def _leaves(self, error: ReplicaError, table: TableReading, life: int) -> bool:
+        """Tell whether an error has been dealt with because it is about the table alone, which is not read on as it is.
+
+        Raises:
+            KeyChangedError: a part of it was delivered by another key, and no one has it read again.
+        """
+        if isinstance(error, KeyChangedError):
+            if self._tables.rekey(table, life) and not self._pace.table_by_table:
+                raise named(error, table.name) from error
+            return True
+        if not (self._pace.table_by_table and of_the_table(error, table.failures)):
+            return False
+        self._tables.refuse(table, life, str(named(error, table.name)))
+        return True
+
+    def _passes(self, error: ReplicaError, table: TableReading, count: int, since: float) -> str:
+        """Return what is waited for after an error that passes, met so often in a row; raise any other."""
+        if isinstance(error, DisconnectedError):
+            if time.monotonic() - since > self._config.reconnect_retry_s:
+                raise named(error, table.name) from error
+            return "a connection"
+        if isinstance(error, DiskFullError) and self._tables.deliverable():
+            return "room on the disk"
+        if asks_again(error, count):
+            return "the definition of a table"
+        code = error.code if isinstance(error, ServerError) else 0
+        if code in TRANSIENT and count < SAME_ERROR:
+            table.next_rows = max(1, table.next_rows // SHORTER)
+            table.end.rows //= SHORTER
+            _log.info("reading %s begins again: %s", table_text(table.name), TRANSIENT[code])
+            return TRANSIENT[code]
+        raise named(error, table.name) from error
+
+    def _back_off(self, trouble: _Trouble) -> float:
+        longest = min(self._config.backoff_max_s, self._config.backoff_initial_s * 2**trouble.count)
+        return longest if trouble.count > 1 else 0.0
+
+    def _wait(self, number: int, reason: str, seconds: float = IDLE_S) -> None:
+        with self._lock:
+            self._waits[number] = reason
+        if seconds:
+            self._ending.wait(seconds)
+
+    def _connected(self, line: _Line, host: Endpoint) -> SnapshotConnection:
+        """Return the thread's connection to this host."""
+        if line.connection is not None and line.host == host:
+            return line.connection
+        self._hang_up(line)
+        line.connection, line.host = self._connect(host), host
+        with self._lock:
+            self._open.add(line.connection)
+        return line.connection
+
+    def _hang_up(self, line: _Line) -> None:
+        connection, line.connection = line.connection, None
+        if connection is not None:
+            with self._lock:
+                self._open.discard(connection)
+            with contextlib.suppress(ReplicaError, OSError):
+                connection.close()

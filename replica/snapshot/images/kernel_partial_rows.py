@@ -1,0 +1,228 @@
+"""Row images that lack columns (binlog_row_image other than FULL), made whole.
+
+From the image before the change, or from the row as it was read and all that was put in it since.
+
+All addresses are of memory that the caller holds, and of images that were walked to their ends before.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper, kernel
+from replica.native.memory import copy, load_u1, load_u8, store_u1, store_u8
+from replica.rows.types.kernel_dates import closed_version
+from replica.rows.types.kernel_numbers import short_little_endian
+from replica.rows.types.plan_record import HISTORY_CLOSED, KIND_ROW_END, PlanRecord
+from replica.snapshot.images.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
+
+SPOT_BYTES = 16
+UNTOLD = -2
+NULL = -1
+
+
+@helper
+def value_size(plan: int, column: int, position: int) -> int:
+    """Return the bytes of a value that is not NULL, with its length."""
+    size = load_u8(plan + column * PlanRecord.BYTES + PlanRecord.width)
+    return size if size >= 0 else short_little_endian(position, -size) - size
+
+
+@helper
+def is_bit(bitmap: int, number: int) -> int:
+    return (load_u1(bitmap + (number >> 3)) >> (number & 7)) & 1
+
+
+@helper
+def merge_image(plan: int, columns: int, base: int, bitmap: int, present: int, image: int, target: int) -> int:
+    """Write a whole image: the columns of `bitmap` from `image`, the others from `base`; return where it ends."""
+    nulls = (columns + 7) >> 3
+    for i in range(nulls):
+        store_u1(target + i, 0)
+    end = target + nulls
+    base_at = base + nulls
+    image_at = image + ((present + 7) >> 3)
+    k = 0
+    for c in range(columns):
+        null = is_bit(base, c)
+        size = 0 if null else value_size(plan, c, base_at)
+        source = base_at
+        base_at += size
+        if is_bit(bitmap, c):
+            null = is_bit(image, k)
+            k += 1
+            size = 0 if null else value_size(plan, c, image_at)
+            source = image_at
+            image_at += size
+        if null:
+            store_u1(target + (c >> 3), load_u1(target + (c >> 3)) | (1 << (c & 7)))
+        copy(end, source, size)
+        end += size
+    if columns & 7:  # the server sets the bits that are left over
+        store_u1(target + nulls - 1, load_u1(target + nulls - 1) | 0xFF << (columns & 7))
+    return end
+
+
+@helper
+def bits_in_both(one: int, other: int, count: int) -> int:
+    """Count the bits among the first `count` that are set in both."""
+    total = 0
+    for i in range(count):
+        total += is_bit(one, i) & is_bit(other, i)
+    return total
+
+
+@helper
+def project_image(
+    plan: int, columns: int, bitmap: int, present: int, image: int, wanted: int, some: int, target: int
+) -> int:
+    """Write the columns of an image that are wanted, `some` of those in `bitmap`; return where it ends."""
+    nulls = (some + 7) >> 3
+    for i in range(nulls):
+        store_u1(target + i, 0)
+    end = target + nulls
+    p = image + ((present + 7) >> 3)
+    k = 0
+    n = 0
+    for c in range(columns):
+        if is_bit(bitmap, c) == 0:
+            continue
+        null = is_bit(image, k)
+        k += 1
+        size = 0 if null else value_size(plan, c, p)
+        if is_bit(wanted, c):
+            if null:
+                store_u1(target + (n >> 3), load_u1(target + (n >> 3)) | (1 << (n & 7)))
+            copy(end, p, size)
+            end += size
+            n += 1
+        p += size
+    if some & 7:  # the server sets the bits that are left over
+        store_u1(target + nulls - 1, load_u1(target + nulls - 1) | 0xFF << (some & 7))
+    return end
+
+
+@helper
+def row_end_column(plan: int, columns: int) -> int:
+    """Return the column that ends the period of a system-versioned row, -1: the table has none."""
+    for c in range(columns):
+        if load_u8(plan + c * PlanRecord.BYTES + PlanRecord.kind) == KIND_ROW_END:
+            return c
+    return -1
+
+
+@helper
+def is_past(plan: int, row_end: int, bitmap: int, present: int, image: int, otherwise: int) -> int:
+    """Tell whether an image is that of a row of the past; `otherwise`: what holds where the image does not tell."""
+    if is_bit(bitmap, row_end) == 0:
+        return otherwise
+    p = image + ((present + 7) >> 3)
+    k = 0
+    for c in range(row_end):
+        if is_bit(bitmap, c):
+            if is_bit(image, k) == 0:
+                p += value_size(plan, c, p)
+            k += 1
+    return 0 if is_bit(image, k) else closed_version(p) == HISTORY_CLOSED
+
+
+@helper
+def take_values(plan: int, columns: int, bitmap: int, image: int, spots: int) -> int:
+    """Note where an image has the values of columns that no later one had; return how many those are.
+
+    `bitmap`: which columns it has, 0: all of them. `spots`: address and bytes (UNTOLD, NULL) a column.
+    """
+    present = columns
+    if bitmap:
+        present = 0
+        for c in range(columns):
+            present += is_bit(bitmap, c)
+    p = image + ((present + 7) >> 3)
+    k = 0
+    taken = 0
+    for c in range(columns):
+        if bitmap and is_bit(bitmap, c) == 0:
+            continue
+        null = is_bit(image, k)
+        k += 1
+        size = NULL if null else value_size(plan, c, p)
+        if load_u8(spots + c * SPOT_BYTES + 8) == UNTOLD:
+            store_u8(spots + c * SPOT_BYTES, p)
+            store_u8(spots + c * SPOT_BYTES + 8, size)
+            taken += 1
+        p += max(size, 0)
+    return taken
+
+
+@helper
+def find_values(halves: int, links: int, last: int, row: int, plan: int, columns: int, spots: int) -> bool:
+    """Find all values of a row whose last half is `last`; `row`: its image as it was read, 0: it was not there then."""
+    left = columns
+    for c in range(columns):
+        store_u8(spots + c * SPOT_BYTES + 8, UNTOLD)
+    told = (columns + 7) >> 3
+    number = last
+    while True:
+        half = halves + number * HalfRecord.BYTES
+        flags = load_u8(half + HalfRecord.flags)
+        image = load_u8(half + HalfRecord.image)
+        if flags & PUTS == 0:
+            return False  # a row that was removed cannot be changed
+        if flags & IS_WHOLE:
+            return left == take_values(plan, columns, 0, image, spots)
+        left -= take_values(plan, columns, image, image + told, spots)
+        if left == 0:
+            return True
+        before = load_u8(links + number * 8)
+        if flags & KEEPS:
+            if before < 0:
+                return False
+            number = load_u8(links + before * 8)
+            if number >= 0:
+                continue
+        elif before >= 0:
+            return False  # the row that was read may be the one that was there under this key before
+        # All that was put in the row is noted. What no one set since is as it was read: a row that came into being
+        # behind the window's start and was read, was read after that.
+        return row != 0 and left == take_values(plan, columns, 0, row, spots)
+
+
+@kernel
+def complete_rows(
+    halves: int,
+    links: int,
+    numbers: int,
+    count: int,
+    rows: int,
+    plan: int,
+    columns: int,
+    spots: int,
+    sizes: int,
+    target: int,
+) -> int:
+    """Write whole images of the rows whose last halves these are, one behind the other; with 0 as `target`, only their
+    sizes, -1 for a row of which a column is not known. Return the bytes of all.
+
+    `links`: int64, per half the one before it of the same key, -1: none. `numbers`, `rows`, `sizes`: int64 a row; its
+    last half, its image as it was read or 0, and what it takes.
+    """
+    nulls = (columns + 7) >> 3
+    total = 0
+    for i in range(count):
+        if not find_values(halves, links, load_u8(numbers + i * 8), load_u8(rows + i * 8), plan, columns, spots):
+            store_u8(sizes + i * 8, -1)
+            continue
+        image = target + total
+        size = nulls
+        if target:
+            for n in range(nulls):
+                store_u1(image + n, 0)
+        for c in range(columns):
+            value = load_u8(spots + c * SPOT_BYTES + 8)
+            if value >= 0:
+                if target:
+                    copy(image + size, load_u8(spots + c * SPOT_BYTES), value)
+                size += value
+            elif target:
+                store_u1(image + (c >> 3), load_u1(image + (c >> 3)) | (1 << (c & 7)))
+        store_u8(sizes + i * 8, size)
+        total += size
+    return total

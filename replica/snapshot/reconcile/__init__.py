@@ -1,0 +1,1 @@
+"""Reconcile snapshot rows with the changes that happened while they were read."""

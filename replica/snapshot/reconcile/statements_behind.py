@@ -1,0 +1,100 @@
+"""The first statement behind a place of the relay log that took selected tables from what they were there.
+
+In: the log as it grows, the place, the selection. Out: the statement, if there is one: it altered, emptied, moved or
+dropped a selected table, or may have. A table that was made behind the place, under a name that no table had, was not
+there: what is done to it does not count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import SchemaError
+from replica.plain_text import one_line
+from replica.protocol.query import QueryEvent
+from replica.relay_log.ddl import texts_between
+from replica.schema.effect import effect_of
+from replica.schema.statements import Verb
+from replica.snapshot.reconcile.table_statements import TableStatements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.relay_log.location import RelayLocation
+    from replica.relay_log.log import RelayLog
+    from replica.schema.known_tables import TableName
+    from replica.snapshot.reconcile.table_statements import TableStatement
+
+SHOWN: Final = 100
+"""The characters of a statement in a message: its verb, its table and what it begins with."""
+SECRET_WORDS: Final = ("CONNECTION", "PASSWORD")
+"""The table options that may hold a password; a statement is shown up to them."""
+
+
+class StatementsBehind:
+    """The statements behind `start` that concern a selection. `wants_database`: whether it takes in any table of it."""
+
+    def __init__(
+        self,
+        log: RelayLog,
+        start: RelayLocation,
+        wants: Callable[[str, str], bool],
+        wants_database: Callable[[str], bool],
+    ) -> None:
+        self._log = log
+        self._at = start
+        self._wants = wants
+        self._wants_database = wants_database
+        self._follower = TableStatements(lambda: texts_between(log, log.oldest(), start))
+        self._made: set[TableName] = set()
+        self._found: TableStatement | None = None
+        self.created: dict[TableName, TableStatement] = {}
+        """The selected tables that were made behind the place, with the statements."""
+
+    def first_up_to(self, end: RelayLocation) -> TableStatement | None:
+        """Return the first such statement before `end`, a group end of the log; None where there is none.
+
+        Raises:
+            DataLossError: groups were purged.
+            ProtocolError: the bytes are damaged.
+        """
+        if self._found is None and end > self._at:
+            for statement in self._follower.follow(texts_between(self._log, self._at, end)):
+                if statement.defines and self._concerns(statement):
+                    self._found = statement
+                    break
+            self._at = end
+        return self._found
+
+    def _concerns(self, statement: TableStatement) -> bool:
+        if statement.tables is None:
+            return True
+        if _makes(statement):
+            new = set(statement.tables) - self._made
+            self._made |= new
+            self.created |= {name: statement for name in new if self._wants(*name)}
+        left = [name for name in statement.tables if name not in self._made]
+        return any(self._wants(*name) if name[1] else self._wants_database(name[0]) for name in left)
+
+
+def shown(statement: TableStatement) -> str:
+    """Return the beginning of a statement, with its GTID, for a message."""
+    query = statement.text.statement
+    text = " ".join(query.query.decode("utf-8", "replace").split())
+    ends = [place for word in SECRET_WORDS if (place := text.upper().find(word)) >= 0]
+    cut = min([*ends, SHOWN])
+    return f"{statement.text.gtid}, {one_line(text[:cut])}{'…' if len(text) > cut else ''}"
+
+
+def _makes(statement: TableStatement) -> bool:
+    """Tell whether a statement makes a table that was not there: without OR REPLACE and IF NOT EXISTS."""
+    query = statement.text.statement
+    if not isinstance(query, QueryEvent):
+        return False
+    effect = effect_of(query, statement.text.server)
+    try:
+        head = None if effect is None else effect.head
+    except SchemaError:
+        return False
+    created = head is not None and head.verb in (Verb.CREATE_TABLE, Verb.CREATE_SEQUENCE)
+    return head is not None and created and not head.conditional and not head.or_replace

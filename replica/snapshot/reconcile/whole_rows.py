@@ -1,0 +1,143 @@
+"""Rows of a table without a key, moved to a place of the stream: nothing tells equal rows apart, so they are counted.
+
+In: all rows of the table as they were at one place, and the changes between it and another one. Out: its rows there. A
+row that a change removes is one of those with the same image, whichever; one that it puts is one more of them. Images
+under all table maps are written alike, byte for byte, so that equal rows have equal images. Refused: changes whose
+images lack columns, and rows that the table does not have as often as changes remove them: then the rows, or the
+images, are not what they seem, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import PrerequisiteError
+from replica.native.arrays import address
+from replica.protocol.table_map import parse_table_map
+from replica.schema.patterns import table_text
+from replica.snapshot.images.half_record import IS_WHOLE
+from replica.snapshot.images.kernel_key_states import copy_pieces, count_copies, drop_counted
+from replica.snapshot.images.partial_rows import PartialRowError
+from replica.snapshot.images.same_images import same_images, same_layout
+from replica.snapshot.rows.chunk import quoted_name
+from replica.snapshot.rows.row_block import RowBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from replica.native.record import Records
+    from replica.schema.known_tables import TableName
+
+
+class UnlikeRowsError(Exception):
+    """Rows that changes say are there are not, or cannot be compared. It never leaves the engine."""
+
+
+def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
+    """Make the error for a table whose rows were changed each time that it was read."""
+    shown = table_text(name)
+    return PrerequisiteError(
+        f"table {shown} has no key that its rows can be read by, and was changed each of the {times} times that it was "
+        "read as a whole (snapshotUnkeyed=whole): nothing tells which of the changes such rows show.",
+        hint=f"Start while no one writes to it for half a minute, or hold LOCK TABLES {quoted_name(name)} READ in a "
+        "session meanwhile; or give it a primary key; or leave it out of the query's tables.",
+    )
+
+
+def unlike_error(name: TableName) -> PrerequisiteError:
+    """Make the error for a table whose rows are not those that the binlog says were changed."""
+    return PrerequisiteError(
+        f"table {table_text(name)} has no key that its rows can be read by, and rows that changes in the binlog took "
+        "away are not among those that were read (snapshotUnkeyed=whole): the bytes of its columns are other ones "
+        "there, or its rows were changed without the binlog.",
+        hint="Give it a primary key, or leave it out of the query's tables.",
+    )
+
+
+def recounted(
+    blocks: Iterable[RowBlock], changes: Records, table_maps: Sequence[bytes], *, back: bool
+) -> Iterator[RowBlock]:
+    """Yield the rows of a table behind these changes, or before them if they are taken `back`; in no order.
+
+    Args:
+        blocks: its rows before the changes, or behind them; keys are their images.
+        changes: HalfRecords, all of the table, whose images someone holds.
+        table_maps: what `slot` of the changes counts.
+        back: whether to take the changes back.
+
+    Raises:
+        PartialRowError: an image lacks columns.
+        UnlikeRowsError: the rows are not those that were changed.
+    """
+    lacking = changes["place"][changes["flags"] & IS_WHOLE == 0]
+    if len(lacking):
+        raise PartialRowError(int(lacking.max()))
+    counts = _Counts(changes, back=back)
+    ours = b""
+    left_out: tuple[int, ...] = ()
+    for block in blocks:
+        left_out = block.left_out
+        if block.table_map != ours:
+            ours = block.table_map
+            if not all(same_layout(ours, table_maps[slot]) for slot in counts.slots):
+                raise UnlikeRowsError
+        yield counts.take_from(block)
+    if (counts.more < 0).any():
+        raise UnlikeRowsError
+    yield from counts.put(ours, table_maps, left_out)
+
+
+class _Counts:
+    """The changed images, each once, and how often rows with it are still to come: below zero, to go."""
+
+    def __init__(self, changes: Records, *, back: bool) -> None:
+        halves = changes.copy()
+        halves["key"], halves["key_size"] = halves["image"], halves["size"]
+        self._halves = halves
+        self._table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
+        self._firsts, more = np.empty(len(halves), np.int64), np.zeros(len(halves), np.int64)
+        count = count_copies(
+            *(address(halves), len(halves), -1 if back else 1),
+            *(address(self._table), len(self._table) - 1, address(self._firsts), address(more)),
+        )
+        self.more = more[:count]
+        self.slots: list[int] = np.unique(halves["slot"]).tolist()
+
+    def take_from(self, block: RowBlock) -> RowBlock:
+        """Return a block without rows that are to go."""
+        taken = np.empty(block.rows, np.int64)
+        count = drop_counted(
+            *(address(block.images), address(block.ends), block.rows, address(self._halves), address(self._firsts)),
+            *(address(self._table), len(self._table) - 1, address(self.more), address(taken)),
+        )
+        if count == block.rows:
+            return block
+        taken = taken[:count]
+        starts = np.concatenate((np.zeros(1, np.int64), block.ends))
+        addresses, sizes = address(block.images) + starts[taken], block.ends[taken] - starts[taken]
+        return _block(block.table_map, addresses, sizes, block.left_out)
+
+    def put(self, ours: bytes, table_maps: Sequence[bytes], left_out: tuple[int, ...]) -> Iterator[RowBlock]:
+        """Yield the rows that are to come."""
+        coming = np.flatnonzero(self.more > 0)
+        images, times = self._halves[self._firsts[coming]], self.more[coming]
+        for slot in np.unique(images["slot"]).tolist():
+            chosen = images["slot"] == slot
+            body = ours if same_images(ours, table_maps[slot]) else table_maps[slot]
+            addresses, sizes = (np.repeat(images[field][chosen], times[chosen]) for field in ("image", "size"))
+            yield _block(body, addresses, sizes, left_out)
+
+
+def _block(
+    table_map: bytes, addresses: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], left_out: tuple[int, ...]
+) -> RowBlock:
+    addresses, sizes = np.ascontiguousarray(addresses), np.ascontiguousarray(sizes)
+    ends = sizes.cumsum()
+    images = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    copy_pieces(address(addresses), address(sizes), len(sizes), address(images))
+    width = len(parse_table_map(table_map).columns)
+    return RowBlock(table_map, width, images, ends, images, ends, left_out)

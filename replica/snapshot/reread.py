@@ -1,0 +1,285 @@
+"""The rows of a batch whose files are lost, read again: the same rows in the same order, as of the batch's position.
+
+In: the frontiers of the batch, and its position. Out: its parts, in new files. The ranges of keys are read as the
+tables are now, and moved back by the changes since. Refused: a table that a statement changed since, whose rows of
+then are nowhere any more, and rows that are not as many as they were.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import DataLossError, KeyChangedError, ReplicaError
+from replica.relay_log.ddl import statements_between
+from replica.schema.outline import outline_of
+from replica.snapshot.check.catalog import list_tables
+from replica.snapshot.chunks.choice import shown_before
+from replica.snapshot.chunks.reader import BehindError, ChunkReader, Wanted
+from replica.snapshot.errors import asks_again, passes
+from replica.snapshot.frontier import NOTHING
+from replica.snapshot.images.partial_rows import PartialRowError
+from replica.snapshot.log_view import place_behind
+from replica.snapshot.pace import MOST_UNSETTLED
+from replica.snapshot.reconcile.reconciler import BlockLostError, ChunkRun, ReconcileResult
+from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, unsettled_error
+from replica.snapshot.reconcile.window import location_at
+from replica.snapshot.rows.chunk import FIRST_ROWS
+from replica.snapshot.spool.batches import BatchWriter
+from replica.snapshot.spool.transaction import transaction_at
+from replica.snapshot.watermark.lagging import await_position
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from replica.config import ReplicaConfig
+    from replica.option_values import Endpoint
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.known_tables import TableName
+    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.log_view import LogView
+    from replica.snapshot.pace import Pace
+    from replica.snapshot.reconcile.reconciler import ChunkReconciler
+    from replica.snapshot.rows.chunk import TableChunk
+    from replica.snapshot.spool.batches import BatchName, SpoolPart
+    from replica.snapshot.spool.events import LastTransaction
+    from replica.snapshot.spool.spool import Spool
+    from replica.snapshot.watermark.watch import Seen, SourceWatch
+
+POLL_S: Final = 0.05
+"""How often it is looked whether there is a lower position, or the relay log has got far enough."""
+
+Range = tuple["TableName", bytes, bytes | None]
+"""A table, the kept key behind which its rows of the batch begin, and the last one; None: up to its end."""
+
+
+class RangeReader:
+    """The reading again of lost batches, in the caller's thread, over a connection of its own."""
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        pace: Pace,
+        view: LogView,
+        spool: Spool,
+        mover: ChunkReconciler,
+        watch: SourceWatch,
+        connect: Callable[[Endpoint], SnapshotConnection],
+        wanted: Callable[[TableName], bool],
+    ) -> None:
+        self._config = config
+        self._pace = pace
+        self._view = view
+        self._spool = spool
+        self._mover = mover
+        self._watch = watch
+        self._connect = connect
+        self._wanted = wanted
+
+    def make(
+        self, name: BatchName, v: RelayHead, transaction: LastTransaction | None, without: Collection[TableName] = ()
+    ) -> list[SpoolPart]:
+        """Read the rows of a batch again, and return their parts. `without`: tables that it has no rows of.
+
+        Raises:
+            DataLossError: they cannot be read as they were.
+            ReplicaError: what reading them met.
+        """
+        self._spool.open()
+        transaction = transaction or transaction_at(self._view.log, v)
+        deadline = time.monotonic() + self._config.reconnect_retry_s
+        failed = unsettled = 0
+        while True:
+            writer = BatchWriter(self._spool, name.before.rows, transaction)
+            connection = None
+            try:
+                host = self._watch.host
+                connection = self._connect(host)
+                await_position(connection, v.position, host, self._view)  # a replica may not have all tables before
+                seen = self._await_seen(host)
+                whole = self._write_all(writer, connection, seen, name, v, without)
+                return _finished(writer, name) if whole else writer.finish(name)
+            except (BehindError, BlockLostError, _ReadAgainError):
+                writer.abandon()
+            except _UnsettledError as error:
+                writer.abandon()
+                unsettled += 1
+                if unsettled >= MOST_UNSETTLED:
+                    raise unsettled_error(error.name, MOST_UNSETTLED) from None
+                self._await_settled(error.place)
+            except ReplicaError as error:
+                writer.abandon()
+                failed += 1
+                if not (passes(error) or asks_again(error, failed)) or time.monotonic() > deadline:
+                    raise
+            except BaseException:
+                writer.abandon()
+                raise
+            finally:
+                self._mover.forget()
+                if connection is not None:
+                    connection.close()
+            time.sleep(POLL_S)
+
+    def _ranges(self, name: BatchName, connection: SnapshotConnection, v: RelayHead) -> list[Range]:
+        """Return the ranges of keys between two frontiers, in the order of their tables."""
+        before, after = name.before, name.after
+        names = {table for table, _ in (*before.open, *after.open)}
+        if (before.after, before.done) != (after.after, after.done):
+            made = self.made_since(v.location)
+            names |= {table for table in list_tables(connection, self._wanted) if table not in made}
+        ranges = []
+        for table in sorted(names):
+            begin, end = before.reached(table), after.reached(table)
+            if begin is not None and end not in (begin, NOTHING):
+                ranges.append((table, begin, end))
+        return ranges
+
+    def made_since(self, v: RelayLocation) -> set[TableName]:
+        """Return the tables that were made behind a place, under names that no table had there."""
+        made: set[TableName] = set()
+        touched: set[TableName] = set()
+        for statement in statements_between(self._view.log, v, self._view.head().location):
+            outline = outline_of(statement.query, statement.server)
+            if outline is not None:
+                if outline.creates:
+                    made |= set(outline.defined) - touched
+                touched |= set(outline.tables)
+        return made
+
+    def _write_all(
+        self,
+        writer: BatchWriter,
+        connection: SnapshotConnection,
+        seen: Seen,
+        name: BatchName,
+        v: RelayHead,
+        without: Collection[TableName],
+    ) -> bool:
+        """Write the rows of all tables; return whether none was left out, as one is that has another key by now and is
+        not delivered as a whole with the batch: a later one delivers it from its first row on.
+        """
+        whole = True
+        for wanted in self._ranges(name, connection, v):
+            if wanted[0] in without:
+                continue
+            try:
+                self._write(writer, connection, seen, wanted, v)
+            except KeyChangedError:
+                if name.after.reached(wanted[0]) is None or not self._pace.table_by_table:
+                    raise
+                whole = False
+        return whole
+
+    def _write(
+        self, writer: BatchWriter, connection: SnapshotConnection, seen: Seen, wanted: Range, v: RelayHead
+    ) -> None:
+        chunks = self._chunks(connection, seen, wanted)
+        try:
+            if not chunks:
+                return
+            upper = max(self._await_place(chunk, v) for chunk in chunks)
+            if any(chunk.table != chunks[0].table for chunk in chunks):
+                raise _ReadAgainError
+            group = ChunkRun(wanted[0], tuple(chunks), upper, shown_before(self._view, chunks))
+            self._mover.look([group], v.location)
+            fit = self._mover.fit(group, v.location)
+            if fit is ReconcileResult.LATER:
+                raise _changed(f"a statement changed table {'.'.join(wanted[0])} since")
+            if fit is ReconcileResult.AGAIN:
+                raise _ReadAgainError  # until the lower position has passed the batch's
+            if fit is ReconcileResult.UNSETTLED:
+                raise _UnsettledError(wanted[0], self._mover.last_change(group))
+            writer.write(group.name, self._mover.blocks(group, v.location))
+        except UnlikeRowsError:
+            raise _changed(
+                f"rows of {'.'.join(wanted[0])}, which has no key, are not those that were changed"
+            ) from None
+        except PartialRowError as error:
+            if location_at(error.place) <= v.location:
+                raise _ReadAgainError from None  # the same
+            what = f"row images of {'.'.join(wanted[0])} lack columns since (binlog_row_image), so that nothing can be"
+            raise _changed(f"{what} taken back") from None
+        finally:
+            for chunk in chunks:
+                chunk.drop()
+
+    def _chunks(self, connection: SnapshotConnection, seen: Seen, wanted: Range) -> list[TableChunk]:
+        name, begin, end = wanted
+        reader = ChunkReader(self._connect, self._spool, self._pace)
+        chunks: list[TableChunk] = []
+        others: list[SnapshotConnection] = []
+        rows = min(FIRST_ROWS, self._pace.chunk_rows)
+        try:
+            while True:
+                read = reader.read(connection, Wanted(name, begin, end, rows), seen)
+                if read.chunk is None:
+                    return chunks
+                chunks.append(read.chunk)
+                rows = read.next_rows
+                if read.chunk.end == end:
+                    return chunks
+                begin = read.chunk.end or NOTHING
+                if not read.connected:
+                    others.append(connection := self._connect(seen.host))
+        except BaseException:
+            for chunk in chunks:
+                chunk.drop()
+            raise
+        finally:
+            for other in others:
+                other.close()
+
+    def _await_seen(self, host: Endpoint) -> Seen:
+        """Return what snapshots of a host surely see.
+
+        Raises:
+            _ReadAgainError: the watch has gone on to another host.
+        """
+        while (seen := self._watch.seen) is None or seen.host != host:
+            self._watch.check()
+            self._view.head()  # raises what ended the stream
+            if self._watch.host != host:
+                raise _ReadAgainError
+            time.sleep(POLL_S)
+        return seen
+
+    def _await_settled(self, place: RelayLocation) -> None:
+        """Wait until what lies before a place is surely seen."""
+        while (seen := self._watch.seen) is None or seen.lower.location < place:
+            self._watch.check()
+            self._view.head()  # raises what ended the stream
+            time.sleep(POLL_S)
+
+    def _await_place(self, chunk: TableChunk, v: RelayHead) -> RelayLocation:
+        while True:
+            place = place_behind(self._view, chunk.upper)
+            if place is not None:
+                return max(place, v.location)
+            self._view.wait_for(chunk.upper, POLL_S)
+
+
+def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
+    wanted = name.after.rows - name.before.rows
+    if writer.rows != wanted:
+        raise _changed(f"{wanted} rows were delivered, and {writer.rows} are found")
+    return writer.finish(name)
+
+
+class _UnsettledError(Exception):
+    """Rows without a key were changed while they were read, at `place` last; it never leaves this module."""
+
+    def __init__(self, name: TableName, place: RelayLocation) -> None:
+        super().__init__(name, place)
+        self.name, self.place = name, place
+
+
+class _ReadAgainError(Exception):
+    """The rows do not fit together, and do once they are read again; it never leaves this module."""
+
+
+def _changed(what: str) -> DataLossError:
+    return DataLossError(
+        f"The files with the rows of a batch are lost, and they cannot be read again as they were: {what}.",
+        hint="Begin with a new checkpoint, or bring the folder back: what was committed before is not touched.",
+    )

@@ -1,0 +1,211 @@
+"""A key as an offset keeps it: a mark of its columns, and their values as a row image of ours has them, each behind its
+length.
+
+In: a table's definition, its key, and the kept bytes. Out: the canonical key bytes, and the literals by which SQL finds
+the same key again. The session that runs them has time_zone '+00:00' and ALLOW_INVALID_DATES in its sql_mode.
+
+Refused: bytes that are of other columns, with a `KeyChangedError`: the table is another since they were kept. The mark
+tells it also where the values would fit. Older checkpoints have a mark that does not tell the collations of text, or
+none; then the values alone are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import KeyChangedError, ProtocolError, SchemaError
+from replica.protocol import values as v
+from replica.protocol.column_def import value_extent
+from replica.protocol.table_map import parse_table_map
+from replica.protocol.wire import Cursor, is_set
+from replica.rows.types.keys import READ_AGAIN, KeyPart, key_bytes_of, key_part
+from replica.schema.naming import column_key
+from replica.snapshot.rows.table_map import table_map_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from replica.protocol.column_def import ColumnDef
+    from replica.schema.table import ColumnSchema, TableSchema
+    from replica.snapshot.rows.row_block import TableKey
+
+_LENGTH_BYTES: Final = 2  # before each value: the server's keys end at 3072 bytes
+_MARKED: Final = b"\xff\xff"  # longer than any value, so that it is not the length of one
+_MARK_BYTES: Final = len(_MARKED) + 8
+
+
+def key_parts(schema: TableSchema, key: TableKey, columns: Sequence[ColumnDef] | None = None) -> tuple[KeyPart, ...]:
+    """Return what makes the key bytes of row images, in key order.
+
+    `columns`: of the stream's table map, whose columns up to the hidden ones are those of the definition, in its order;
+    by default of the map that is made of the definition.
+    """
+    wire = parse_table_map(table_map_body(schema)).columns if columns is None else columns
+    if max(key.columns) >= len(wire):
+        raise SchemaError(
+            f"Table {schema.name} has {len(wire)} columns in its table map, "
+            f"and column {max(key.columns) + 1} is in its key {key.index}.",
+            hint="The table was changed after its key was chosen: read its definition again.",
+        )
+    return tuple(key_part(number, wire[number], schema.columns[number]) for number in key.columns)
+
+
+def key_bytes(schema: TableSchema, key: TableKey, kept: bytes) -> bytes:
+    """Return the canonical key bytes of a kept key."""
+    values = _values(schema, key, kept)
+    return key_bytes_of(key_parts(schema, key), values)
+
+
+def key_literals(schema: TableSchema, key: TableKey, kept: bytes) -> tuple[str, ...]:
+    """Return a kept key as SQL literals, one a column in key order, exact."""
+    wire = parse_table_map(table_map_body(schema)).columns
+    values = _values(schema, key, kept)
+    return tuple(
+        _literal(schema.columns[number], wire[number], value) for number, value in zip(key.columns, values, strict=True)
+    )
+
+
+def kept_key(schema: TableSchema, key: TableKey, image: bytes) -> bytes:
+    """Return the key of a row image of ours as an offset keeps it."""
+    columns = parse_table_map(table_map_body(schema)).columns
+    cursor = Cursor(image)
+    nulls = cursor.bits(len(columns))
+    values: list[bytes | None] = []
+    for number, column in enumerate(columns):
+        if is_set(nulls, number):
+            values.append(None)
+            continue
+        width, prefix = value_extent(column)
+        size = int.from_bytes(cursor.take(prefix), "little") if prefix else width
+        values.append(bytes(cursor.take(size)))
+    kept = []
+    for number in key.columns:
+        value = values[number]
+        if value is None:
+            raise ProtocolError(f"column {schema.columns[number].name} of the key {key.index} is NULL")
+        kept.append(value)
+    return _kept(_mark(schema, key), kept)
+
+
+def kept_integer(schema: TableSchema, key: TableKey, kept: bytes) -> int:
+    """Return the kept key of a table whose key is one integer."""
+    (value,) = _values(schema, key, kept)
+    return v.integer(value, signed=not schema.columns[key.columns[0]].unsigned)
+
+
+def kept_integers(schema: TableSchema, key: TableKey, numbers: Iterable[int]) -> list[bytes]:
+    """Return integers as kept keys of such a table."""
+    (index,) = key.columns
+    width, _ = value_extent(parse_table_map(table_map_body(schema)).columns[index])
+    mark, signed = _mark(schema, key), not schema.columns[index].unsigned
+    return [_kept(mark, [number.to_bytes(width, "little", signed=signed)]) for number in numbers]
+
+
+def _kept(mark: bytes, values: Sequence[bytes]) -> bytes:
+    return mark + b"".join(len(value).to_bytes(_LENGTH_BYTES, "little") + value for value in values)
+
+
+def _mark(schema: TableSchema, key: TableKey) -> bytes:
+    """Return what tells the columns of a key from others: their names, types, collations and order."""
+    return _digest([(column_key(column.name), *_typed(column)) for column in _columns(schema, key)])
+
+
+def _older_marks(schema: TableSchema, key: TableKey) -> tuple[bytes, bytes]:
+    """Return the marks of older checkpoints: names compared by `casefold`, first with collations, then without."""
+    columns = _columns(schema, key)
+    return (
+        _digest([(column.name.casefold(), *_typed(column)) for column in columns]),
+        _digest([(column.name.casefold(), column.column_type) for column in columns]),
+    )
+
+
+def _columns(schema: TableSchema, key: TableKey) -> list[ColumnSchema]:
+    return [schema.columns[number] for number in key.columns]
+
+
+def _typed(column: ColumnSchema) -> tuple[str | None, ...]:
+    return (column.column_type,) if column.charset is None else (column.column_type, column.collation)
+
+
+def _digest(told: Sequence[tuple[str | None, ...]]) -> bytes:
+    return _MARKED + hashlib.blake2b(repr(told).encode(), digest_size=_MARK_BYTES - len(_MARKED)).digest()
+
+
+def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
+    wire = parse_table_map(table_map_body(schema)).columns
+    values, at = [], 0
+    if kept.startswith(_MARKED):
+        if kept[:_MARK_BYTES] not in (_mark(schema, key), *_older_marks(schema, key)):
+            raise _changed_key(schema, key)
+        at = _MARK_BYTES
+    for number in key.columns:
+        size = int.from_bytes(kept[at : at + _LENGTH_BYTES], "little")
+        at += _LENGTH_BYTES
+        width, _ = value_extent(wire[number])
+        most = width or wire[number].length
+        if at + size > len(kept) or size > most or (width and size != width):
+            raise _changed_key(schema, key)
+        values.append(kept[at : at + size])
+        at += size
+    if at != len(kept):
+        raise _changed_key(schema, key)
+    return values
+
+
+def _changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
+    """Return the error of a table whose key is another one than that of what was delivered of it."""
+    now = ", ".join(f"{schema.columns[number].name} {schema.columns[number].column_type}" for number in key.columns)
+    return KeyChangedError(
+        f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'has none'} now, "
+        "and what was delivered of it was told apart by another one.",
+        hint=READ_AGAIN,
+    )
+
+
+def _literal(column: ColumnSchema, wire: ColumnDef, value: bytes) -> str:
+    write = _LITERALS.get(column.data_type)
+    if write is None:
+        raise SchemaError(
+            f"Column {column.name} has the type {column.column_type}, of which no key is read.",
+            hint="Choose the table's key again.",
+        )
+    return write(value, column, wire)
+
+
+def _year(value: bytes, column: ColumnSchema) -> str:
+    year = v.year(value)
+    # YEAR(2) is compared by its two digits.
+    return str(year % 100 if column.column_type.startswith("year(2)") else year)
+
+
+def _unsigned(value: bytes, *_: object) -> str:
+    return str(v.integer(value, signed=False))
+
+
+def _integer(value: bytes, column: ColumnSchema, _: ColumnDef) -> str:
+    return str(v.integer(value, signed=not column.unsigned))
+
+
+def _characters(value: bytes, column: ColumnSchema, _: ColumnDef) -> str:
+    return f"_{column.charset} x'{value.hex()}'"
+
+
+_LITERALS: Final[dict[str, Callable[[bytes, ColumnSchema, ColumnDef], str]]] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _integer),
+    **dict.fromkeys(("enum", "set"), _unsigned),
+    **dict.fromkeys(("char", "varchar"), _characters),
+    "bit": lambda value, *_: str(v.bit(value)),
+    "year": lambda value, column, _: _year(value, column),
+    "decimal": lambda value, _, wire: f"{v.decimal(value, wire.precision, wire.scale):f}",
+    "date": lambda value, *_: f"'{v.format_date(v.date_parts(value))}'",
+    "datetime": lambda value, _, wire: f"'{v.format_datetime(v.datetime_parts(value), wire.fsp)}'",
+    "timestamp": lambda value, _, wire: f"'{v.format_timestamp(v.timestamp(value), wire.fsp)}'",
+    "time": lambda value, _, wire: f"'{v.format_time(v.time(value), wire.fsp)}'",
+    "uuid": lambda value, *_: f"'{v.uuid(value)}'",
+    "inet4": lambda value, *_: f"'{v.inet4(value)}'",
+    "inet6": lambda value, *_: f"'{v.inet6(value)}'",
+    "binary": lambda value, _, wire: f"x'{v.padded(value, wire.length).hex()}'",
+    "varbinary": lambda value, *_: f"x'{value.hex()}'",
+}
+"""How a value of a row image is written in SQL: all types that have a KeyForm."""

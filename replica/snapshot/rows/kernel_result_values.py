@@ -1,0 +1,202 @@
+# ruff: noqa: PLR0911  (one return a form)
+"""Numbers, text and bytes of a prepared SELECT -> the same values as a row image has them, packed.
+
+Each helper takes a column's record, the address of the value, the end of its row, and where to write; it returns a
+RowOutcome and the addresses behind the value on both sides. Nothing beyond the row's end is read, and what a column
+cannot hold is refused. tests/kit/plain_result_rows.py is the same in plain Python.
+
+Source: Protocol_binary in sql/protocol.cc, Field_*::pack in sql/field.cc.
+"""
+
+from __future__ import annotations
+
+from replica.native.compile import helper
+from replica.native.memory import (
+    copy,
+    load_i1,
+    load_i2,
+    load_i4,
+    load_u1,
+    load_u2,
+    load_u8,
+    store_u1,
+    store_u2,
+    store_u4,
+    store_u8,
+)
+from replica.rows.types.kernel_keys import store_big
+from replica.rows.types.kernel_numbers import copy_short
+from replica.rows.types.kinds import Transcoding
+from replica.snapshot.rows.records import ResultColumnRecord, RowOutcome
+
+DECIMAL_TEXT = 81  # the longest: sign, 65 digits, point, and zeros before them
+
+
+@helper
+def counted_length(p: int, stop: int) -> tuple[int, int]:
+    """Read a length-encoded integer; return it with the address behind it, or -1 where none is."""
+    if p >= stop:
+        return -1, p
+    first = load_u1(p)
+    if first < 251:
+        return first, p + 1
+    if first == 252 and stop - p >= 3:
+        return load_u2(p + 1), p + 3
+    if first == 253 and stop - p >= 4:
+        return load_u2(p + 1) | load_u1(p + 3) << 16, p + 4
+    if first == 254 and stop - p >= 9:
+        return load_u8(p + 1), p + 9  # one beyond 63 bits is below zero
+    return -1, p
+
+
+@helper
+def store_little(q: int, value: int, width: int) -> None:
+    """Store the low bytes of a number."""
+    if width == 4:
+        store_u4(q, value)
+    elif width == 8:
+        store_u8(q, value)
+    elif width == 1:
+        store_u1(q, value)
+    else:
+        store_u2(q, value)
+        if width == 3:
+            store_u1(q + 2, value >> 16)
+
+
+@helper
+def put_number(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
+    """Write a number of fixed width, its low bytes; return outcome, and the addresses behind it on both sides."""
+    came = load_u8(record + ResultColumnRecord.came)
+    width = load_u8(record + ResultColumnRecord.width)
+    if stop - p < came:
+        return RowOutcome.SHORT, p, q
+    if came == 4:
+        value = load_i4(p)
+    elif came == 8:
+        value = load_u8(p)
+    elif came == 2:
+        value = load_i2(p)
+    else:
+        value = load_i1(p)
+    if width < came:
+        high = value >> (8 * width)
+        if high != 0 and high != -1:  # noqa: PLR1714  (numba has no sets)
+            return RowOutcome.NO_VALUE, p, q
+    store_little(q, value, width)
+    return RowOutcome.DONE, p + came, q + width
+
+
+@helper
+def put_year(p: int, stop: int, q: int) -> tuple[int, int, int]:
+    """Write YEAR: 0, or years since 1900."""
+    if stop - p < 2:
+        return RowOutcome.SHORT, p, q
+    year = load_u2(p)
+    if year:
+        year -= 1900
+        if year < 1 or year > 255:
+            return RowOutcome.NO_VALUE, p, q
+    store_u1(q, year)
+    return RowOutcome.DONE, p + 2, q + 1
+
+
+@helper
+def digits_of(p: int, count: int) -> int:
+    """Read `count` digits of text; -1 if one of them is none."""
+    value = 0
+    for i in range(count):
+        digit = load_u1(p + i) - 48
+        if digit < 0 or digit > 9:
+            return -1
+        value = value * 10 + digit
+    return value
+
+
+@helper
+def group_bytes(digits: int) -> int:
+    """Return the bytes that a group of 0 to 9 digits takes in a packed DECIMAL."""
+    return (digits + 1) >> 1 if digits < 9 else 4
+
+
+@helper
+def put_decimal(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
+    """Write text of a DECIMAL as packed digits: see kernel_numbers.py."""
+    size, text = counted_length(p, stop)
+    if size < 0 or size > stop - text:
+        return RowOutcome.SHORT, p, q
+    whole = load_u8(record + ResultColumnRecord.most)
+    scale = load_u8(record + ResultColumnRecord.scale)
+    behind = text + size
+    flip = 0
+    if size and load_u1(text) == 45:
+        flip = -1
+        text += 1
+    point = behind - scale
+    if scale:
+        if point - 1 < text or load_u1(point - 1) != 46:
+            return RowOutcome.NO_VALUE, p, q
+        point -= 1
+    if point <= text or size > DECIMAL_TEXT:
+        return RowOutcome.NO_VALUE, p, q
+    while point - text > whole and load_u1(text) == 48:
+        text += 1
+    have = point - text
+    if have > whole:
+        return RowOutcome.NO_VALUE, p, q
+    out = q
+    left = whole  # digits still to be written; those beyond `have` are zeros
+    while left:
+        digits = left % 9
+        if digits == 0:
+            digits = 9
+        after = left - digits
+        take = min(have - after, digits)
+        value = 0
+        if take > 0:
+            value = digits_of(text, take)
+            if value < 0:
+                return RowOutcome.NO_VALUE, p, q
+            text += take
+            have -= take
+        store_big(out, value ^ flip, group_bytes(digits))
+        out += group_bytes(digits)
+        left = after
+    text = behind - scale
+    left = scale
+    while left:
+        digits = min(left, 9)
+        value = digits_of(text, digits)
+        if value < 0:
+            return RowOutcome.NO_VALUE, p, q
+        text += digits
+        left -= digits
+        store_big(out, value ^ flip, group_bytes(digits))
+        out += group_bytes(digits)
+    store_u1(q, load_u1(q) ^ 0x80)
+    return RowOutcome.DONE, behind, out
+
+
+@helper
+def put_counted(record: int, p: int, stop: int, end: int, q: int) -> tuple[int, int, int]:
+    """Write bytes behind their length, or BIT, which is always as long; up to `end` may be read."""
+    size, value = counted_length(p, stop)
+    if size < 0 or size > stop - value:
+        return RowOutcome.SHORT, p, q
+    behind = value + size
+    width = load_u8(record + ResultColumnRecord.width)
+    transcoding = load_u8(record + ResultColumnRecord.transcoding)
+    if transcoding == Transcoding.TRIMMED:
+        while size and load_u1(value + size - 1) == 0:
+            size -= 1
+    elif transcoding == Transcoding.BITS:
+        if size != width:
+            return RowOutcome.NO_VALUE, p, q
+        copy(q, value, size)
+        return RowOutcome.DONE, behind, q + size
+    if size > load_u8(record + ResultColumnRecord.most):
+        return RowOutcome.TOO_LONG, p, q
+    store_little(q, size, -width)
+    q -= width
+    copy_short(q, value, size, end - value)
+    return RowOutcome.DONE, behind, q + size

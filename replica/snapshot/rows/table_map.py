@@ -1,0 +1,185 @@
+"""The TABLE_MAP of rows that were read from a table: what a server with binlog_row_metadata=FULL would log for it.
+
+In: a table's definition. Out: the body of the event, which tells decoders of the row images that result_rows.py makes.
+It differs from a server's own in what reading does not tell and decoders do not need: COMPRESSED columns are the plain
+ones that SELECT gives, times are in today's format whatever the table has, a collation is any of its character set, the
+labels of ENUM and SET are in UTF-8, and there are no hashes of long keys.
+
+Source: Table_map_log_event::init_metadata_fields in sql/log_event_server.cc, Field::save_field_metadata.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import SchemaError
+from replica.protocol.charset import BINARY, collation_in
+from replica.protocol.column_def import CHARACTER, METADATA_LENGTHS, NUMERIC
+from replica.protocol.constants import ColumnType, MetadataField
+from replica.rows.types.entry import Sql
+from replica.rows.types.registry import KINDS, NAMES
+from replica.rows.types.types import type_of
+from replica.snapshot.rows.select_list import result_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from replica.schema.table import ColumnSchema, TableSchema
+
+TABLE_ID: Final = 1
+"""The table id of every map made here: rows of one table stand behind one map."""
+
+_BIT_LEN_EXACT: Final = 1  # TM_BIT_LEN_EXACT_F, which every server sets
+_LABELLED: Final = {"enum": ColumnType.ENUM, "set": ColumnType.SET}
+_GEOMETRIES: Final = (
+    "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+)  # fmt: skip
+_FEW_LABELS: Final = 256  # an ENUM with fewer takes one byte
+_WIDE_SET: Final = 32  # labels of a SET up to which it takes a byte for each eight
+_GEOMETRY_PREFIX: Final = 4
+
+
+class _Column(NamedTuple):
+    schema: ColumnSchema
+    code: ColumnType  # as it stands in the event: ENUM and SET are STRING
+    real: ColumnType
+    metadata: bytes
+
+
+def table_map_body(schema: TableSchema) -> bytes:
+    """Write the body of a TABLE_MAP event; SchemaError for a type or a character set that is not known."""
+    columns = [_column(column) for column in schema.columns]
+    codes = bytes(column.code for column in columns)
+    metadata = b"".join(column.metadata for column in columns)
+    return b"".join(
+        (
+            TABLE_ID.to_bytes(6, "little"),
+            struct.pack("<H", _BIT_LEN_EXACT),
+            *(bytes((len(name),)) + name + b"\0" for name in (schema.database.encode(), schema.table.encode())),
+            _lenenc(len(columns)) + codes,
+            _counted(metadata),
+            _bits_lowest_first([column.schema.nullable for column in columns]),
+            *(bytes((field,)) + _counted(value) for field, value in _optional(schema, columns) if value),
+        )
+    )
+
+
+def _optional(schema: TableSchema, columns: Sequence[_Column]) -> Iterable[tuple[MetadataField, bytes]]:
+    def of(types: Iterable[ColumnType]) -> list[ColumnSchema]:
+        return [column.schema for column in columns if column.real in types]
+
+    signs = [column.unsigned or column.data_type == "year" for column in of(NUMERIC)]
+    yield MetadataField.SIGNEDNESS, _bits_highest_first(signs)
+    yield MetadataField.COLUMN_CHARSET, b"".join(_lenenc(_collation(column)) for column in of(CHARACTER))
+    yield MetadataField.COLUMN_NAME, b"".join(_counted(column.schema.name.encode()) for column in columns)
+    yield MetadataField.SET_STR_VALUE, b"".join(map(_labels, of({ColumnType.SET})))
+    yield MetadataField.ENUM_STR_VALUE, b"".join(map(_labels, of({ColumnType.ENUM})))
+    yield MetadataField.GEOMETRY_TYPE, bytes(_GEOMETRIES.index(c.data_type) for c in of({ColumnType.GEOMETRY}))
+    yield MetadataField.SIMPLE_PRIMARY_KEY, b"".join(map(_lenenc, _primary_key(schema)))
+    labelled = b"".join(_lenenc(_labels_collation(column)) for column in of(_LABELLED.values()))
+    yield MetadataField.ENUM_AND_SET_COLUMN_CHARSET, labelled
+
+
+def _primary_key(schema: TableSchema) -> tuple[int, ...]:
+    """Return the columns of the primary key as the server has it: that of a versioned table ends with the row's end."""
+    ends = tuple(number for number, column in enumerate(schema.columns) if column.period == "end")
+    hidden = ends if schema.primary_key and schema.versioned else ()
+    return (*schema.primary_key, *(number for number in hidden if number not in schema.primary_key))
+
+
+def _column(column: ColumnSchema) -> _Column:
+    code = result_type(column).image
+    return _Column(column, code, _LABELLED.get(column.data_type, code), _metadata(column, code))
+
+
+def _metadata(column: ColumnSchema, code: ColumnType) -> bytes:
+    """Return the bytes of metadata as Field::save_field_metadata writes them."""
+    written = _METADATA.get(code)
+    if METADATA_LENGTHS[code] and written is None:
+        raise AssertionError(f"no metadata is written for {code!r}")
+    return written(column) if written else b""
+
+
+def _of_string(column: ColumnSchema) -> bytes:
+    labels = len(column.labels or ())
+    if column.data_type == "enum":
+        return bytes((ColumnType.ENUM, 1 if labels < _FEW_LABELS else 2))
+    if column.data_type == "set":
+        return bytes((ColumnType.SET, (labels + 7) // 8 if labels <= _WIDE_SET else 8))
+    octets = _octets(column)
+    # The two high bits of a length stand inverted in the type.
+    return bytes((ColumnType.STRING ^ octets >> 4 & 0x30, octets & 0xFF))
+
+
+def _fraction(column: ColumnSchema) -> bytes:
+    return bytes((column.fsp or 0,))
+
+
+def _octets(column: ColumnSchema) -> int:
+    octets = NAMES[column.data_type].logged or column.octets
+    if octets is None:
+        raise SchemaError(
+            f"Column {column.name} is {column.column_type}, and its definition tells no length.",
+            hint="Read the definition from the server's catalog.",
+        )
+    return octets
+
+
+def _collation(column: ColumnSchema) -> int:
+    if KINDS[type_of(column).kind].sql is not Sql.CHARACTERS:
+        return BINARY
+    if column.charset is None:
+        raise SchemaError(
+            f"Column {column.name} is {column.column_type}, and its definition tells no character set.",
+            hint="Read the definition from the server's catalog.",
+        )
+    return collation_in(column.charset)
+
+
+def _labels_collation(column: ColumnSchema) -> int:
+    return BINARY if column.charset == "binary" else collation_in("utf8mb4")
+
+
+def _labels(column: ColumnSchema) -> bytes:
+    labels = [label.encode() for label in column.labels or ()]
+    return _lenenc(len(labels)) + b"".join(map(_counted, labels))
+
+
+def _lenenc(number: int) -> bytes:
+    """Write a length-encoded integer: one byte up to 250, else 2, 3 or 8 bytes behind one that says which."""
+    if number < 0xFB:
+        return bytes((number,))
+    for first, size in ((0xFC, 2), (0xFD, 3)):
+        if number < 1 << (8 * size):
+            return bytes((first,)) + number.to_bytes(size, "little")
+    return b"\xfe" + number.to_bytes(8, "little")
+
+
+def _counted(data: bytes) -> bytes:
+    return _lenenc(len(data)) + data
+
+
+def _bits_lowest_first(flags: Sequence[bool]) -> bytes:
+    number = sum(flag << index for index, flag in enumerate(flags))
+    return number.to_bytes((len(flags) + 7) // 8, "little")
+
+
+def _bits_highest_first(flags: Sequence[bool]) -> bytes:
+    number = sum(flag << (index ^ 7) for index, flag in enumerate(flags))
+    return number.to_bytes((len(flags) + 7) // 8, "little")
+
+
+_METADATA: Final[dict[ColumnType, Callable[[ColumnSchema], bytes]]] = {
+    ColumnType.STRING: _of_string,
+    ColumnType.VARCHAR: lambda column: struct.pack("<H", _octets(column)),
+    ColumnType.BLOB: lambda column: bytes(((_octets(column).bit_length() + 7) // 8,)),
+    ColumnType.GEOMETRY: lambda _: bytes((_GEOMETRY_PREFIX,)),
+    ColumnType.NEWDECIMAL: lambda column: bytes((column.precision or 0, column.scale or 0)),
+    ColumnType.BIT: lambda column: bytes(((column.precision or 0) % 8, (column.precision or 0) // 8)),
+    ColumnType.TIMESTAMP2: _fraction,
+    ColumnType.DATETIME2: _fraction,
+    ColumnType.TIME2: _fraction,
+    ColumnType.FLOAT: lambda _: b"\x04",
+    ColumnType.DOUBLE: lambda _: b"\x08",
+}

@@ -1,0 +1,1 @@
+"""Files that snapshot rows wait in, and files of batches as events."""

@@ -1,0 +1,116 @@
+"""Row images as the events of one transaction of a binlog: what a task reads as it reads a part of the relay log.
+
+In: blocks of row images, each under its table map; the GTID and the time of the transaction. Out: WRITE_ROWS events,
+and the events that stand around them. No event has a checksum: the bytes never leave the machine's disk unchecked.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.protocol.constants import HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
+from replica.protocol.encode import encode_event
+from replica.protocol.gtid import Gtid
+from replica.protocol.header import HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.snapshot.rows.row_block import RowBlock
+
+EVENT_BYTES: Final = 1 << 20
+"""Images in one event of a block in memory. Servers write 8 KB by default: larger events cost the decoder less each."""
+_STMT_END: Final = 1  # STMT_END_F of Rows_log_event (log_event.h)
+_GTID_BODY: Final = 19
+"""GTID_HEADER_LEN of log_event.h: a shorter body is refused."""
+_WIDE: Final = 251
+_ID_BYTES: Final = 6
+
+
+class LastTransaction(NamedTuple):
+    """The transaction that rows are put into: the last one before the place they hold at. `time`: of its commit."""
+
+    gtid: Gtid = Gtid(0, 0, 0)
+    time: int = 0
+
+
+class WrittenRows(NamedTuple):
+    """A WRITE_ROWS event on its way to a file: the bytes before the images, and the images."""
+
+    head: bytes
+    images: memoryview
+    rows: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of the whole event."""
+        return len(self.head) + len(self.images)
+
+
+def begin_events(transaction: LastTransaction, maps: list[bytes]) -> bytes:
+    """Encode the GTID event, and a TABLE_MAP event for each body; the table ids are 1, 2, … in their order."""
+    gtid = transaction.gtid
+    body = struct.pack("<QIB", gtid.seq_no, gtid.domain_id, GtidFlag.TRANSACTIONAL).ljust(_GTID_BODY, b"\0")
+    events = [_event(EventType.GTID, body, transaction)]
+    for table_id, table_map in enumerate(maps, 1):
+        events.append(_event(EventType.TABLE_MAP, _id(table_id) + table_map[_ID_BYTES:], transaction))
+    return b"".join(events)
+
+
+def end_event(transaction: LastTransaction) -> bytes:
+    """Encode the XID event."""
+    return _event(EventType.XID, bytes(8), transaction)
+
+
+def rows_events(block: RowBlock, table_id: int, transaction: LastTransaction) -> Iterator[WrittenRows]:
+    """Yield the events of a block's rows, in order, none of which ends the statement."""
+    ends = block.ends
+    first, start = 0, 0
+    while first < block.rows:
+        last = max(first + 1, int(np.searchsorted(ends, start + EVENT_BYTES, side="right")))
+        end = int(ends[last - 1])
+        images = np.ascontiguousarray(block.images[start:end]).data
+        yield WrittenRows(
+            rows_head(table_id, block.width, end - start, transaction, left_out=block.left_out), images, last - first
+        )
+        first, start = last, end
+
+
+def end_statement(table_id: int, width: int, transaction: LastTransaction) -> bytes:
+    """Encode a WRITE_ROWS event without rows that ends the statement."""
+    return rows_head(table_id, width, 0, transaction, flags=_STMT_END)
+
+
+def rows_head(
+    table_id: int,
+    width: int,
+    size: int,
+    transaction: LastTransaction,
+    *,
+    flags: int = 0,
+    left_out: tuple[int, ...] = (),
+) -> bytes:
+    """Encode what stands before `size` bytes of images in a WRITE_ROWS event."""
+    packed = bytes((width,)) if width < _WIDE else b"\xfc" + struct.pack("<H", width)
+    told = (1 << width) - 1 - sum(1 << number for number in left_out)
+    bitmap = told.to_bytes((width + 7) // 8, "little")
+    fixed = _id(table_id) + struct.pack("<H", flags) + packed + bitmap
+    length = HEADER_LENGTH + len(fixed) + size
+    return HEADER.pack(transaction.time, EventType.WRITE_ROWS_V1, transaction.gtid.server_id, length, 0, 0) + fixed
+
+
+def _id(table_id: int) -> bytes:
+    return table_id.to_bytes(_ID_BYTES, "little")
+
+
+def _event(kind: EventType, body: bytes, transaction: LastTransaction) -> bytes:
+    return encode_event(
+        kind,
+        body,
+        server_id=transaction.gtid.server_id,
+        checksum=ChecksumAlgorithm.NONE,
+        timestamp=transaction.time,
+    )

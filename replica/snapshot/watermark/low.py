@@ -1,0 +1,181 @@
+"""The lower position of snapshots: a session of its own asks the server, `PrimaryWatermark` judges.
+
+In: a server, and the relay log that is copied from it. Out: L, kept while the server cannot be asked: what was
+committed stays so. A replica of that server is judged by `ReplicaWatermark`. Refused: another server, whose places mean
+nothing in the relay log, unless it is said to be a replica; one that does not write what it replicates.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from replica.errors import DisconnectedError, PrerequisiteError
+from replica.handshake.registration import Query
+from replica.handshake.server import ask_uid
+from replica.handshake.start import prepared_transactions
+from replica.protocol.gtid import BinlogPosition
+from replica.relay_log.identity import source_of
+from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.connection.session import position_of
+from replica.snapshot.watermark.inflight_commits import ask_no_commit
+from replica.snapshot.watermark.primary import TEN_SECONDS, PrimaryWatermark, ServerStatus
+from replica.snapshot.watermark.replica import ReplicaWatermark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replica.config import Endpoint, ReplicaConfig
+    from replica.handshake.registration import Steps
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
+
+_FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
+_WAITING = "rpl_semi_sync_master_wait_sessions"
+_UPDATES = "log_slave_updates"
+_SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # in milliseconds
+
+
+def ask_status(*, closely: bool = False) -> Steps[ServerStatus]:
+    """Ask for the pair first, and then for what must not be older than it; last for the prepared XA transactions.
+
+    `closely`: ask too whether any commit can be under way, which looks at each of the server's threads.
+    """
+    rows = yield Query(f"SHOW STATUS WHERE Variable_name IN ('{_FILE}', '{_OFFSET}', '{_WAITING}')")
+    found = {(name or "").lower(): value or "" for name, value in rows}
+    ((position, time_s),) = yield Query("SELECT @@global.gtid_binlog_pos, UNIX_TIMESTAMP(SYSDATE(6))")
+    file = found.get(_FILE, "")
+    place = BinlogPosition(file, int(found.get(_OFFSET) or 0)) if file else None
+    prepared = yield from prepared_transactions()
+    settled = (yield from ask_no_commit()) if closely else False
+    waiting, clock_s = int(found.get(_WAITING) or 0), float(time_s or 0)
+    return ServerStatus(place, waiting, position_of(position), clock_s, prepared, settled)
+
+
+def ask_hold() -> Steps[float]:
+    """Ask how long the commits of a replica may wait for replicas of its own, in seconds.
+
+    Raises:
+        PrerequisiteError: it does not write what it replicates into its binlog.
+    """
+    names = ", ".join(f"'{name}'" for name in (_UPDATES, _SEMI_SYNC, _TIMEOUT))
+    rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    found = {(name or "").lower(): value or "" for name, value in rows}
+    if found.get(_UPDATES, "").upper() != "ON":
+        raise PrerequisiteError(
+            "the replica that tables are read from does not write what it replicates into its binlog: its position "
+            "says nothing of its tables.",
+            hint="Set log_slave_updates=ON on it, or read tables from the primary.",
+        )
+    return float(found.get(_TIMEOUT) or 0) / 1000 if found.get(_SEMI_SYNC, "").upper() == "ON" else 0.0
+
+
+class LowWatermark:
+    """L of one server, which `poll` brings up to date; `lower` and `close` are for any thread.
+
+    Args:
+        config: account, TLS and time limits.
+        endpoint: the server that tables are read from.
+        log: the relay log, copied from that server, or from its primary.
+        age_s: how old a place of the binlog has to be.
+        clock: seconds that never go back.
+        replica: whether the server may be a replica of the one that the relay log is copied from.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        endpoint: Endpoint,
+        log: RelayLog,
+        *,
+        age_s: float = TEN_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        replica: bool = False,
+    ) -> None:
+        self._config = config
+        self._endpoint = endpoint
+        self._log = log
+        self._clock = clock
+        self._age_s = age_s
+        self._replica = replica
+        self._pairs: PrimaryWatermark | ReplicaWatermark = PrimaryWatermark(log, age_s)
+        self._lock = threading.Lock()
+        self._connection: TableConnection | None = None
+        self._uid = ""
+        self._hold_s: float | None = None
+        self._closed = False
+        self._lost = ""
+
+    @property
+    def reason(self) -> str:
+        """Why there is no L yet, or why it does not go on; empty while all is well."""
+        with self._lock:
+            if self._lost:
+                return self._lost
+            return "" if self._pairs.lower(self._clock()) else self._pairs.reason
+
+    def lower(self) -> RelayHead | None:
+        """Return L: every snapshot that is opened from now on sees all groups up to it. None while there is none."""
+        with self._lock:
+            return self._pairs.lower(self._clock())
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place that `lower` may name."""
+        with self._lock:
+            return self._pairs.keep_from()
+
+    def poll(self) -> None:
+        """Ask the server; about once a second, by one thread. A lost connection is made again at the next call.
+
+        Raises:
+            PrerequisiteError: it is not the server that the relay log is copied from, or writes no binlog.
+            AuthenticationError: the account is refused.
+            ReplicaError: what else a login, or reading the relay log, may end in.
+        """
+        try:
+            connection = self._connection or self._connect()
+            before = self._log.head()
+            source = None if before is None else source_of(self._log.directory, before.location.file)
+            status = connection.run(ask_status(closely=source == self._uid and self.lower() is None))
+            if source == self._uid or (source is None and not self._replica):
+                self._judge_by(PrimaryWatermark, self._age_s)
+            elif self._replica:
+                self._hold_s = connection.run(ask_hold()) if self._hold_s is None else self._hold_s
+                self._judge_by(ReplicaWatermark, self._age_s + self._hold_s)
+            else:
+                raise PrerequisiteError(
+                    f"the relay log is copied from another server than {self._endpoint}, which tables are read from.",
+                    hint="Read tables from the server that the stream comes from, or from a replica of it.",
+                )
+        except DisconnectedError as error:
+            self._disconnect()
+            self._lost = error.message
+            return
+        with self._lock:
+            self._lost = ""
+            self._pairs.look(status, before, self._clock())
+
+    def _judge_by(self, kind: type[PrimaryWatermark | ReplicaWatermark], age_s: float) -> None:
+        """Judge in this way from now on; what was judged in the other, before a failover of the stream, is void."""
+        if not isinstance(self._pairs, kind):
+            with self._lock:
+                self._pairs = kind(self._log, age_s)
+
+    def close(self) -> None:
+        """End the session; a `poll` that waits in another thread comes back."""
+        self._closed = True
+        self._disconnect()
+
+    def _connect(self) -> TableConnection:
+        connection = TableConnection.open(self._config, self._endpoint)
+        self._connection = connection
+        if self._closed:
+            self._disconnect()  # while it was being made
+        self._uid, self._hold_s = connection.run(ask_uid()), None
+        return connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

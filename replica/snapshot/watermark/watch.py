@@ -1,0 +1,204 @@
+"""The watch over the server that is read: what its snapshots surely see, and whether it is loaded.
+
+In: the hosts, one of which is read at a time. Out: the lower position with the host that it is of, and the reason to
+pause, in words. A host that cannot be asked, or is not the one that the relay log is copied from, gives way to the next
+one. The questions are put once a second, write nothing, and read process-wide counters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from replica.errors import PrerequisiteError, ReplicaError
+from replica.snapshot.errors import passes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from replica.config import ReplicaConfig
+    from replica.handshake.registration import Rows
+    from replica.option_values import Endpoint
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.pace import Pace
+
+POLL_S: Final = 1.0
+"""How often the server is asked; a position counts once it is 10 s old."""
+FIRST_POLL_S: Final = 0.1
+"""How often it is asked until there is a lower position: of an idle server it is known at the first answer."""
+CLOSE_S: Final = 10.0
+"""How long closing waits for the thread."""
+
+_LOAD: Final = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_running', 'Innodb_history_list_length')"
+
+_log = logging.getLogger(__name__)
+
+
+class LowerSource(Protocol):
+    """The finder of one server's lower position: it is asked again and again."""
+
+    def poll(self) -> None: ...
+
+    def lower(self) -> RelayHead | None: ...
+
+    def keep_from(self) -> RelayLocation | None: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class Seen(NamedTuple):
+    """The place up to which snapshots of a host surely see."""
+
+    lower: RelayHead
+    host: Endpoint
+
+
+class SourceWatch:
+    """The thread that asks. `seen`: None until it is known; `waits_for`: why there is none; `loaded`: why to pause, ''
+    for no reason.
+    """
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        pace: Pace,
+        hosts: Sequence[Endpoint],
+        source: Callable[[Endpoint], LowerSource],
+        connect: Callable[[Endpoint], SnapshotConnection],
+        *,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.seen: Seen | None = None
+        self.loaded = ""
+        self.waits_for = ""
+        self._config = config
+        self._pace = pace
+        self._hosts = hosts
+        self._turn = 0
+        self._make_source = source
+        self._connect = connect
+        self._on_change = on_change
+        self._ending = threading.Event()
+        self._failure: BaseException | None = None
+        self._source: LowerSource | None = None
+        self._connection: SnapshotConnection | None = None
+        self._refused: set[Endpoint] = set()
+        self._failing_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name="table-reader-watch", daemon=True)
+
+    @property
+    def host(self) -> Endpoint:
+        """The host that is read."""
+        return self._hosts[self._turn % len(self._hosts)]
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place of the relay log that a later L may name; None before the first look."""
+        source, seen = self._source, self.seen
+        places = [None if source is None else source.keep_from(), None if seen is None else seen.lower.location]
+        return min((place for place in places if place is not None), default=None)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise the error that ended it, if one did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """End it."""
+        self._ending.set()
+        self._hang_up()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                failed = False
+                try:
+                    self._ask()
+                except ReplicaError as error:
+                    failed = True
+                    self._fail(error)
+                self._ending.wait(self._pause_s(failed=failed))
+        except Exception as error:  # noqa: BLE001  (raised again from the next call, whatever it is)
+            if not self._ending.is_set():
+                self._failure = error
+                self._on_change()
+        finally:
+            self._hang_up()
+
+    def _ask(self) -> None:
+        host = self.host
+        if self._source is None:
+            self._source = self._make_source(host)
+        self._source.poll()
+        lower = self._source.lower()
+        self.waits_for = self._source.reason
+        seen = None if lower is None else Seen(lower, host)
+        changed, self.seen = seen != self.seen, seen
+        if self._connection is None:
+            self._connection = self._connect(host)
+        self._judge(self._connection.rows(_LOAD))
+        self._failing_since = None
+        self._refused.clear()
+        if changed:
+            self._on_change()
+
+    def _judge(self, rows: Rows) -> None:
+        status = {row[0]: row[1] for row in rows}
+        running = int(status.get("Threads_running") or 0)
+        history = int(status.get("Innodb_history_list_length") or 0)
+        reason = ""
+        if running > self._pace.most_threads_running:
+            reason = f"the server, which runs {running} statements at once"
+        elif history > self._pace.most_history:
+            reason = f"the server's purge, which is {history} transactions behind"
+        if bool(reason) != bool(self.loaded):
+            _log.info("reading tables %s", f"waits for {reason}" if reason else "goes on")
+        self.loaded = reason
+
+    def _fail(self, error: ReplicaError) -> None:
+        """Go on to the next host after an error that passes, or that another host may not have; raise any other."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if isinstance(error, PrerequisiteError):
+            self._refused.add(self.host)
+            if len(self._refused) == len(set(self._hosts)) and now - self._failing_since >= self._patience_s:
+                raise error
+        elif not passes(error) or self._tried_enough(now):
+            raise error
+        self.waits_for = "a connection"
+        self._hang_up()
+        self.seen = None
+        self._turn += 1
+
+    def _tried_enough(self, now: float) -> bool:
+        return self._failing_since is not None and now - self._failing_since > self._config.reconnect_retry_s
+
+    @property
+    def _patience_s(self) -> float:
+        """How long all hosts may refuse: with several, the stream may be about to go over to another one."""
+        return self._config.reconnect_retry_s if len(self._hosts) > 1 else 0.0
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        source, self._source = self._source, None
+        for one in (connection, source):
+            if one is not None:
+                with contextlib.suppress(ReplicaError, OSError):
+                    one.close()
+
+    def _pause_s(self, *, failed: bool) -> float:
+        if failed:
+            return min(self._config.backoff_max_s, self._config.backoff_initial_s * 4)
+        return FIRST_POLL_S if self.seen is None else POLL_S

@@ -14,8 +14,7 @@ import re
 from typing import Final, Literal, NamedTuple
 
 from replica.errors import ConfigError
-from replica.protocol.foreign_position import foreign_position
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, foreign_position
 
 MAX_INSTANT: Final = 1 << 32
 """Events have 32 bits for their time."""

@@ -22,7 +22,7 @@ from replica.native.kernel_group import NO_GROUP
 from replica.progress import Progress
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
-from replica.protocol.packets import ErrPacket
+from replica.protocol.packets.packets import ErrPacket
 from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.room import Room

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from replica.errors import ReplicaError
     from replica.log_reader.part import Part
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.row_reader.names import Names
     from replica.row_reader.reading import Reading
     from replica.row_reader.without_rows import WithoutRows

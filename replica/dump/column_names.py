@@ -11,7 +11,7 @@ from replica.rows.tables.plan import PREPARED
 from replica.rows.types.types import type_named
 
 if TYPE_CHECKING:
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.tables.plan import ColumnPlan
 
 _BOTH: Final = (("VARBINARY", "VARCHAR"), ("BINARY", "CHAR"), ("TINYBLOB", "TINYTEXT"), ("MEDIUMBLOB", "MEDIUMTEXT"),

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from replica.dump.event_words import type_name, utc, xa_words
 from replica.dump.json_text import json_line
-from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import CHECKSUM_LENGTH, ColumnType
-from replica.protocol.events import (
+from replica.protocol.events.decode import (
     AnnotateRowsEvent,
     Event,
     ExecuteLoadQueryEvent,
@@ -24,15 +23,16 @@ from replica.protocol.events import (
     StatusVars,
     XaId,
 )
-from replica.protocol.groups import GroupTracker, Place
+from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import Gtid
+from replica.protocol.rows.column_def import ColumnDef
 from replica.row_reader.statement_text import statement_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.log_reader.part import Part
-    from replica.protocol.binlog_file import FileEvent
+    from replica.protocol.events.binlog_file import FileEvent
     from replica.row_reader.reading import Reading
 
 _LARGE = frozenset({"images", "payload", "content"})

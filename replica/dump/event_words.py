@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from replica.dump.column_names import quoted
 from replica.plain_text import one_line
-from replica.protocol import events as e
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, event_name
-from replica.protocol.values import decimal
+from replica.protocol.events import decode as e
+from replica.protocol.rows.values import decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

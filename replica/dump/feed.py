@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from replica.dump.rows_text import RowTexts
     from replica.log_reader.part import Part
-    from replica.protocol.binlog_file import FileEvent
+    from replica.protocol.events.binlog_file import FileEvent
     from replica.row_reader.reading import ShownRows
 
 

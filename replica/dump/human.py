@@ -17,7 +17,7 @@ from replica.dump.rows_text import RowTexts
 from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.unseen import visible, visible_bytes
 from replica.plain_text import one_line, printable
-from replica.protocol.events import (
+from replica.protocol.events.decode import (
     AnnotateRowsEvent,
     ExecuteLoadQueryEvent,
     QueryEvent,

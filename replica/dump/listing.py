@@ -17,15 +17,15 @@ from replica.dump.feed import Chunk, RowFeed
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.protocol.constants import CHECKSUM_LENGTH
-from replica.protocol.groups import GroupTracker, Place
-from replica.protocol.rows_event import RowsEvent
+from replica.protocol.groups.groups import GroupTracker, Place
+from replica.protocol.rows.rows_event import RowsEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.dump.rows_text import RowTexts
     from replica.log_reader.part import Part
-    from replica.protocol.binlog_file import FileEvent
+    from replica.protocol.events.binlog_file import FileEvent
     from replica.protocol.header import Event
     from replica.row_reader.reading import Reading
 

@@ -11,7 +11,7 @@ from replica.protocol.constants import RowsFlag
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replica.protocol.query import QueryEvent
+    from replica.protocol.events.query import QueryEvent
 
 ROWS_MODE: Final = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 """Values go in as they are: zeros, dates that no calendar has. Not strict: a generated column is computed again."""

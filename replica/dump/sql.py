@@ -26,7 +26,7 @@ from replica.errors import UnsupportedEventError
 from replica.plain_text import one_line, printable
 from replica.protocol.charset import BINARY, charset_of
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, HeaderFlag, TableMapFlag
-from replica.protocol.events import (
+from replica.protocol.events.decode import (
     AnnotateRowsEvent,
     ExecuteLoadQueryEvent,
     GtidEvent,

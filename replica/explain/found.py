@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from replica.explain.transaction import Transaction
     from replica.log_reader.part import Part
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import Gtid
-    from replica.protocol.transaction_events import XaId
 
 Reason = Literal["empty", "domain", "purged", "not yet", "other server", "hole", "not here"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.dump.event_words import event_words, type_name, utc, xa_words
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
-from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent, XidEvent
+from replica.protocol.events.decode import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent, XidEvent
 from replica.row_reader.statement_text import statement_text
 from replica.row_reader.without_rows import StatementChanges
 from replica.rows.decode.decode import count_by_table
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.log_reader.part import Part
-    from replica.protocol.binlog_file import FileEvent
-    from replica.protocol.table_map import TableMapEvent
-    from replica.protocol.transaction_events import XaId
+    from replica.protocol.events.binlog_file import FileEvent
+    from replica.protocol.events.transaction_events import XaId
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.scan.xa import CarriedGroup
 
 MAX_EVENTS: Final = 1000

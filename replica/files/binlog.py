@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 from replica.errors import ConfigError, ProtocolError, TruncatedError
 from replica.files.ranges import FileRange, Walk, relocated
 from replica.protocol.constants import BINLOG_MAGIC, FIRST_POSITION, HEADER_LENGTH
-from replica.protocol.events import FormatDescriptionEvent, decode_description
+from replica.protocol.events.decode import FormatDescriptionEvent, decode_description
 from replica.protocol.header import HEADER, EventHeader
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from replica.files.cipher import BATCH_BYTES, HEAD_BYTES, EventCipher, EventStre
 from replica.native.arrays import address
 from replica.protocol.checksum import event_crc32
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, LENGTH_AT, MAX_EVENT_BYTES, TYPE_AT
-from replica.protocol.events import decode_description
+from replica.protocol.events.decode import decode_description
 from replica.protocol.header import HEADER, EventHeader
 
 if TYPE_CHECKING:

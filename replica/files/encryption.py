@@ -24,7 +24,7 @@ from replica.protocol.constants import (
     EventType,
     HeaderFlag,
 )
-from replica.protocol.events import (
+from replica.protocol.events.decode import (
     FormatDescriptionEvent,
     StartEncryptionEvent,
     decode,

@@ -18,7 +18,7 @@ from replica.native.arrays import address
 from replica.native.compiling.ahead import COMPILING
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, MAX_EVENT_BYTES, event_name
-from replica.protocol.events import FormatDescriptionEvent, decode_description
+from replica.protocol.events.decode import FormatDescriptionEvent, decode_description
 from replica.protocol.header import HEADER, EventHeader
 
 if TYPE_CHECKING:

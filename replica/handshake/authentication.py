@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ProtocolError
 from replica.handshake.plugins.table import plugin_for_greeting, plugin_named
-from replica.protocol.login_packets import AUTH_MORE_DATA, parse_switch
-from replica.protocol.packets import EOF, OK, OkPacket, parse_reply
+from replica.protocol.packets.login import AUTH_MORE_DATA, parse_switch
+from replica.protocol.packets.packets import EOF, OK, OkPacket, parse_reply
 
 if TYPE_CHECKING:
     from replica.handshake.plugins.plugin import Plugin, Secret

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AmbiguousPositionError
 from replica.handshake.peek import MAX_DUMP_POSITION
-from replica.protocol.ambiguity import ambiguous
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, ambiguous
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from replica.errors import ChecksumError
 from replica.handshake.driver import unread
-from replica.protocol.compressed import READ_BYTES, FrameReader, frames
+from replica.protocol.packets.compressed import READ_BYTES, FrameReader, frames
 
 if TYPE_CHECKING:
     from asyncio import BaseProtocol, StreamReader, StreamWriter

@@ -22,8 +22,8 @@ from replica.handshake.compressed import compress
 from replica.handshake.driver import CHARSET, Driver
 from replica.handshake.plugins.plugin import SCRAMBLE_BYTES, Secret
 from replica.handshake.tls import tls_context
-from replica.protocol.login_packets import NEEDED, Capability, handshake_response, parse_greeting, ssl_request
-from replica.protocol.packets import MAX_PAYLOAD, MAX_PIECE
+from replica.protocol.packets.login import NEEDED, Capability, handshake_response, parse_greeting, ssl_request
+from replica.protocol.packets.packets import MAX_PAYLOAD, MAX_PIECE
 
 if TYPE_CHECKING:
     from replica.config import Endpoint, ReplicaConfig

@@ -15,7 +15,7 @@ from aiomysql.connection import Connection
 from pymysql.charset import charset_by_name
 from pymysql.protocol import MysqlPacket
 
-from replica.protocol.packets import ERR, MAX_PAYLOAD, ErrPacket, parse_reply
+from replica.protocol.packets.packets import ERR, MAX_PAYLOAD, ErrPacket, parse_reply
 
 if TYPE_CHECKING:
     import asyncio

@@ -21,7 +21,7 @@ from replica.errors import (
 )
 
 if TYPE_CHECKING:
-    from replica.protocol.packets import ErrPacket
+    from replica.protocol.packets.packets import ErrPacket
 
 
 class _Meaning(NamedTuple):

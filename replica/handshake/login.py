@@ -24,9 +24,9 @@ from replica.handshake.driver import DriverError, error_of, unread
 from replica.handshake.refusals import translated
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
 from replica.handshake.session_settings import refuse_others, settle_session
-from replica.protocol.commands import com_query
-from replica.protocol.packets import is_eof
-from replica.protocol.result_set import ErrorReply, read_reply
+from replica.protocol.packets.commands import com_query
+from replica.protocol.packets.packets import is_eof
+from replica.protocol.packets.result_set import ErrorReply, read_reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

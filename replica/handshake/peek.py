@@ -17,23 +17,23 @@ from replica.errors import DisconnectedError, ServerError
 from replica.handshake.dump_error import dump_error
 from replica.handshake.login import LOOK_BYTES
 from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
-from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, ROLES, DumpFlag, EventType, HeaderFlag
 from replica.protocol.event_row import Role
-from replica.protocol.events import GtidEvent, decode, decode_description
-from replica.protocol.fingerprint import LONGEST_EVENT, FingerprintBuilder
+from replica.protocol.events.decode import GtidEvent, decode, decode_description
+from replica.protocol.groups.fingerprint import LONGEST_EVENT, FingerprintBuilder
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.header import parse_header
-from replica.protocol.packets import ErrPacket
+from replica.protocol.packets.commands import com_binlog_dump
+from replica.protocol.packets.packets import ErrPacket
 from replica.protocol.wire import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from replica.handshake.login import Login
-    from replica.protocol.fingerprint import Fingerprint
-    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.protocol.groups.fingerprint import Fingerprint
     from replica.protocol.gtid import BinlogPosition
+    from replica.protocol.header import FormatDescriptionEvent
 
 MAX_DUMP_POSITION = (1 << 32) - 1
 """COM_BINLOG_DUMP has 32 bits for the offset; events beyond 4 GiB can be reached by GTID only."""

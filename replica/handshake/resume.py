@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from replica.handshake.server import ServerInfo
-    from replica.protocol.fingerprint import Fingerprint
+    from replica.protocol.groups.fingerprint import Fingerprint
     from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 
 HINT = (

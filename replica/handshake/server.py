@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import AuthenticationError, PrerequisiteError, ReplicaError, ServerError
 from replica.handshake.registration import Query, Rows, Send, Steps
-from replica.protocol.commands import com_register_slave
+from replica.protocol.packets.commands import com_register_slave
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

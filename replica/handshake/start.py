@@ -14,8 +14,8 @@ from typing import NamedTuple
 from replica.handshake.binlog_files import binlog_files, state_at
 from replica.handshake.registration import Query, Steps
 from replica.protocol.constants import FIRST_POSITION
+from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.protocol.transaction_events import XaId
 
 PREPARE_S = 0.1
 """What a storage engine may take to prepare a transaction that is in the binlog already; it takes a write to disk."""

@@ -18,10 +18,10 @@ from replica.log_reader.found import FoundPosition, NextGroup
 from replica.log_reader.part import Part
 from replica.option_places import shown_instant
 from replica.protocol.constants import BINLOG_MAGIC, EventType
-from replica.protocol.events import decode
+from replica.protocol.events.decode import decode
+from replica.protocol.events.transaction_events import GtidListEvent
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.header import parse_header
-from replica.protocol.transaction_events import GtidListEvent
 from replica.relay_log.gtid_search import GtidSearch
 from replica.relay_log.identity import stores_lower_case
 from replica.rows.decode.batch import Groups

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.files.ranges import FileRange, relocated
-from replica.protocol.binlog_file import FileEvent
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, ROLES, TYPE_AT, EventType, GtidFlag
 from replica.protocol.event_row import Role
-from replica.protocol.events import decode, decode_description
+from replica.protocol.events.binlog_file import FileEvent
+from replica.protocol.events.decode import decode, decode_description
 from replica.protocol.header import parse_header
-from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
 from replica.schema.session import ServerRules
 
 if TYPE_CHECKING:

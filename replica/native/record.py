@@ -13,7 +13,7 @@ and store at `found + FoundRecord.place`. For Python `FoundRecord.dtype` is the 
 `np.zeros(n, FoundRecord.dtype)["place"]` are the places of all records, and a misspelt field is an error in both.
 
 Fields follow each other, so they cannot overlap; what else can go wrong is refused when the class is made.
-`python -m replica.native.records_page > docs/records.md` writes down all of them.
+`python -m tests.kit.pages.records > docs/records.md` writes down all of them.
 """
 
 from __future__ import annotations

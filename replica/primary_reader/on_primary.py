@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint, ReplicaConfig
     from replica.primary_reader.passing import Look
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition
-    from replica.protocol.transaction_events import XaId
     from replica.relay_log.groups import Around, LogGroup
 
 _Result = TypeVar("_Result")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
     from replica.embedded import EmbeddedReplica
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import GtidPosition
-    from replica.protocol.transaction_events import XaId
     from replica.relay_log.groups import LogGroup
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog

@@ -9,7 +9,18 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Final
 
-from replica.protocol.event_row import BOTH, MARIADB, MYSQL, NOBODY, READ, SINCE_10_2, EventRow, Role, Writers
+from replica.protocol.event_row import (
+    BOTH,
+    MARIADB,
+    MYSQL,
+    NOBODY,
+    READ,
+    ROWS_DECODER,
+    SINCE_10_2,
+    EventRow,
+    Role,
+    Writers,
+)
 
 BINLOG_MAGIC: Final = b"\xfebin"
 HEADER_LENGTH: Final = 19
@@ -29,7 +40,6 @@ MAX_COLUMNS: Final = 4096
 """The server's MAX_FIELDS; a table map with more is corrupt."""
 
 
-_ROWS: Final = "rows_event.decode_rows"
 _ENUM: Final = "MariaDB 10.11.18, sql/log_event.h, Log_event_type"
 _HEARTBEAT: Final = "MariaDB 10.11.18, sql/sql_repl.cc, send_heartbeat_event"
 _FRAGMENTS: Final = "MariaDB's documentation, Partial_rows_log_event (MDEV-32570)"
@@ -40,78 +50,114 @@ class EventType(EventRow):
 
     UNKNOWN = 0, "", Role.STRANGER, NOBODY, _ENUM
     START_V3 = 1, "", Role.REFUSED, NOBODY, _ENUM
-    QUERY = 2, "query.decode_query", Role.STATEMENT, BOTH, "Query_log_event"
-    STOP = 3, "file_events.decode_stop", Role.CONTROL, BOTH, "Stop_log_event"
-    ROTATE = 4, "file_events.decode_rotate", Role.CONTROL, BOTH, "Rotate_log_event"
-    INTVAR = 5, "statement_events.decode_intvar", Role.MEMBER, BOTH, "Intvar_log_event"
+    QUERY = 2, "events.query.decode_query", Role.STATEMENT, BOTH, "Query_log_event"
+    STOP = 3, "events.file_events.decode_stop", Role.CONTROL, BOTH, "Stop_log_event"
+    ROTATE = 4, "events.file_events.decode_rotate", Role.CONTROL, BOTH, "Rotate_log_event"
+    INTVAR = 5, "events.statement_events.decode_intvar", Role.MEMBER, BOTH, "Intvar_log_event"
     LOAD = 6, "", Role.REFUSED, NOBODY, _ENUM
     SLAVE = 7, "", Role.REFUSED, NOBODY, _ENUM
     CREATE_FILE = 8, "", Role.REFUSED, NOBODY, _ENUM
-    APPEND_BLOCK = 9, "statement_events.decode_load_block", Role.MEMBER, BOTH, "Append_block_log_event"
+    APPEND_BLOCK = 9, "events.statement_events.decode_load_block", Role.MEMBER, BOTH, "Append_block_log_event"
     EXEC_LOAD = 10, "", Role.REFUSED, NOBODY, _ENUM
-    DELETE_FILE = 11, "statement_events.decode_load_block", Role.MEMBER, BOTH, "Delete_file_log_event"
+    DELETE_FILE = 11, "events.statement_events.decode_load_block", Role.MEMBER, BOTH, "Delete_file_log_event"
     NEW_LOAD = 12, "", Role.REFUSED, NOBODY, _ENUM
-    RAND = 13, "statement_events.decode_rand", Role.MEMBER, BOTH, "Rand_log_event"
-    USER_VAR = 14, "statement_events.decode_user_var", Role.MEMBER, BOTH, "User_var_log_event"
+    RAND = 13, "events.statement_events.decode_rand", Role.MEMBER, BOTH, "Rand_log_event"
+    USER_VAR = 14, "events.statement_events.decode_user_var", Role.MEMBER, BOTH, "User_var_log_event"
     FORMAT_DESCRIPTION = 15, "", Role.CONTROL, BOTH, "Format_description_log_event"
-    XID = 16, "transaction_events.decode_xid", Role.END, BOTH, "Xid_log_event"
-    BEGIN_LOAD_QUERY = 17, "statement_events.decode_load_block", Role.MEMBER, BOTH, "Begin_load_query_log_event"
+    XID = 16, "events.transaction_events.decode_xid", Role.END, BOTH, "Xid_log_event"
+    BEGIN_LOAD_QUERY = 17, "events.statement_events.decode_load_block", Role.MEMBER, BOTH, "Begin_load_query_log_event"
     EXECUTE_LOAD_QUERY = (
         18,
-        "statement_events.decode_execute_load_query",
+        "events.statement_events.decode_execute_load_query",
         Role.LOAD,
         BOTH,
         "Execute_load_query_log_event",
     )
-    TABLE_MAP = 19, "table_map.decode_table_map", Role.MEMBER, BOTH, "Table_map_log_event"
+    TABLE_MAP = 19, "rows.table_map.decode_table_map", Role.MEMBER, BOTH, "Table_map_log_event"
     PRE_GA_WRITE_ROWS = 20, "", Role.REFUSED, NOBODY, _ENUM
     PRE_GA_UPDATE_ROWS = 21, "", Role.REFUSED, NOBODY, _ENUM
     PRE_GA_DELETE_ROWS = 22, "", Role.REFUSED, NOBODY, _ENUM
-    WRITE_ROWS_V1 = 23, _ROWS, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
-    UPDATE_ROWS_V1 = 24, _ROWS, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
-    DELETE_ROWS_V1 = 25, _ROWS, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
-    INCIDENT = 26, "file_events.decode_incident", Role.LOST, BOTH, "Incident_log_event"
-    HEARTBEAT = 27, "file_events.decode_heartbeat", Role.CONTROL, BOTH, _HEARTBEAT
-    IGNORABLE = 28, "unknown.decode_unknown", Role.PASSED, MYSQL, "Ignorable_event"
-    ROWS_QUERY = 29, "statement_events.decode_rows_query", Role.MEMBER, Writers("", "5.6"), "Rows_query_event"
-    WRITE_ROWS = 30, _ROWS, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
-    UPDATE_ROWS = 31, _ROWS, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
-    DELETE_ROWS = 32, _ROWS, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
-    GTID_LOG = 33, "mysql_gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
-    ANONYMOUS_GTID = 34, "mysql_gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
-    PREVIOUS_GTIDS = 35, "mysql_gtid.decode_previous_gtids", Role.CONTROL, Writers("", "5.6"), "Previous_gtids_event"
-    TRANSACTION_CONTEXT = 36, "unknown.decode_unknown", Role.PASSED, Writers("", "5.7"), "Transaction_context_event"
-    VIEW_CHANGE = 37, "unknown.decode_unknown", Role.PASSED, Writers("", "5.7"), "View_change_event"
-    XA_PREPARE = 38, "transaction_events.decode_xa_prepare", Role.END, Writers("10.5", "5.7"), "XA_prepare_log_event"
-    PARTIAL_UPDATE_ROWS = 39, _ROWS, Role.MEMBER, Writers("", "8.0"), "Update_rows_event"
+    WRITE_ROWS_V1 = 23, ROWS_DECODER, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
+    UPDATE_ROWS_V1 = 24, ROWS_DECODER, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
+    DELETE_ROWS_V1 = 25, ROWS_DECODER, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
+    INCIDENT = 26, "events.file_events.decode_incident", Role.LOST, BOTH, "Incident_log_event"
+    HEARTBEAT = 27, "events.file_events.decode_heartbeat", Role.CONTROL, BOTH, _HEARTBEAT
+    IGNORABLE = 28, "events.unknown.decode_unknown", Role.PASSED, MYSQL, "Ignorable_event"
+    ROWS_QUERY = 29, "events.statement_events.decode_rows_query", Role.MEMBER, Writers("", "5.6"), "Rows_query_event"
+    WRITE_ROWS = 30, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
+    UPDATE_ROWS = 31, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
+    DELETE_ROWS = 32, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
+    GTID_LOG = 33, "mysql.gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
+    ANONYMOUS_GTID = 34, "mysql.gtid.decode_mysql_gtid", Role.MYSQL_BEGIN, Writers("", "5.6"), "Gtid_event"
+    PREVIOUS_GTIDS = 35, "mysql.gtid.decode_previous_gtids", Role.CONTROL, Writers("", "5.6"), "Previous_gtids_event"
+    TRANSACTION_CONTEXT = (
+        36,
+        "events.unknown.decode_unknown",
+        Role.PASSED,
+        Writers("", "5.7"),
+        "Transaction_context_event",
+    )
+    VIEW_CHANGE = 37, "events.unknown.decode_unknown", Role.PASSED, Writers("", "5.7"), "View_change_event"
+    XA_PREPARE = (
+        38,
+        "events.transaction_events.decode_xa_prepare",
+        Role.END,
+        Writers("10.5", "5.7"),
+        "XA_prepare_log_event",
+    )
+    PARTIAL_UPDATE_ROWS = 39, ROWS_DECODER, Role.MEMBER, Writers("", "8.0"), "Update_rows_event"
     TRANSACTION_PAYLOAD = (
         40,
-        "transaction_payload.decode_transaction_payload",
+        "mysql.transaction_payload.decode_transaction_payload",
         Role.PAYLOAD,
         Writers("", "8.0.20"),
         "Transaction_payload_event",
     )
-    HEARTBEAT_V2 = 41, "file_events.decode_heartbeat_v2", Role.CONTROL, Writers("", "8.0.26"), "Heartbeat_event_v2"
-    GTID_TAGGED_LOG = 42, "mysql_gtid.decode_tagged_gtid", Role.MYSQL_BEGIN, Writers("", "8.3"), "Gtid_event"
-    ANNOTATE_ROWS = 160, "statement_events.decode_annotate_rows", Role.MEMBER, MARIADB, "Annotate_rows_log_event"
+    HEARTBEAT_V2 = (
+        41,
+        "events.file_events.decode_heartbeat_v2",
+        Role.CONTROL,
+        Writers("", "8.0.26"),
+        "Heartbeat_event_v2",
+    )
+    GTID_TAGGED_LOG = 42, "mysql.gtid.decode_tagged_gtid", Role.MYSQL_BEGIN, Writers("", "8.3"), "Gtid_event"
+    ANNOTATE_ROWS = 160, "events.statement_events.decode_annotate_rows", Role.MEMBER, MARIADB, "Annotate_rows_log_event"
     BINLOG_CHECKPOINT = (
         161,
-        "file_events.decode_binlog_checkpoint",
+        "events.file_events.decode_binlog_checkpoint",
         Role.CONTROL,
         MARIADB,
         "Binlog_checkpoint_log_event",
     )
-    GTID = 162, "transaction_events.decode_gtid", Role.BEGIN, MARIADB, "Gtid_log_event"
-    GTID_LIST = 163, "transaction_events.decode_gtid_list", Role.CONTROL, MARIADB, "Gtid_list_log_event"
-    START_ENCRYPTION = 164, "file_events.decode_start_encryption", Role.CONTROL, MARIADB, "Start_encryption_log_event"
-    QUERY_COMPRESSED = 165, "query.decode_query", Role.COMPRESSED_STATEMENT, SINCE_10_2, "Query_compressed_log_event"
-    WRITE_ROWS_COMPRESSED_V1 = 166, _ROWS, Role.MEMBER, SINCE_10_2, "Rows_log_event"
-    UPDATE_ROWS_COMPRESSED_V1 = 167, _ROWS, Role.MEMBER, SINCE_10_2, "Rows_log_event"
-    DELETE_ROWS_COMPRESSED_V1 = 168, _ROWS, Role.MEMBER, SINCE_10_2, "Rows_log_event"
-    WRITE_ROWS_COMPRESSED = 169, _ROWS, Role.MEMBER, READ, "Rows_log_event"
-    UPDATE_ROWS_COMPRESSED = 170, _ROWS, Role.MEMBER, READ, "Rows_log_event"
-    DELETE_ROWS_COMPRESSED = 171, _ROWS, Role.MEMBER, READ, "Rows_log_event"
-    PARTIAL_ROW_DATA = 172, "partial_row_data.decode_partial_row_data", Role.MEMBER, Writers("12.3", ""), _FRAGMENTS
+    GTID = 162, "events.transaction_events.decode_gtid", Role.BEGIN, MARIADB, "Gtid_log_event"
+    GTID_LIST = 163, "events.transaction_events.decode_gtid_list", Role.CONTROL, MARIADB, "Gtid_list_log_event"
+    START_ENCRYPTION = (
+        164,
+        "events.file_events.decode_start_encryption",
+        Role.CONTROL,
+        MARIADB,
+        "Start_encryption_log_event",
+    )
+    QUERY_COMPRESSED = (
+        165,
+        "events.query.decode_query",
+        Role.COMPRESSED_STATEMENT,
+        SINCE_10_2,
+        "Query_compressed_log_event",
+    )
+    WRITE_ROWS_COMPRESSED_V1 = 166, ROWS_DECODER, Role.MEMBER, SINCE_10_2, "Rows_log_event"
+    UPDATE_ROWS_COMPRESSED_V1 = 167, ROWS_DECODER, Role.MEMBER, SINCE_10_2, "Rows_log_event"
+    DELETE_ROWS_COMPRESSED_V1 = 168, ROWS_DECODER, Role.MEMBER, SINCE_10_2, "Rows_log_event"
+    WRITE_ROWS_COMPRESSED = 169, ROWS_DECODER, Role.MEMBER, READ, "Rows_log_event"
+    UPDATE_ROWS_COMPRESSED = 170, ROWS_DECODER, Role.MEMBER, READ, "Rows_log_event"
+    DELETE_ROWS_COMPRESSED = 171, ROWS_DECODER, Role.MEMBER, READ, "Rows_log_event"
+    PARTIAL_ROW_DATA = (
+        172,
+        "rows.partial_row_data.decode_partial_row_data",
+        Role.MEMBER,
+        Writers("12.3", ""),
+        _FRAGMENTS,
+    )
 
 
 _BY_NUMBER: Final = {int(row): row for row in EventType}

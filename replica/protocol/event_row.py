@@ -71,6 +71,9 @@ READ: Final = Writers("read", "")
 NOBODY: Final = Writers("", "")
 
 
+ROWS_DECODER: Final = "rows.rows_event.decode_rows"
+
+
 class EventRow(IntEnum):
     """An event type as a row: number, decoder ("module.function" of this package), role, writers, source.
 
@@ -88,6 +91,11 @@ class EventRow(IntEnum):
         row._value_ = number
         row.decoder, row.role, row.writers, row.source = decoder, role, writers, _whole(source, writers)
         return row
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it is a rows event, of any version, compressed or not."""
+        return self.decoder == ROWS_DECODER
 
 
 def _whole(source: str, writers: Writers) -> str:

@@ -11,13 +11,15 @@ from two positions was measured on 10.5, 10.11 and 11.8.
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from replica.errors import ConfigError
-from replica.protocol.foreign_position import foreign_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -211,3 +213,88 @@ class BinlogPosition(NamedTuple):
         if not file or not (offset.isascii() and offset.isdecimal() and len(offset) <= _OFFSET_DIGITS):
             raise ConfigError(f"{_shorten(text)!r} is not of the form FILE:POS.", hint="Such as binlog.000007:4711.")
         return cls(file, int(offset))
+
+
+# The GTIDs that may name more than one place of a binlog, because sequence numbers went back there.
+#
+# A server without gtid_strict_mode takes any number that a session sets (SET gtid_seq_no, every replay of
+# mariadb-binlog): behind 0-1-9 may stand 0-1-2. Then 0-1-2 names two places of its binlog, and so do 0-1-3 to 0-1-9,
+# for they may come once more: a server that is asked for one of them sends from the first, or from whichever of its
+# files it happens to look into first. With 0-1-10 this ends: that is above every number there was, and names one
+# place again. So a position is **ambiguous** as long as it names, in any domain, a number up to the highest one
+# behind which that domain went back. mariadbd's own rule counts, whatever the server ids: what is not above the last
+# number of its domain went back.
+#
+# Such a position is told apart by its place: a file of the primary's binlog and an offset in it, on that server
+# alone.
+
+Highest = Mapping[int, int]
+"""Domain -> the highest sequence number behind which its numbers went back."""
+
+
+def ambiguous(position: Iterable[Gtid], highest: Highest) -> tuple[Gtid, ...]:
+    """Return the GTIDs of a position that may name more than one place."""
+    return tuple(gtid for gtid in position if gtid.seq_no <= highest.get(gtid.domain_id, -1))
+
+
+def of_position(position: Iterable[Gtid], highest: Highest) -> dict[int, int]:
+    """Return the part of `highest` that matters to a position: none for one that names a single place."""
+    return {gtid.domain_id: highest[gtid.domain_id] for gtid in ambiguous(position, highest)}
+
+
+def merged(one: Highest, other: Highest) -> dict[int, int]:
+    """Keep the higher number of each domain."""
+    return {domain: max(one.get(domain, 0), other.get(domain, 0)) for domain in sorted({*one, *other})}
+
+
+# Recognise a place in a log that is written in another way than MariaDB's GTID positions, and say how to convert it.
+#
+# In: what was given for a GTID position. Out: words that go behind it in a message, with the command that tells the
+# position; empty for what is none of these: a file and offset, as SHOW MASTER STATUS and backups print them; a GTID
+# set of MySQL; JSON, as Spark's checkpoints and Debezium's offsets are.
+
+_FILE_AND_OFFSET: Final = re.compile(r"(?P<file>[^\s,:/\\]+\.\d{6,})\s*[:,\s]\s*(?P<offset>\d+)")
+_FILE: Final = re.compile(r"[^\s,:/\\]+\.\d{6,}")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?::|$)", re.IGNORECASE)
+_MARIADB: Final = re.compile(r"\d{1,10}-\d{1,10}-\d{1,20}(?:,\d{1,10}-\d{1,10}-\d{1,20})*")
+_MAX_JSON: Final = 64 << 10
+"""An offset has some kilobytes; what is longer is not worth a reading."""
+
+
+def foreign_position(text: str) -> str:
+    """Return the end of a sentence that begins with the text, such as "is a file and an offset: …"; '' where none
+    fits.
+    """
+    text = text.strip()
+    if match := _FILE_AND_OFFSET.fullmatch(text):
+        return f"is a binlog file and an offset in it: {_command(match['file'], match['offset'])}"
+    if _FILE.fullmatch(text):
+        return f"is the name of a binlog file: {_command(text, '4')}"
+    if _UUID.match(text):
+        return (
+            "is a GTID set of MySQL, and MariaDB's are domain-server-sequence: `mariadb-replica position --file-pos "
+            "FILE:POS` or `--time TIME` tells the position of the same place on a MariaDB server"
+        )
+    if text.startswith("{") and len(text) <= _MAX_JSON:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return ""
+        return _of_json(value)
+    return ""
+
+
+def _of_json(value: dict[str, Any]) -> str:
+    """Recognise an offset of a checkpoint (gtid), or of Debezium (gtids, or file and pos)."""
+    for name in ("gtid", "gtids"):
+        gtid = value.get(name)
+        if isinstance(gtid, str) and _MARIADB.fullmatch(gtid):
+            return f"is JSON, and the GTID position in it is {gtid}: give that alone"
+    file, offset = value.get("file"), value.get("pos", value.get("position"))
+    if isinstance(file, str) and isinstance(offset, int) and _FILE.fullmatch(file):
+        return f"is JSON with a binlog file and an offset in it: {_command(file, str(offset))}"
+    return "is JSON, with no GTID position in it: `mariadb-replica position --file-pos FILE:POS` tells one"
+
+
+def _command(file: str, offset: str) -> str:
+    return f"`mariadb-replica position --file-pos {file}:{offset}` tells its GTID position"

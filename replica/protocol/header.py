@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError, TruncatedError
-from replica.protocol.constants import HEADER_LENGTH, HeaderFlag, event_name
+from replica.protocol.constants import (
+    CHECKSUM_LENGTH,
+    HEADER_LENGTH,
+    ChecksumAlgorithm,
+    EventType,
+    HeaderFlag,
+    event_name,
+)
 
 if TYPE_CHECKING:
-    from replica.protocol.wire import Buffer
+    from replica.protocol.wire import Buffer, Cursor
 
 HEADER: Final = struct.Struct(
     "<"
@@ -61,3 +69,79 @@ def parse_header(data: Buffer, offset: int = 0) -> EventHeader:
             offset=offset,
         )
     return header
+
+
+# FORMAT_DESCRIPTION: how to read the rest of the file.
+#
+# First event of every file and of every file's part of a dump. It gives the length of each event type's fixed part
+# (later servers may lengthen them) and the checksum algorithm of all following events.
+
+BINLOG_VERSION: Final = 4
+_VERSION_LENGTH: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FormatDescriptionEvent(Event):
+    """The head of a file. `created` is non-zero in the first file after a server start: all temporary tables are gone
+    then.
+    """
+
+    server_version: str
+    created: int
+    post_header_lengths: bytes
+    """Length of the fixed part of type 1, 2, 3 ..."""
+    checksum: ChecksumAlgorithm
+
+    @property
+    def is_mysql(self) -> bool:
+        return "MariaDB" not in self.server_version
+
+    @property
+    def version_number(self) -> int:
+        """The version as a number: 11.8.3-MariaDB-log -> 110803, as executable comments count."""
+        major, minor, patch = (int(number) for number in re.findall(r"\d+", self.server_version)[:3])
+        return major * 10_000 + minor * 100 + patch
+
+    def post_header_length(self, event_type: int) -> int:
+        if not 0 < event_type <= len(self.post_header_lengths):
+            raise ProtocolError(f"the FORMAT_DESCRIPTION event does not describe {event_name(event_type)} events")
+        return self.post_header_lengths[event_type - 1]
+
+
+def decode_format_description(header: EventHeader, body: Cursor) -> FormatDescriptionEvent:
+    """Decode a FORMAT_DESCRIPTION. `body` ends before the four checksum bytes, which this event always has."""
+    version = body.u16()
+    if version != BINLOG_VERSION:
+        raise ProtocolError(f"binlog format version {version}, expected 4", offset=body.offset - 2)
+    raw_version = bytes(body.take(_VERSION_LENGTH)).partition(b"\0")[0]
+    server_version = raw_version.decode("ascii", "replace")
+    if not _has_checksum_field(server_version):
+        raise ProtocolError(
+            f"the binlog was written by server version {server_version!r}, older than checksums in binlogs",
+            hint="Servers since MariaDB 5.3 and MySQL 5.6.1 can be read.",
+        )
+    created = body.u32()
+    header_length = body.u8()
+    if header_length != HEADER_LENGTH:
+        raise ProtocolError(f"event headers of {header_length} bytes, expected 19", offset=body.offset - 1)
+    lengths = bytes(body.take(max(body.remaining - 1, 0)))
+    algorithm = body.u8()
+    if algorithm not in (ChecksumAlgorithm.NONE, ChecksumAlgorithm.CRC32):
+        raise ProtocolError(f"unknown checksum algorithm {algorithm}", offset=body.offset - 1)
+    if len(lengths) < EventType.FORMAT_DESCRIPTION:
+        raise ProtocolError(f"only {len(lengths)} event types described", offset=body.offset)
+    return FormatDescriptionEvent(header, server_version, created, lengths, ChecksumAlgorithm(algorithm))
+
+
+def announced_checksum(event: memoryview) -> int:
+    """Return the algorithm byte of an undecoded FORMAT_DESCRIPTION event; the caller has checked that it is long
+    enough.
+    """
+    return event[-CHECKSUM_LENGTH - 1]
+
+
+def _has_checksum_field(server_version: str) -> bool:
+    numbers = re.match(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})", server_version)
+    if not numbers:
+        return False
+    return tuple(map(int, numbers.groups())) >= ((5, 3, 0) if "MariaDB" in server_version else (5, 6, 1))

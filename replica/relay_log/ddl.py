@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
-from replica.protocol.events import FormatDescriptionEvent, GtidEvent, decode
+from replica.protocol.events.decode import FormatDescriptionEvent, GtidEvent, decode
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.identity import stores_lower_case
 from replica.relay_log.location import RelayLocation, relay_path
@@ -21,8 +21,8 @@ from replica.schema.session import ServerRules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from replica.protocol.events.query import QueryEvent
     from replica.protocol.gtid import Gtid
-    from replica.protocol.query import QueryEvent
     from replica.relay_log.log import RelayLog
     from replica.schema.session import Logged
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ProtocolError, RelayError
 from replica.protocol.constants import BINLOG_MAGIC, HEADER_LENGTH, EventType
-from replica.protocol.encode import encode_gtid_list, encode_rotate
-from replica.protocol.events import FormatDescriptionEvent, GtidListEvent, RotateEvent, decode
+from replica.protocol.events.decode import FormatDescriptionEvent, GtidListEvent, RotateEvent, decode
+from replica.protocol.events.encode import encode_gtid_list, encode_rotate
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.protocol.header import parse_header
 from replica.relay_log.domains import MAX_DOMAINS

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
 
 from replica.protocol.constants import HEADER_LENGTH
-from replica.protocol.events import GtidEvent, decode, decode_description
-from replica.protocol.fingerprint import LONGEST_EVENT, Fingerprint, FingerprintBuilder
+from replica.protocol.events.decode import GtidEvent, decode, decode_description
+from replica.protocol.groups.fingerprint import LONGEST_EVENT, Fingerprint, FingerprintBuilder
 from replica.protocol.header import parse_header
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.location import RelayLocation, relay_path

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
-from replica.protocol.ambiguity import ambiguous
+from replica.protocol.gtid import ambiguous
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.kernel_group_end import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayHead, RelayLocation, relay_path

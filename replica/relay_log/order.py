@@ -18,7 +18,7 @@ from replica.relay_log.disk import replace_file, sync_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.protocol.ambiguity import Highest
+    from replica.protocol.gtid import Highest
 
 ORDER_NAME: Final = "relay.order"
 VERSION: Final = 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from replica.native.record import Records
-    from replica.protocol.ambiguity import Highest
+    from replica.protocol.gtid import Highest
 
 # Room for one entry with every domain there may be after one of the same size: the kernel stops when less is left.
 INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES

@@ -17,8 +17,8 @@ from replica.rows.scan.xa import XaAction, XaGroup, describe, find_xa_groups
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import Gtid
-    from replica.protocol.transaction_events import XaId
     from replica.relay_log.log import RelayLog, RelayRange
 
 # A coordinator has as many transactions prepared as it has connections; each costs some 500 bytes here.

@@ -14,7 +14,7 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import EventType
-from replica.protocol.events import (
+from replica.protocol.events.decode import (
     FormatDescriptionEvent,
     GtidEvent,
     GtidListEvent,
@@ -23,7 +23,7 @@ from replica.protocol.events import (
     decode,
 )
 from replica.protocol.gtid import BinlogPosition
-from replica.protocol.packets import EofPacket, ErrPacket, parse_reply
+from replica.protocol.packets.packets import EofPacket, ErrPacket, parse_reply
 from replica.relay_log import stops
 from replica.relay_log.repeated import out_of_order
 from replica.relay_log.stream_record import Cell

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import RelayError
-from replica.protocol.ambiguity import merged
+from replica.protocol.gtid import merged
 from replica.relay_log.access import protect
 from replica.relay_log.disk import sync_directory, write_all
 from replica.relay_log.file_head import read_file_head

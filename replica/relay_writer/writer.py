@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Self
 
 from replica.errors import DiskFullError, ProtocolError, RelayError
 from replica.native.kernel_group import NO_GROUP
-from replica.protocol.ambiguity import merged
-from replica.protocol.format_description import announced_checksum
-from replica.protocol.gtid import BinlogPosition, GtidPosition
+from replica.protocol.gtid import BinlogPosition, GtidPosition, merged
+from replica.protocol.header import announced_checksum
 from replica.relay_log.disk import disk_error, free_bytes, sync_directory
 from replica.relay_log.file_head import encode_file_head, file_identity
 from replica.relay_log.head import BEGUN, HeadFile, has_begun, next_number
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.protocol.ambiguity import Highest
+    from replica.protocol.gtid import Highest
     from replica.relay_writer.open_file import OpenFile
 
     Start = GtidPosition | None | Callable[[], GtidPosition | None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
 from replica.log_reader.in_relay_log import RelayLogReader
-from replica.protocol.events import QueryEvent
+from replica.protocol.events.decode import QueryEvent
 from replica.row_reader.names import Names, read_schema_file
 from replica.schema.history import SchemaHistory
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.log_reader.part import Part
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.relay_log.location import RelayLocation
     from replica.relay_log.log import RelayLog
     from replica.row_reader.notices import Notices

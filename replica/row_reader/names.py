@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import MAY_READ, ConfigError, ReplicaError
-from replica.protocol.events import QueryEvent
+from replica.protocol.events.decode import QueryEvent
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.tables.plan import has_hidden_width
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.log_reader.part import Part
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.row_reader.notices import Notices
     from replica.rows.types.types import ValuePolicy
 

@@ -13,7 +13,7 @@ from replica.rows.scan.xa import XaAction, find_xa_groups
 
 if TYPE_CHECKING:
     from replica.log_reader.part import Part
-    from replica.protocol.transaction_events import XaId
+    from replica.protocol.events.transaction_events import XaId
     from replica.relay_log.log import RelayLog
     from replica.row_reader.reading import Reading
 

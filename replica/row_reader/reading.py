@@ -24,7 +24,7 @@ from replica.errors import DataLossError, ProtocolError
 from replica.files.ranges import relocated
 from replica.log_reader.in_files import FilesReader
 from replica.protocol.constants import TYPE_AT, ChecksumAlgorithm, EventType
-from replica.protocol.events import decode
+from replica.protocol.events.decode import decode
 from replica.protocol.header import parse_header
 from replica.row_reader.progress import DumpProgress
 from replica.rows.decode.batch import Groups
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from replica.files.binlog import BinlogFile
     from replica.files.keys import KeyRing
     from replica.log_reader.part import Part
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.header import Event
-    from replica.protocol.transaction_events import XaId
     from replica.row_reader.names import Names
     from replica.row_reader.notices import Notices
     from replica.row_reader.selection import ChosenTransactions

@@ -8,7 +8,7 @@ from replica.errors import ReplicaError
 from replica.protocol.charset import charset_of
 
 if TYPE_CHECKING:
-    from replica.protocol.query import StatusVars
+    from replica.protocol.events.query import StatusVars
 
 
 def statement_text(query: bytes, status: StatusVars | None = None) -> str:

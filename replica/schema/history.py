@@ -27,7 +27,7 @@ from replica.schema.statements import Statement, Verb, may_define, pairs, read_s
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.protocol.query import QueryEvent
+    from replica.protocol.events.query import QueryEvent
     from replica.schema.alteration import Alteration
     from replica.schema.definition import Table
     from replica.schema.table import TableSchema

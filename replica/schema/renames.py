@@ -14,7 +14,7 @@ from replica.schema.session import ANY_SERVER
 from replica.schema.statements import Verb, may_define, pairs
 
 if TYPE_CHECKING:
-    from replica.protocol.query import QueryEvent
+    from replica.protocol.events.query import QueryEvent
     from replica.schema.known_tables import TableName
     from replica.schema.session import ServerRules
 

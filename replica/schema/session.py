@@ -20,8 +20,8 @@ from replica.schema.definition import UNKNOWN, Encoding
 from replica.schema.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
-    from replica.protocol.query import QueryEvent
-    from replica.protocol.statement_events import ExecuteLoadQueryEvent
+    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.events.statement_events import ExecuteLoadQueryEvent
 
     Logged: TypeAlias = QueryEvent | ExecuteLoadQueryEvent
 

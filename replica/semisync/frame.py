@@ -14,7 +14,7 @@ import functools
 from typing import Final
 
 from replica.errors import ProtocolError
-from replica.protocol.packets import pack
+from replica.protocol.packets.packets import pack
 
 MAGIC: Final = 0xEF
 ACK_WANTED: Final = 0x01

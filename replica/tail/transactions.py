@@ -15,7 +15,7 @@ from replica.dump.event_words import utc, xa_words
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.protocol.constants import EventType, GtidFlag
-from replica.protocol.events import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent
+from replica.protocol.events.decode import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent
 from replica.row_reader.statement_text import statement_text
 from replica.tail.row_lines import RowLines, TableLines, table_lines, values
 

@@ -13,7 +13,7 @@ import mmap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError, SchemaError
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.rows.scan.scan import scan
 from replica.rows.tables.unnamed import unnamed_schema
@@ -24,7 +24,7 @@ from streaming_source.schema.table_columns import logged_table_columns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.relay_log.log import RelayLog, RelayRange
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError, SchemaError
 from replica.protocol.constants import EventType
-from replica.protocol.events import decode
+from replica.protocol.events.decode import decode
+from replica.protocol.events.transaction_events import GtidListEvent
 from replica.protocol.header import parse_header
-from replica.protocol.transaction_events import GtidListEvent
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy

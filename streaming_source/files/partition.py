@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from replica.files.binlog import BinlogFile, FileRange
     from replica.files.keys import KeyRing
-    from replica.protocol.format_description import FormatDescriptionEvent
+    from replica.protocol.header import FormatDescriptionEvent
     from replica.rows.scan.xa import CarriedGroup
     from streaming_source.selection.group_extent import GroupExtent
     from streaming_source.selection.pushed_filters import ChangeFilter

@@ -25,10 +25,10 @@ import numpy as np
 from replica.errors import DataLossError, ProtocolError, SchemaError
 from replica.files.ranges import relocated
 from replica.protocol.constants import EventType, GtidFlag
-from replica.protocol.events import decode
+from replica.protocol.events.decode import decode
+from replica.protocol.events.query import QueryEvent
 from replica.protocol.header import parse_header
-from replica.protocol.query import QueryEvent
-from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from replica.errors import StatementDmlError
     from replica.files.binlog import FileRange
-    from replica.protocol.transaction_events import XaId
+    from replica.protocol.events.transaction_events import XaId
     from replica.rows.scan.statements import LoggedText
     from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema

@@ -25,7 +25,7 @@ of events are not. `begin`, an offset, is where the batch that ends here began, 
 batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
 
 Version 3 is written only where sequence numbers went back (gtidStrictMode=false): an older release would ask for a
-position that names several places (replica/protocol/ambiguity.py).
+position that names several places (replica/protocol/gtid.py).
 
     {"v": 3, …, "highest": {"0": 9}}
 
@@ -63,7 +63,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from replica.errors import ConfigError
-from replica.protocol.fingerprint import Fingerprint
+from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.reading_requests import TablesAgain

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from replica.errors import RelayFileRemovedError
     from replica.handshake.start import Latest
     from replica.option_places import Position
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.protocol.transaction_events import XaId
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
     from streaming_source.options.source_options import SourceOptions

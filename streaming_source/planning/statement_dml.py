@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.errors import StatementDmlError
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import GtidPosition
-    from replica.protocol.transaction_events import XaId
     from replica.relay_log.ddl import RelayText
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog

@@ -16,8 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
-from replica.protocol.ambiguity import ambiguous
-from replica.protocol.gtid import GtidPosition, covers
+from replica.protocol.gtid import GtidPosition, ambiguous, covers
 from replica.relay_log.ddl import statements_between
 from replica.schema.patterns import matcher
 from replica.schema.shadows import shadowed

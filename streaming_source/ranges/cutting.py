@@ -29,7 +29,7 @@ from streaming_source.rows.partition import CatalogChanges, ChangePartition, Gro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from replica.protocol.fingerprint import Fingerprint
+    from replica.protocol.groups.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.log import RelayLog, RelayRange
     from replica.rows.decode.frontier import DeliveredKeys

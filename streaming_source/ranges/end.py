@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from replica.errors import OutOfOrderGtidError, RelayError
 from replica.handshake.end import ServerEnd
-from replica.protocol.ambiguity import ambiguous, of_position
 from replica.protocol.constants import FIRST_POSITION
-from replica.protocol.gtid import covers
+from replica.protocol.gtid import ambiguous, covers, of_position
 from replica.relay_log.file_head import read_file_head
 from replica.relay_log.groups import RelayGroups
 from replica.relay_log.location import relay_numbers, relay_path

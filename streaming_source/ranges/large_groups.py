@@ -18,7 +18,7 @@ import numpy as np
 
 from replica.protocol import checksum as checksums
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
-from replica.protocol.encode import encode_event
+from replica.protocol.events.encode import encode_event
 from replica.protocol.header import parse_header
 from replica.relay_log.mapped_range import MappedRelayRange
 from replica.rows.decode.open_ends import OpenEnds

@@ -17,8 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
-from replica.protocol.ambiguity import ambiguous, of_position
-from replica.protocol.gtid import covers
+from replica.protocol.gtid import ambiguous, covers, of_position
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.xa import Prepared, follow
 from replica.rows.scan.xa import describe

@@ -13,8 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.format_description import FormatDescriptionEvent
-from replica.protocol.header import EventHeader
+from replica.protocol.header import EventHeader, FormatDescriptionEvent
 from replica.rows.scan.statements import logged_texts
 from replica.schema.changed_tables import changed_tables
 from streaming_source.rows.ddl_statements import Named
@@ -23,7 +22,7 @@ from streaming_source.rows.statement_dml import completed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from replica.protocol.transaction_events import XaId
+    from replica.protocol.events.transaction_events import XaId
     from replica.rows.scan.scan import Bytes
     from replica.rows.scan.statements import LoggedText
     from replica.rows.scan.xa import CarriedGroup

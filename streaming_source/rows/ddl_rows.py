@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from replica.protocol.constants import EventType, GtidFlag
-from replica.protocol.events import decode
+from replica.protocol.events.decode import decode
+from replica.protocol.events.query import QueryEvent
 from replica.protocol.header import parse_header
-from replica.protocol.query import QueryEvent
 from replica.rows.decode.batch import ChangeBatch, Groups, TableName
 from replica.rows.scan import records as r
 from replica.rows.types.arrow_arrays import array_of_values

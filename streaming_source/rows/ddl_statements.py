@@ -19,7 +19,7 @@ from replica.schema.session import ANY_SERVER
 from replica.schema.statements import Verb
 
 if TYPE_CHECKING:
-    from replica.protocol.query import QueryEvent
+    from replica.protocol.events.query import QueryEvent
     from replica.schema.effect import StatementEffect
     from replica.schema.session import ServerRules
 

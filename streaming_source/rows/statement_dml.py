@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from replica.errors import StatementDmlError
 from replica.protocol.constants import GtidFlag
-from replica.protocol.query import QueryEvent
-from replica.protocol.transaction_events import GtidEvent
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.transaction_events import GtidEvent
 from replica.schema.changed_tables import changed_tables
 from replica.schema.patterns import table_text
 from replica.schema.session import text_of
@@ -21,8 +21,8 @@ from streaming_source.rows.ddl_statements import named_tables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.header import Event
-    from replica.protocol.transaction_events import XaId
     from replica.rows.scan.statements import LoggedText
     from replica.schema.session import Logged, ServerRules
     from replica.schema.temporary_tables import TemporaryTables

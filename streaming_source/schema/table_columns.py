@@ -19,7 +19,7 @@ from streaming_source.selection.columns import check_columns, column_matcher
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
 

@@ -21,7 +21,7 @@ from streaming_source.selection.pushed_filters import OPERATIONS, ChangeFilter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.tables.target import TableTarget
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema

@@ -19,9 +19,9 @@ import deflate
 from isal import isal_zlib
 from zlib_ng import zlib_ng
 
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.compression import inflate
-from replica.protocol.rows_event import RowsEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.rows.rows_event import RowsEvent
 from tests.bench.bench_decode import run_decoder
 from tests.bench.workloads import COMPRESS, DATABASE, OPTIONS, binlog
 from tests.fixtures.mariadb import MariaDb

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
 
 RANGE_BYTES = 8 << 20
 PAGE_BYTES = 4096

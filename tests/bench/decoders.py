@@ -18,9 +18,9 @@ from replica.native.arrays import address
 from replica.native.compile import kernel
 from replica.native.crc32 import crc32
 from replica.native.memory import load_u4
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.rows_event import RowsEvent
-from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.rows.rows_event import RowsEvent
+from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
 from replica.rows.oracle import rows as reference
 from replica.rows.scan.scan import scan

@@ -59,7 +59,7 @@ def ours(asked: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _decoded(folder: Path, file: str) -> int:
     """The row changes of a relay log, with all columns that a query in the envelope shape has."""
-    from replica.protocol.table_map import parse_table_map  # noqa: PLC0415
+    from replica.protocol.rows.table_map import parse_table_map  # noqa: PLC0415
     from replica.relay_log.log import RelayLog  # noqa: PLC0415
     from replica.rows.scan.scan import scan  # noqa: PLC0415
     from streaming_source.rows.partition import ChangePartition, MappedRange  # noqa: PLC0415

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replica.embedded import EmbeddedReplica
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gzip
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.protocol.binlog_file import walk
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, EventType
-from replica.protocol.groups import GroupTracker, Place
-from replica.protocol.rows_event import ROWS_EVENTS
+from replica.protocol.events.binlog_file import walk
+from replica.protocol.groups.groups import GroupTracker, Place
+from replica.protocol.rows.rows_event import ROWS_EVENTS
 from replica.rows.scan.expand import expand
 from tests.kit import bodies
 from tests.kit.tree import files
@@ -21,7 +21,7 @@ from tests.vectors.load import HERE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.protocol.events import FormatDescriptionEvent
+    from replica.protocol.events.decode import FormatDescriptionEvent
 
 MAX_GROUP_BYTES = 20_000
 """Larger groups take long and show nothing that smaller ones do not."""

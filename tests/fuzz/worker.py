@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from replica.protocol.constants import EventType
-from replica.protocol.rows_event import ROWS_EVENTS
+from replica.protocol.rows.rows_event import ROWS_EVENTS
 from tests.fuzz.corpus import Corpus, Group, corpus
 from tests.fuzz.mutate import mutate
 from tests.fuzz.targets import Targets

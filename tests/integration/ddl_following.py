@@ -10,11 +10,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from replica.protocol.binlog_file import FIRST_POSITION, walk
-from replica.protocol.events import decode
-from replica.protocol.query import QueryEvent
-from replica.protocol.rows_event import RowsEvent
-from replica.protocol.table_map import TableMapEvent
+from replica.protocol.events.binlog_file import FIRST_POSITION, walk
+from replica.protocol.events.decode import decode
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.rows.rows_event import RowsEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.file_tables import FileResolver
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     import pymysql
 
-    from replica.protocol.column_def import ColumnDef
-    from replica.protocol.format_description import FormatDescriptionEvent
-    from replica.protocol.header import Event
+    from replica.protocol.header import Event, FormatDescriptionEvent
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.oracle.rows import RowChange
     from replica.rows.tables.layout import RowLayout
     from replica.schema.history import SchemaHistory

@@ -15,7 +15,7 @@ from replica.config import ReplicaConfig
 from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.encode import encode_event
+from replica.protocol.events.encode import encode_event
 from replica.protocol.gtid import GtidPosition, covers
 from replica.snapshot.chunks.choice import ALL, ReadLimit
 from replica.snapshot.frontier import NOTHING, Frontier

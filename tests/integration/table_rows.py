@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from replica.protocol.compression import inflate
 from replica.protocol.constants import EventType
-from replica.protocol.rows_event import RowsEvent
+from replica.protocol.rows.rows_event import RowsEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import compile_layout
 from replica.snapshot.connection.connection import TableConnection
@@ -25,7 +25,7 @@ from tests.unit.rows.twin import Decoded, Tables, kernel_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.schema.table import TableSchema
     from replica.snapshot.rows.row_block import RowBlock, TableKey
     from tests.fixtures.mariadb import MariaDb

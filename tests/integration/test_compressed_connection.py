@@ -12,11 +12,11 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import ChecksumError, PrerequisiteError
 from replica.handshake.login import Login, log_in
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Send
-from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import DumpFlag
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.login_packets import Capability
-from replica.protocol.packets import PACKET_HEADER_LENGTH, PacketSplitter
+from replica.protocol.packets.commands import com_binlog_dump
+from replica.protocol.packets.login import Capability
+from replica.protocol.packets.packets import PACKET_HEADER_LENGTH, PacketSplitter
 from tests.fixtures import proxy as proxies
 from tests.fixtures.installation import installations
 from tests.fixtures.listing import relay_gtids, server_gtids

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType
-from replica.protocol.query import QueryEvent
-from replica.protocol.table_map import TableMapEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy

@@ -12,11 +12,11 @@ import pymysql
 import pytest
 
 from replica.errors import SchemaError, UnsupportedColumnError
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.charset import CHARSETS
-from replica.protocol.rows_event import RowsEvent, RowsKind
-from replica.protocol.table_map import TableMapEvent
-from replica.protocol.values import format_time
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.rows.rows_event import RowsEvent, RowsKind
+from replica.protocol.rows.table_map import TableMapEvent
+from replica.protocol.rows.values import format_time
 from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import RowChange, read_rows
 from replica.rows.tables.layout import compile_layout
@@ -27,7 +27,7 @@ from tests.integration.edges.log import catalog, version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.tables.layout import RowLayout
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb

@@ -12,8 +12,8 @@ import pytest
 from replica.errors import ConfigError
 from replica.files.keys import KeyRing
 from replica.files.opening import open_binlog
-from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, EventType
+from replica.protocol.events.binlog_file import walk
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.vectors.load import VERSIONS
 from tests.vectors.make_encrypted import ALGORITHMS, KEYS, options, sent, write

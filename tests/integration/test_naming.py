@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 import pytest
 
-from replica.protocol.query import QueryEvent
+from replica.protocol.events.query import QueryEvent
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from replica.schema.naming import COMPARED_BY_UPPER_CASE, column_key, lowered
 from replica.schema.session import ServerRules

@@ -15,8 +15,8 @@ from pymysql.constants import COMMAND
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import DuplicateServerIdError
-from replica.protocol.commands import com_register_slave
 from replica.protocol.gtid import GtidPosition
+from replica.protocol.packets.commands import com_register_slave
 from replica.relay_log.identity import DumpThread, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config

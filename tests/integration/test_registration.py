@@ -15,11 +15,10 @@ from replica.handshake.registration import Query, Registered, Registration, Step
 from replica.handshake.resume import Stored, verify
 from replica.handshake.server import ServerInfo, check, inspect_server
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.events import decode
-from replica.protocol.format_description import FormatDescriptionEvent
+from replica.protocol.events.decode import decode
 from replica.protocol.gtid import BinlogPosition, GtidPosition
-from replica.protocol.header import parse_header
-from replica.protocol.packets import PacketSplitter
+from replica.protocol.header import FormatDescriptionEvent, parse_header
+from replica.protocol.packets.packets import PacketSplitter
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pymysql
 import pytest
 
-from replica.protocol.query import QueryEvent
+from replica.protocol.events.query import QueryEvent
 from replica.rows.types.types import ValuePolicy
 from replica.schema.effect import effect_of
 from replica.schema.session import ServerRules

@@ -16,7 +16,7 @@ from replica.errors import (
     ReplicaError,
     ServerError,
 )
-from replica.protocol.packets import MAX_PIECE, PacketSplitter
+from replica.protocol.packets.packets import MAX_PIECE, PacketSplitter
 from replica.protocol.wire import Cursor
 from replica.snapshot.connection.connection import TableConnection
 from tests.fixtures.mariadb import MariaDb, wait_until

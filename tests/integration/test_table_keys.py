@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from replica.protocol.column_def import value_extent
-from replica.protocol.rows_event import RowsEvent
+from replica.protocol.rows.column_def import value_extent
+from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.wire import Cursor
 from replica.rows.types.keys import key_bytes_of
 from replica.snapshot.check.indexes import ask_indexes

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from replica.errors import SchemaError
-from replica.protocol.table_map import TableMapEvent, parse_table_map
+from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
 from replica.rows.decode.decode import DecodeOptions
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy

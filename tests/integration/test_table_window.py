@@ -23,7 +23,7 @@ import pytest
 from replica.embedded import EmbeddedReplica
 from replica.errors import StatementDmlError
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.log import RelayLog
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from replica.protocol.values import format_time
+from replica.protocol.rows.values import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.protocol.constants import ColumnType
-from replica.protocol.values import set_
+from replica.protocol.rows.values import set_
 from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.tables.plan import ColumnPlan
     from tests.fixtures.mariadb import MariaDb
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import zstandard
 
-from replica.protocol.transaction_events import XaId
+from replica.protocol.events.transaction_events import XaId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

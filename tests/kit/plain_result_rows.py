@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.protocol.values import DateTimeParts
+from replica.protocol.rows.values import DateTimeParts
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.types.keys import key_bytes_of
 from replica.rows.types.kinds import Transcoding

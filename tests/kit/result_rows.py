@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from replica.protocol.constants import ColumnType as T
-from replica.protocol.statements import ResultColumn
+from replica.protocol.packets.prepared import ResultColumn
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.connection.result_stream import RowStretch
 from tests.kit.rows import lenenc

@@ -18,9 +18,9 @@ from replica.files import kernel_groups as files
 from replica.native.arrays import address
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.constants import ROLES, ChecksumAlgorithm, EventType, GtidFlag, HeaderFlag
-from replica.protocol.encode import encode_event
 from replica.protocol.event_row import Group, Role
-from replica.protocol.groups import GroupTracker, Place
+from replica.protocol.events.encode import encode_event
+from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
 from replica.relay_log import stops
@@ -215,7 +215,7 @@ class Scanner:
 SCANNER = Scanner()
 # Types whose bodies the scan reads beyond their fixed fields, so that these bodies may be malformed ones.
 READ = {EventType.FORMAT_DESCRIPTION, EventType.TABLE_MAP, EventType.GTID, EventType.GTID_TAGGED_LOG} | {
-    row for row in EventType if row.decoder == "rows_event.decode_rows"
+    row for row in EventType if row.has_rows
 }
 
 

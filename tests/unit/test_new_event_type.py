@@ -22,16 +22,16 @@ class MoodEvent(Event):
 def decode_mood(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> MoodEvent:
     return MoodEvent(header, body.u8())
 '''
-ROW = '    MOOD = 173, "statement_events.decode_mood", Role.MEMBER, MARIADB, "Mood_log_event"\n'
+ROW = '    MOOD = 173, "events.statement_events.decode_mood", Role.MEMBER, MARIADB, "Mood_log_event"\n'
 
 # In the copy: what a decoder, the plain rule, the kernels and the page make of it, without another line of code.
 CHECK = """
 from replica.protocol.constants import ChecksumAlgorithm, EventType, event_name
-from replica.protocol.encode import encode_event
+from replica.protocol.events.encode import encode_event
 from replica.protocol.event_row import Role
-from replica.protocol.events import DECODERS
-from replica.protocol.events_doc import page
-from replica.protocol.groups import GroupTracker, Place
+from replica.protocol.events.decode import DECODERS
+from tests.kit.pages.events import page
+from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.header import parse_header
 from replica.protocol.wire import Cursor
 
@@ -44,7 +44,7 @@ tracker = GroupTracker()
 gtid = encode_event(EventType.GTID, bytes(13), server_id=1, checksum=ChecksumAlgorithm.NONE)
 assert tracker.feed(parse_header(gtid), memoryview(gtid)) is Place.BEGIN
 assert tracker.feed(header, memoryview(raw)) is Place.MEMBER
-assert "| MOOD | 173 | MEMBER | no | `statement_events.decode_mood` | yes |" in page()
+assert "| MOOD | 173 | MEMBER | no | `events.statement_events.decode_mood` | yes |" in page()
 
 from replica.native.kernel_header import ROLES
 from replica.relay_log import kernel_deframe
@@ -54,9 +54,10 @@ print("known everywhere")
 
 
 def test_a_parser_and_a_row_are_all_that_a_new_type_needs(tmp_path: Path) -> None:
-    shutil.copytree(PROJECT / "replica", tmp_path / "replica", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("replica", "tests/kit/pages"):
+        shutil.copytree(PROJECT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     protocol = tmp_path / "replica" / "protocol"
-    parsers = protocol / "statement_events.py"
+    parsers = protocol / "events" / "statement_events.py"
     parsers.write_text(parsers.read_text(encoding="utf-8") + PARSER, encoding="utf-8")
     table = protocol / "constants.py"
     before, last_row, after = table.read_text(encoding="utf-8").partition("    PARTIAL_ROW_DATA = ")

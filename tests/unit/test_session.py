@@ -22,7 +22,7 @@ from replica.errors import (
 from replica.native.kernel_group import NO_GROUP
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.protocol.packets import pack
+from replica.protocol.packets.packets import pack
 from replica.relay_log.log import RelayLog
 from replica.relay_log.stream_record import Cell
 from replica.relay_writer.writer import RelayWriter

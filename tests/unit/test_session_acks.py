@@ -11,9 +11,9 @@ import pytest
 from replica.errors import (
     DuplicateServerIdError,
 )
-from replica.protocol.encode import encode_rotate
+from replica.protocol.events.encode import encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid
-from replica.protocol.packets import pack
+from replica.protocol.packets.packets import pack
 from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
 from replica.session import Agreed, Session

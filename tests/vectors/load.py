@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from replica.protocol.binlog_file import decode_file
+from replica.protocol.events.binlog_file import decode_file
 from tests.kit.tree import files
 
 HERE = Path(__file__).resolve().parent

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from replica.protocol.commands import com_binlog_dump
 from replica.protocol.constants import DumpFlag
-from replica.protocol.packets import pack
+from replica.protocol.packets.commands import com_binlog_dump
+from replica.protocol.packets.packets import pack
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
 from tests.kit.tree import files

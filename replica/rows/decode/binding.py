@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 import numpy as np
 
 from replica.native.arrays import address
-from replica.protocol.values import fraction_width
+from replica.protocol.rows.values import fraction_width
 from replica.rows.tables.layout import ABSENT
 from replica.rows.types.charsets import conversion
 from replica.rows.types.entry import Told, Widens

@@ -22,7 +22,7 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.protocol.compression import inflate
-from replica.protocol.partial_update import apply_partial_update
+from replica.protocol.mysql.partial_update import apply_partial_update
 from replica.rows.decode import records as d
 from replica.rows.decode.faults import DAMAGED, image_fault
 from replica.rows.decode.kernel_images import GROW, PieceRecord, find_values

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.protocol.constants import HEADER_LENGTH, ChecksumAlgorithm, EventType
-from replica.protocol.encode import encode_event
+from replica.protocol.events.encode import encode_event
 from replica.protocol.gtid import Gtid
 from replica.rows.decode.decode import add_counts
 from replica.rows.decode.slots import TableCache

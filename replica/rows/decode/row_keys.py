@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.native.record import Records
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.decode.slots import CompiledTable, SlotTable
     from replica.schema.table import ColumnSchema
 

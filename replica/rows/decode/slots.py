@@ -15,7 +15,7 @@ import numpy as np
 
 from replica.errors import ProtocolError, ReplicaError, SchemaError
 from replica.native.arrays import address
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.absent import AbsentColumns
 from replica.rows.decode.batch import TableName
 from replica.rows.decode.binding import Template
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.native.record import Records
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.decode.arena import ColumnSet
     from replica.rows.scan.scan import Scan
     from replica.rows.tables.plan import ColumnPlan

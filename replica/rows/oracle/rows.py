@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from replica.errors import ProtocolError
-from replica.protocol import values as v
 from replica.protocol.compression import inflate
-from replica.protocol.rows_event import RowsKind
+from replica.protocol.rows import values as v
+from replica.protocol.rows.rows_event import RowsKind
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.oracle.variant import variant_object
 from replica.rows.tables.layout import ABSENT
@@ -29,7 +29,7 @@ from replica.rows.types.variant_metadata import variant_metadata
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from replica.protocol.rows_event import RowsEvent
+    from replica.protocol.rows.rows_event import RowsEvent
     from replica.rows.tables.layout import RowLayout
     from replica.rows.tables.plan import ColumnPlan
 

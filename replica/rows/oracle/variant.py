@@ -14,7 +14,7 @@ import struct
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
-from replica.protocol.values import EPOCH, format_time
+from replica.protocol.rows.values import EPOCH, format_time
 from replica.rows.types.decimals import MAX_DECIMAL_PRECISION
 from replica.rows.types.entry import Variant
 from replica.rows.types.registry import KINDS

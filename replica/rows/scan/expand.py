@@ -24,8 +24,8 @@ from replica.protocol.constants import (
     EventType,
 )
 from replica.protocol.header import EventHeader, parse_header
-from replica.protocol.partial_row_data import Assembler, read_partial_row_data
-from replica.protocol.transaction_payload import read_transaction_payload
+from replica.protocol.mysql.transaction_payload import read_transaction_payload
+from replica.protocol.rows.partial_row_data import Assembler, read_partial_row_data
 from replica.protocol.wire import Cursor
 
 if TYPE_CHECKING:

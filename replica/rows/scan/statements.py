@@ -14,9 +14,9 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH, GtidFlag
-from replica.protocol.events import ExecuteLoadQueryEvent, GtidEvent, decode
+from replica.protocol.events.decode import ExecuteLoadQueryEvent, GtidEvent, decode
+from replica.protocol.events.query import QueryEvent
 from replica.protocol.header import parse_header
-from replica.protocol.query import QueryEvent
 from replica.rows.scan.kernel_statements import StatementRecord, find_statements
 from replica.rows.scan.scan import as_bytes
 from replica.rows.scan.windows import search
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.native.record import Records
-    from replica.protocol.format_description import FormatDescriptionEvent
     from replica.protocol.gtid import Gtid
-    from replica.protocol.header import Event
+    from replica.protocol.header import Event, FormatDescriptionEvent
     from replica.rows.scan.scan import Bytes
     from replica.rows.scan.windows import Passed
 

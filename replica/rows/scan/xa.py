@@ -27,8 +27,8 @@ from replica.errors import DataLossError, ProtocolError
 from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, TYPE_AT, EventType
+from replica.protocol.events.transaction_events import XaId, read_xa_prepare
 from replica.protocol.gtid import Gtid
-from replica.protocol.transaction_events import XaId, read_xa_prepare
 from replica.protocol.wire import Cursor
 from replica.rows.scan.kernel_xa import XaRecord, find_xa
 from replica.rows.scan.scan import Bytes, Scan, as_bytes, scan

@@ -25,8 +25,8 @@ from replica.schema.shadows import is_shadow
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from replica.protocol.query import QueryEvent
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.schema.history import Applied
     from replica.schema.session import ServerRules
     from replica.schema.table import TableSchema

@@ -17,7 +17,7 @@ from replica.protocol.constants import ColumnType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.schema.table import ColumnSchema
 
 HASH_NAME: Final = re.compile(r"DB_ROW_HASH_\d+")

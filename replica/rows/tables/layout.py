@@ -23,7 +23,7 @@ from replica.schema.naming import column_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.types.types import ValuePolicy
     from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import TableSchema

@@ -24,8 +24,8 @@ from replica.schema.table import ROW_PERIOD, ColumnSchema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.column_def import ColumnDef
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.schema.table import TableSchema
 
 _TEMPORAL = (ColumnType.DATETIME2, ColumnType.TIMESTAMP2, ColumnType.TIME2)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
-from replica.protocol.column_def import value_extent
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows.column_def import value_extent
 from replica.rows.types.floats import decimals_of
 from replica.rows.types.kinds import Kind
 from replica.rows.types.text import kind_of_charset
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.types.entry import TypeEntry
     from replica.schema.table import ColumnSchema
 

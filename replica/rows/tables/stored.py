@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replica.protocol.binary_json import rewrite_json
-from replica.protocol.column_def import value_extent
 from replica.protocol.compression import inflate_column
 from replica.protocol.constants import MAX_EVENT_BYTES, ColumnType
+from replica.protocol.mysql.binary_json import rewrite_json
+from replica.protocol.rows.column_def import value_extent
 from replica.rows.tables.plan import PREPARED
 from replica.rows.types.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.protocol.wire import Buffer
     from replica.rows.tables.plan import ColumnPlan
 

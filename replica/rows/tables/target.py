@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import TableSchema
 

@@ -21,8 +21,8 @@ from replica.rows.types.types import type_of_wire
 from replica.schema.table import ColumnSchema, TableSchema
 
 if TYPE_CHECKING:
-    from replica.protocol.column_def import ColumnDef
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import TableMapEvent
 
 UnnamedText = Literal["utf8", "bytes"]
 

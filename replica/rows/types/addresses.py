@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows import values as v
 from replica.rows.types.entry import ResultType, SqlName, Told, TypeEntry, WireType, WireValue, printed
 from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 

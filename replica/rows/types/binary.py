@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Json,
     KindEntry,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Json,
     KindEntry,

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replica.protocol.charset import Charset
-    from replica.protocol.column_def import ColumnDef
     from replica.protocol.constants import ColumnType
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Json,
     KindEntry,
@@ -28,7 +28,7 @@ from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.types.entry import ColumnFacts
 
 _SIGNED = WireValue(lambda data, _: v.integer(data, signed=True), Told.NOTHING)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.errors import SchemaError
-from replica.protocol.column_def import value_extent
+from replica.protocol.rows.column_def import value_extent
 from replica.rows.types.kinds import KeyForm
 from replica.rows.types.plan_record import KeyRecord
 from replica.rows.types.types import type_named
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from replica.native.record import Records
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.types.types import Declared
 
 _UNORDERED: Final = frozenset({KeyForm.TEXT})

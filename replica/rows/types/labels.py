@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replica.protocol import values as v
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Parentheses,
     ResultType,

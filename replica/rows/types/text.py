@@ -24,7 +24,7 @@ from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from replica.protocol.charset import Charset
-    from replica.protocol.column_def import ColumnDef
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.types.entry import ColumnFacts
 
 BLOB_SIZES: Final = ("TINY", "", "MEDIUM", "LONG")  # the types of 1 to 4 bytes of length

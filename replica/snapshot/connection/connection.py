@@ -22,10 +22,9 @@ from replica.handshake.driver import error_of
 from replica.handshake.login import Detached, log_in, said_by
 from replica.handshake.refusals import translated
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
-from replica.protocol.commands import com_query
 from replica.protocol.constants import Command
-from replica.protocol.result_set import ErrorReply, read_reply
-from replica.protocol.statements import (
+from replica.protocol.packets.commands import com_query
+from replica.protocol.packets.prepared import (
     com_stmt_close,
     com_stmt_execute,
     com_stmt_prepare,
@@ -33,6 +32,7 @@ from replica.protocol.statements import (
     result_columns,
     row_end,
 )
+from replica.protocol.packets.result_set import ErrorReply, read_reply
 from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes
 from replica.snapshot.connection.result_stream import ResultStream, RowStretch
 from replica.snapshot.connection.session import (

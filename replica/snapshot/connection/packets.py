@@ -14,7 +14,7 @@ import numpy as np
 
 from replica.errors import DisconnectedError, ProtocolError
 from replica.native.arrays import address
-from replica.protocol.packets import MAX_PIECE, PACKET_HEADER_LENGTH, pack
+from replica.protocol.packets.packets import MAX_PIECE, PACKET_HEADER_LENGTH, pack
 from replica.snapshot.connection.kernel_packets import whole_rows
 from replica.snapshot.connection.result_stream import RowStretch
 

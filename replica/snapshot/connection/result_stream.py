@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from replica.protocol.statements import ResultColumn
+    from replica.protocol.packets.prepared import ResultColumn
 
 
 class RowStretch(NamedTuple):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replica.native.arrays import address
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.slots import CompiledTable
 from replica.rows.types.types import ValuePolicy
 from replica.snapshot.images.half_record import IS_WHOLE

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from replica.errors import DataLossError, SchemaError
     from replica.native.record import Records
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
     from replica.schema.known_tables import TableName

@@ -17,7 +17,7 @@ import numpy as np
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.snapshot.images.kernel_key_states import copy_pieces, drop_touched, merge_in_order
 from replica.snapshot.images.partial_rows import completed
 from replica.snapshot.images.same_images import same_images

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.plain_text import one_line
-from replica.protocol.query import QueryEvent
+from replica.protocol.events.query import QueryEvent
 from replica.relay_log.ddl import texts_between
 from replica.schema.effect import effect_of
 from replica.schema.statements import Verb

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidFlag
-from replica.protocol.query import QueryEvent
+from replica.protocol.events.query import QueryEvent
 from replica.schema.changed_tables import changed_tables
 from replica.schema.effect import effect_of
 from replica.schema.statements import Verb, may_define
@@ -20,7 +20,7 @@ from replica.schema.temporary_tables import TemporaryTables, uses_temporary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from replica.protocol.transaction_events import XaId
+    from replica.protocol.events.transaction_events import XaId
     from replica.relay_log.ddl import RelayText
     from replica.relay_log.location import RelayLocation
     from replica.schema.effect import StatementEffect

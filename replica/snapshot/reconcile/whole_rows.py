@@ -15,7 +15,7 @@ import numpy as np
 
 from replica.errors import PrerequisiteError
 from replica.native.arrays import address
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.schema.patterns import table_text
 from replica.snapshot.images.half_record import IS_WHOLE
 from replica.snapshot.images.kernel_key_states import copy_pieces, count_copies, drop_counted

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError, SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, charset_named, charset_of
-from replica.protocol.column_def import value_extent
 from replica.protocol.constants import ColumnType
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.column_def import value_extent
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.types.entry import Sql
 from replica.rows.types.kinds import Transcoding
 from replica.rows.types.registry import KINDS, NAMES
@@ -30,8 +30,8 @@ from replica.snapshot.rows.table_map import table_map_body
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.column_def import ColumnDef
-    from replica.protocol.statements import ResultColumn
+    from replica.protocol.packets.prepared import ResultColumn
+    from replica.protocol.rows.column_def import ColumnDef
     from replica.schema.table import ColumnSchema, TableSchema
 
 _CAME: Final = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.protocol.statements import ResultColumn
+    from replica.protocol.packets.prepared import ResultColumn
     from replica.schema.table import TableSchema
     from replica.snapshot.connection.result_stream import RowStretch
     from replica.snapshot.rows.row_block import TableKey

@@ -21,8 +21,8 @@ from replica.relay_log.groups import RelayGroups
 from replica.snapshot.watermark.xa import ROWLESS, XaCommits
 
 if TYPE_CHECKING:
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.protocol.transaction_events import XaId
     from replica.relay_log.groups import Around
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog

@@ -17,7 +17,7 @@ from replica.rows.scan.xa import XaAction
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from replica.protocol.transaction_events import XaId
+    from replica.protocol.events.transaction_events import XaId
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.tables.match import difference
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replica.protocol.binlog_file import decode_file, walk
 from replica.protocol.constants import FIRST_POSITION, EventType
-from replica.protocol.table_map import TableMapEvent
+from replica.protocol.events.binlog_file import decode_file, walk
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.table_map import TableMapEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.relay_log.location import RelayLocation, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from tests.fixtures.replicas import replica_config

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-from replica.protocol.events import QueryEvent
-from replica.protocol.rows_event import RowsEvent
+from replica.protocol.events.decode import QueryEvent
+from replica.protocol.rows.rows_event import RowsEvent
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.dump_agreement import check_binlogs
 from tests.integration.edges.log import Log, log_of, version

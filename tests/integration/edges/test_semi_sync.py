@@ -11,7 +11,7 @@ import pytest
 from replica.embedded import EmbeddedReplica
 from replica.protocol.constants import EventType
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.packets import pack
+from replica.protocol.packets.packets import pack
 from replica.semisync.frame import ack_packet
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb, wait_until

@@ -10,12 +10,12 @@ import pytest
 from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError, PositionLostError, ReplicaError
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.events import decode
-from replica.protocol.file_events import HeartbeatEvent, RotateEvent
+from replica.protocol.events.decode import decode
+from replica.protocol.events.file_events import HeartbeatEvent, RotateEvent
+from replica.protocol.events.transaction_events import GtidEvent, GtidListEvent
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.packets import PacketSplitter, parse_reply
-from replica.protocol.rows_event import RowsEvent
-from replica.protocol.transaction_events import GtidEvent, GtidListEvent
+from replica.protocol.packets.packets import PacketSplitter, parse_reply
+from replica.protocol.rows.rows_event import RowsEvent
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.raw_dump import REGISTERED, RawDump

@@ -8,8 +8,8 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.constants import RowsFlag
-from replica.protocol.rows_event import RowsEvent
-from replica.protocol.table_map import TableMapEvent
+from replica.protocol.rows.rows_event import RowsEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.dump_agreement import check_binlogs
 from tests.integration.edges.log import Log, catalog, log_of, version

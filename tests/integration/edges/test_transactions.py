@@ -10,9 +10,9 @@ import pymysql
 import pytest
 
 from replica.protocol.constants import GtidExtraFlag, GtidFlag, HeaderFlag
-from replica.protocol.events import GtidEvent, QueryEvent, XidEvent
+from replica.protocol.events.decode import GtidEvent, QueryEvent, XidEvent
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.rows_event import RowsEvent
+from replica.protocol.rows.rows_event import RowsEvent
 from replica.rows.scan.scan import scan
 from tests.integration.edges.log import Log, log_of, version
 from tests.integration.edges.streams import receive

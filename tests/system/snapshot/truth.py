@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import TruncatedError
-from replica.protocol.binlog_file import walk
-from replica.protocol.events import decode
-from replica.protocol.query import QueryEvent
-from replica.protocol.rows_event import RowsEvent
-from replica.protocol.table_map import TableMapEvent
-from replica.protocol.transaction_events import GtidEvent, XaPrepareEvent, XidEvent
+from replica.protocol.events.binlog_file import walk
+from replica.protocol.events.decode import decode
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.transaction_events import GtidEvent, XaPrepareEvent, XidEvent
+from replica.protocol.rows.rows_event import RowsEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.registry import KINDS
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from replica.protocol.events.transaction_events import XaId
     from replica.protocol.header import Event
-    from replica.protocol.transaction_events import XaId
     from replica.rows.tables.layout import RowLayout
     from tests.fixtures.mariadb import MariaDb
     from tests.system.snapshot.tables import Canonical, State, Table

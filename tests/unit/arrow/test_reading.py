@@ -16,11 +16,11 @@ from replica.errors import (
     SchemaError,
     StatementDmlError,
 )
-from replica.protocol.binlog_file import decode_file
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.transaction_events import GtidEvent
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.protocol.query import QueryEvent
-from replica.protocol.table_map import TableMapEvent
-from replica.protocol.transaction_events import GtidEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.oracle.rows import typed
 from replica.schema.history import SchemaHistory
 from replica.schema.patterns import table_text

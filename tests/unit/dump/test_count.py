@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replica.dump.count import Summary
-from replica.protocol.binlog_file import decode_file
+from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.gtid import GtidPosition
 from replica.row_reader.selection import ChosenTransactions
 from tests.unit.dump.files import reading, said, vector

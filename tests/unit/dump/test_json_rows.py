@@ -17,10 +17,10 @@ from replica.dump.human import HumanDump
 from replica.dump.json_rows import write_json_rows
 from replica.dump.kernel_values import EXACT_IN_JSON
 from replica.dump.sql import SqlDump
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.rows_event import RowsEvent, RowsKind
-from replica.protocol.table_map import TableMapEvent
-from replica.protocol.values import format_time
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.rows.rows_event import RowsEvent, RowsKind
+from replica.protocol.rows.table_map import TableMapEvent
+from replica.protocol.rows.values import format_time
 from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.layout import compile_layout

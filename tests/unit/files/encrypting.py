@@ -6,9 +6,9 @@ import struct
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
-from replica.protocol.encode import encode_event
+from replica.protocol.events.binlog_file import walk
+from replica.protocol.events.encode import encode_event
 from tests.kit import bodies
 
 

@@ -18,7 +18,7 @@ from replica.files.decrypted import Decrypted
 from replica.files.ranges import Walk
 from replica.files.window import StreamWindow
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
-from replica.protocol.events import decode_description
+from replica.protocol.events.decode import decode_description
 from tests.kit.tree import files
 from tests.unit.files.test_window import Chunks
 from tests.vectors.load import BINLOGS, HERE

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.files.opening import open_binlog
-from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, ChecksumAlgorithm
-from replica.protocol.groups import GroupTracker, Place
+from replica.protocol.events.binlog_file import walk
+from replica.protocol.groups.groups import GroupTracker, Place
 from tests.vectors.load import HERE, raw_events
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, ProtocolError, TruncatedError
 from replica.files import ranges
-from replica.protocol.binlog_file import walk
+from replica.protocol.events.binlog_file import walk
 from tests.unit.files.reading import TRANSACTIONS, UNCHECKED, Unit, read_bytes, units
 
 if TYPE_CHECKING:

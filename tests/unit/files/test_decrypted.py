@@ -15,8 +15,8 @@ from replica.files import decrypted
 from replica.files.cipher import EventCipher
 from replica.files.decrypted import Decrypted
 from replica.files.keys import KeyRing
-from replica.protocol.binlog_file import walk
-from replica.protocol.encode import encode_event
+from replica.protocol.events.binlog_file import walk
+from replica.protocol.events.encode import encode_event
 from tests.unit.files.encrypting import encrypt_again, encrypt_event
 from tests.unit.files.reading import CRC32, DESCRIPTION, NONE, UNCHECKED, read_bytes, units
 from tests.unit.files.test_readers import drained

@@ -10,8 +10,8 @@ import pytest
 from replica.errors import ConfigError, UnsupportedEventError
 from replica.files.keys import KeyRing
 from replica.files.opening import open_binlog
-from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, HeaderFlag
+from replica.protocol.events.binlog_file import walk
 from tests.kit.tree import files
 from tests.unit.files.encrypting import encrypt_again, start_encryption
 from tests.unit.files.reading import DESCRIPTION, as_file, read, read_bytes

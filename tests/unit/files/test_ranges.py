@@ -10,10 +10,10 @@ import pytest
 
 from replica.errors import ConfigError, UnsupportedEventError
 from replica.files.opening import open_binlog
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import BINLOG_MAGIC, EventType, GtidFlag, HeaderFlag
-from replica.protocol.encode import encode_event
-from replica.protocol.events import QueryEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import QueryEvent
+from replica.protocol.events.encode import encode_event
 from tests.kit import bodies
 from tests.kit.some import some
 from tests.kit.tree import files

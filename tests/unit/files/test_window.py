@@ -15,7 +15,7 @@ from replica.errors import ConfigError, ProtocolError
 from replica.files import window
 from replica.files.ranges import Walk
 from replica.files.window import StreamWindow
-from replica.protocol.events import decode_description
+from replica.protocol.events.decode import decode_description
 from tests.unit.files.reading import DESCRIPTION, TRANSACTIONS, as_file, units
 from tests.unit.files.reading import read_bytes as read_bytes_of
 from tests.unit.files.test_ranges import GROUP, ROWS, XID, gtid

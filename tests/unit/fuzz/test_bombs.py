@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from replica.errors import ReplicaError
-from replica.protocol.binary_json import parse_json
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.encode import encode_event
-from replica.protocol.events import TransactionPayloadEvent, decode
+from replica.protocol.events.decode import TransactionPayloadEvent, decode
+from replica.protocol.events.encode import encode_event
+from replica.protocol.mysql.binary_json import parse_json
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan
 from tests.kit import bodies

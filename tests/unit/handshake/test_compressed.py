@@ -12,7 +12,7 @@ import pytest
 
 from replica.errors import ChecksumError
 from replica.handshake.compressed import CompressedTransport, compress
-from replica.protocol.compressed import frames
+from replica.protocol.packets.compressed import frames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

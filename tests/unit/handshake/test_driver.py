@@ -19,7 +19,7 @@ from replica.config import Endpoint, ReplicaConfig
 from replica.handshake import driver
 from replica.handshake.connection import DriverConnection
 from replica.handshake.driver import Driver, unread
-from replica.protocol.packets import pack
+from replica.protocol.packets.packets import pack
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

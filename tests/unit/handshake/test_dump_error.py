@@ -14,7 +14,7 @@ from replica.errors import (
     ServerError,
 )
 from replica.handshake.dump_error import dump_error
-from replica.protocol.packets import ErrPacket
+from replica.protocol.packets.packets import ErrPacket
 
 NOT_IN_BINLOG = "Error: connecting slave requested to start from GTID 0-1-9, which is not in the master's binlog"
 DIVERGED = (

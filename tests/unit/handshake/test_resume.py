@@ -5,7 +5,7 @@ import pytest
 from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError
 from replica.handshake.resume import Here, Stored, verify
 from replica.handshake.server import ServerInfo
-from replica.protocol.fingerprint import Fingerprint
+from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from tests.unit.handshake.steps import converse
 

@@ -7,8 +7,8 @@ import pytest
 from replica.errors import ConfigError, PrerequisiteError
 from replica.handshake.binlog_files import state_at
 from replica.handshake.start import gtids, latest_and_prepared, starting_position
+from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.protocol.transaction_events import XaId
 from tests.unit.handshake.steps import converse
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.protocol.binlog_file import decode_file, walk
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, EventType, GtidFlag
-from replica.protocol.events import (
+from replica.protocol.events.binlog_file import decode_file, walk
+from replica.protocol.events.decode import (
     BinlogCheckpointEvent,
     Event,
     FormatDescriptionEvent,
@@ -20,7 +20,7 @@ from replica.protocol.events import (
     XaPrepareEvent,
     XidEvent,
 )
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from tests.kit import bodies
 from tests.kit.places import PROJECT
 from tests.kit.primary import HEAD_BYTES, Primary

@@ -11,7 +11,7 @@ from replica.log_reader.in_files import FilesReader
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.log_reader.reader import LogReader, StoredLog
 from replica.primary_reader.on_primary import PrimaryReader
-from replica.protocol.events import GtidEvent
+from replica.protocol.events.decode import GtidEvent
 from replica.protocol.gtid import Gtid
 from replica.relay_log.gtid_search import GtidSearch
 from tests.kit.some import some

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from replica.protocol.ambiguity import ambiguous, merged, of_position
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.gtid import Gtid, GtidPosition, ambiguous, merged, of_position
 
 
 def test_a_position_above_the_highest_names_one_place() -> None:

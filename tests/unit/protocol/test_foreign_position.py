@@ -7,8 +7,7 @@ import json
 import pytest
 
 from replica.errors import ConfigError
-from replica.protocol.foreign_position import foreign_position
-from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.gtid import Gtid, GtidPosition, foreign_position
 
 UUID = "3E11FA47-71CA-11E1-9E33-C80AA9429562"
 

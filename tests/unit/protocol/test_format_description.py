@@ -7,7 +7,7 @@ import pytest
 from replica.errors import ChecksumError, ProtocolError, ReplicaError
 from replica.protocol.checksum import append
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.events import FormatDescriptionEvent, decode, decode_description
+from replica.protocol.events.decode import FormatDescriptionEvent, decode, decode_description
 from tests.vectors.load import VERSIONS, raw_events
 
 # type, body offset of fields inside the event

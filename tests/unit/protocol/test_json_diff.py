@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
-from replica.protocol import partial_update
-from replica.protocol.binary_json import Json, Opaque, json_text
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.events import RowsEvent, TableMapEvent
-from replica.protocol.json_diff import MAX_MOVED, DiffOperation, JsonDiff, apply_diffs, read_diffs
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import RowsEvent, TableMapEvent
+from replica.protocol.mysql import partial_update
+from replica.protocol.mysql.binary_json import Json, Opaque, json_text
+from replica.protocol.mysql.partial_update import MAX_MOVED, DiffOperation, JsonDiff, apply_diffs, read_diffs
 from tests.unit.protocol.wire_json import binary
 from tests.vectors.mysql.load import listed_rows, read
 

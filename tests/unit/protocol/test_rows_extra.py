@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ProtocolError, TruncatedError
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType
-from replica.protocol.events import RowsEvent, RowsKind
-from replica.protocol.rows_extra import RowsExtra, read_rows_extra
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import RowsEvent, RowsKind
+from replica.protocol.rows.rows_event import RowsExtra, read_rows_extra
 from tests.unit.protocol.decoding import decode_body
 from tests.vectors.mysql.load import read
 

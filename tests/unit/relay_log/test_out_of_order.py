@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import OutOfOrderGtidError, RelayError
-from replica.protocol.ambiguity import ambiguous
-from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition, ambiguous
 from replica.relay_log.index import last_entry
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.relay_log.log import RelayLog

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from replica.protocol import checksum as checksums
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.groups import GroupTracker, Place
+from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.header import parse_header
-from replica.protocol.packets import PacketSplitter
+from replica.protocol.packets.packets import PacketSplitter
 from replica.semisync.frame import strip
 from tests.kit.primary import CRC32
 

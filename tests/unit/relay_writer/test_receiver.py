@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
-from replica.protocol.encode import encode_event, encode_rotate
-from replica.protocol.events import ExecuteLoadQueryEvent, GtidEvent, QueryEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import ExecuteLoadQueryEvent, GtidEvent, QueryEvent
+from replica.protocol.events.encode import encode_event, encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.protocol.packets import EofPacket, ErrPacket, pack
+from replica.protocol.packets.packets import EofPacket, ErrPacket, pack
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.relay_log.stream_record import Cell

@@ -4,8 +4,8 @@ import io
 from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.events import TableMapEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import TableMapEvent
 from replica.relay_log.location import RelayLocation
 from replica.row_reader.live_names import DefinedBefore, LiveNames
 from replica.row_reader.notices import Notices

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.events import GtidEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import GtidEvent
 from replica.protocol.gtid import Gtid
 from replica.row_reader import reading as module
 from tests.unit.dump.files import reading, said, vector

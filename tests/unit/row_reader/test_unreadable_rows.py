@@ -15,8 +15,8 @@ from replica.dump.human import HumanDump
 from replica.dump.json_rows import write_json_rows
 from replica.dump.sql import SqlDump
 from replica.errors import ProtocolError
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.events import GtidEvent, RowsEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import GtidEvent, RowsEvent
 from tests.unit.dump.files import reading, said, vector
 
 if TYPE_CHECKING:

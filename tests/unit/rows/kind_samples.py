@@ -15,7 +15,7 @@ from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map
 from tests.kit.values import packed_decimal
 
 if TYPE_CHECKING:
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.tables.plan import ColumnPlan
 
 BINARY = 63

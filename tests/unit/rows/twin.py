@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.query import QueryEvent
-from replica.protocol.rows_event import RowsEvent
-from replica.protocol.savepoints import SavepointText, inside_statement, last_named, savepoint_text
-from replica.protocol.table_map import TableMapEvent
-from replica.protocol.transaction_events import GtidEvent, XaId, XaPrepareEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.transaction_events import GtidEvent, XaId, XaPrepareEvent
+from replica.protocol.groups.savepoints import SavepointText, inside_statement, last_named, savepoint_text
+from replica.protocol.rows.rows_event import RowsEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
 from replica.rows.oracle import rows as reference
 from replica.rows.oracle.images import plain_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
-from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.history import SchemaHistory
 from replica.schema.session import StatementContext
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.protocol.constants import GtidExtraFlag
+from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
-from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.changed_tables import Changed, changed_tables
 from replica.schema.sql_tokens import ANSI_QUOTES
 from tests.unit.schema.ddl import logged

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.query import QueryEvent
-from replica.protocol.table_map import TableMapEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.query import QueryEvent
+from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.tables.match import catalog_columns
 from replica.schema.history import SchemaHistory
 from tests.vectors.load import HERE, VERSIONS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
-from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.definition import UNKNOWN, Encoding
 from replica.schema.session import EXPLICIT_TIMESTAMPS, ServerRules, charset_name, session_of, text_of
 

@@ -11,7 +11,7 @@ from replica.schema.temporary_tables import TemporaryTables
 from tests.unit.schema.ddl import logged
 
 if TYPE_CHECKING:
-    from replica.protocol.query import QueryEvent
+    from replica.protocol.events.query import QueryEvent
 
 
 def marked(sql: str, *, thread: int = 7) -> QueryEvent:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol.commands import com_binlog_dump
-from replica.protocol.events import RotateEvent, decode, parse_header
-from replica.protocol.packets import PacketSplitter, pack
+from replica.protocol.events.decode import RotateEvent, decode, parse_header
+from replica.protocol.packets.commands import com_binlog_dump
+from replica.protocol.packets.packets import PacketSplitter, pack
 from replica.semisync.frame import ack_packet, strip
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.vectors.load import STREAMS, name_of

@@ -12,7 +12,7 @@ from replica.errors import DisconnectedError
 from replica.handshake.driver import unread
 from replica.handshake.login import Detached
 from replica.option_values import Endpoint
-from replica.protocol.packets import pack
+from replica.protocol.packets.packets import pack
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes
 from replica.snapshot.connection.socket_bytes import SocketBytes

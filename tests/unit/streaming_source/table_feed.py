@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from replica.errors import KeyChangedError
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
-from replica.protocol.encode import encode_event
+from replica.protocol.events.encode import encode_event
 from replica.protocol.gtid import Gtid
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from replica.protocol.constants import ChecksumAlgorithm
-from replica.protocol.encode import encode_rotate
+from replica.protocol.events.encode import encode_rotate
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter

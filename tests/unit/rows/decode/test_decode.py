@@ -21,7 +21,7 @@ from tests.unit.rows.all_types import COLUMNS, MULTI_BYTE, statements
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows, reference_rows
 
 if TYPE_CHECKING:
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from tests.unit.rows.twin import Row
 
 Shape = Literal["envelope", "flat", "variant"]

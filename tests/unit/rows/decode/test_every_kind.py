@@ -18,9 +18,9 @@ from replica.dump.kernel_escapes import JSON, SQL
 from replica.dump.kernel_values import EXACT_IN_JSON
 from replica.dump.rows_text import RangeOrigin, RowTexts
 from replica.errors import ProtocolError
-from replica.protocol.binlog_file import decode_file
-from replica.protocol.table_map import TableMapEvent
-from replica.protocol.values import format_time
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.rows.table_map import TableMapEvent
+from replica.protocol.rows.values import format_time
 from replica.rows.decode import binding
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.target import TableTarget

@@ -33,7 +33,7 @@ from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_ma
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
 
 COLUMNS = [Column("a", 3), Column("b", 15, struct.pack("<H", 40), collation=63), Column("c", 3)]
 OUTPUT = [OutputColumn("b", pa.binary(), "BINARY"), OutputColumn("a", pa.int32(), "INT")]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, ReplicaError
 from replica.protocol.constants import ColumnType, EventType
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode import images as images_module
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.tables.layout import compile_layout

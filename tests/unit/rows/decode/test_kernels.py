@@ -20,7 +20,7 @@ from replica.native.compile import kernel
 from replica.native.memory import store_u8
 from replica.native.wide import multiply_add, negate
 from replica.protocol.constants import EventType
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout

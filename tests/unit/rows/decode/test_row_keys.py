@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from replica.errors import KeyChangedError, SchemaError
-from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import ColumnType as T
+from replica.protocol.rows.column_def import ColumnDef
 from replica.rows.decode.row_keys import RowKeys
 from replica.schema.table import ColumnSchema
 

@@ -25,7 +25,7 @@ from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 
 if TYPE_CHECKING:
-    from replica.protocol.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import TableMapEvent
     from replica.rows.decode.batch import Groups
 
 COLUMNS = [Column("a", 3), Column("b", 15, struct.pack("<H", 40)), Column("c", 3)]

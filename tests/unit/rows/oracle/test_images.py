@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol.rows_event import RowsKind
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.rows_event import RowsKind
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.oracle.images import plain_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy

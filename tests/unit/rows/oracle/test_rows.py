@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows_event import RowsKind
+from replica.protocol.rows.rows_event import RowsKind
 from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import VARIANT, flat, read_rows, typed, variant
 from replica.rows.tables.layout import compile_layout

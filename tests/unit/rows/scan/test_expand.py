@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
-from replica.protocol.binlog_file import walk
 from replica.protocol.constants import BINLOG_MAGIC, EventType
+from replica.protocol.events.binlog_file import walk
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.scan.expand import expand
 from replica.rows.scan.scan import scan

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import BINLOG_MAGIC
-from replica.protocol.events import RowsEvent, TableMapEvent
-from replica.protocol.values import format_time
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import RowsEvent, TableMapEvent
+from replica.protocol.rows.values import format_time
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
 from replica.rows.oracle.images import plain_rows
 from replica.rows.oracle.rows import read_rows

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, ReplicaError, TruncatedError
-from replica.protocol.binlog_file import decode_file
 from replica.protocol.constants import EventType
-from replica.protocol.events import MySqlGtidEvent
+from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.decode import MySqlGtidEvent
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
 from tests.kit import bodies

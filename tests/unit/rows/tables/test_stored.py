@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows.column_def import ColumnDef
 from replica.rows.tables.plan import plan_column, skip_column
 from replica.rows.tables.stored import StoredColumns
 from replica.rows.types.types import ValuePolicy

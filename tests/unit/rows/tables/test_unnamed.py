@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import SchemaError, UnsupportedColumnError
-from replica.protocol.column_def import METADATA_LENGTHS
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows.column_def import METADATA_LENGTHS
 from replica.rows.tables.layout import compile_layout
 from replica.rows.tables.unnamed import unnamed_schema
 from replica.rows.types.kinds import Kind

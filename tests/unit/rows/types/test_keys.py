@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from replica.errors import SchemaError
 from replica.native.arrays import address
 from replica.native.compile import kernel
-from replica.protocol import values as v
-from replica.protocol.column_def import ColumnDef
 from replica.protocol.constants import ColumnType as T
+from replica.protocol.rows import values as v
+from replica.protocol.rows.column_def import ColumnDef
 from replica.rows.types.kernel_keys import key_room, write_key
 from replica.rows.types.keys import KeyPart, key_bytes_of, key_part, key_records
 from replica.rows.types.kinds import KeyForm

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replica.errors import AuthenticationError, DisconnectedError, ProtocolError, ReplicaError, ServerError
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.packets import PacketSplitter
+from replica.protocol.packets.packets import PacketSplitter
 from replica.snapshot.connection import connection as module
 from tests.fixtures.hostile import OK, column, rows
 from tests.unit.snapshot.wired import WAYS, Way, connected, packets

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replica.errors import DisconnectedError, ProtocolError
 from replica.native.arrays import address
-from replica.protocol.packets import MAX_PIECE, PacketSplitter, pack
+from replica.protocol.packets.packets import MAX_PIECE, PacketSplitter, pack
 from replica.snapshot.connection import packets as module
 from replica.snapshot.connection.kernel_packets import whole_rows
 from replica.snapshot.connection.packets import STRETCH_BYTES, PacketReceiver

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replica.errors import ServerError
-from replica.protocol.packets import PacketSplitter, pack
+from replica.protocol.packets.packets import PacketSplitter, pack
 from replica.snapshot.connection.result_stream import ResultStream, RowStretch
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from replica.errors import DataLossError, PrerequisiteError, ProtocolError, RelayError, SchemaError, StatementDmlError
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
 from replica.protocol.gtid import Gtid
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_number
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_parts
 from replica.snapshot.rows.records import RowOutcome
 from replica.snapshot.rows.result_plan import plan_result, refusal

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.protocol.transaction_events import XaId
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter

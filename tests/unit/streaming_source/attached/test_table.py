@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import SchemaError
-from replica.protocol.encode import encode_rotate
+from replica.protocol.events.encode import encode_rotate
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.rows.types.types import ValuePolicy, output_column

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ConfigError
-from replica.protocol.fingerprint import Fingerprint
+from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.offset import GroupPart, SourceOffset

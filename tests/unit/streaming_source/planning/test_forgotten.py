@@ -8,8 +8,8 @@ import pytest
 
 from replica.errors import DisconnectedError
 from replica.handshake.start import Latest
+from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.transaction_events import XaId
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.planning import forgotten
 from tests.unit.streaming_source.relay_feed import RelayFeed, plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replica.protocol.constants import EventType, GtidExtraFlag
+from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
-from replica.protocol.query import QueryEvent, StatusVars
 from replica.schema.session import ServerRules
 from streaming_source.rows.ddl_statements import named_tables
 

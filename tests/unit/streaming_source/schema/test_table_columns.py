@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from replica.errors import SchemaError
-from replica.protocol.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.rows.read_plan import ReadPlan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from replica.protocol.fingerprint import Fingerprint
+from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.mirroring.control.metrics import MirrorLag
 from streaming_source.offsets.offset import SourceOffset

@@ -1,0 +1,189 @@
+"""Event bytes in, event values out: the decoders by event type, and the one function that uses them.
+
+`decode` takes one whole event, header and checksum included. It refuses damaged events (ChecksumError, TruncatedError,
+ProtocolError) and types it cannot read (UnsupportedEventError) unless their header says they may be ignored: those come
+out as UnknownEvent, bytes kept, so that skipping them is the caller's own visible decision.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from replica.errors import ChecksumError, ProtocolError, TruncatedError
+from replica.protocol import checksum as checksums
+from replica.protocol.constants import (
+    CHECKSUM_LENGTH,
+    HEADER_LENGTH,
+    ChecksumAlgorithm,
+    EventType,
+    event_name,
+)
+from replica.protocol.events.file_events import (
+    BinlogCheckpointEvent,
+    HeartbeatEvent,
+    IncidentEvent,
+    RotateEvent,
+    StartEncryptionEvent,
+    StopEvent,
+    decode_rotate,
+)
+from replica.protocol.events.query import QueryEvent, StatusVars
+from replica.protocol.events.statement_events import (
+    AnnotateRowsEvent,
+    ExecuteLoadQueryEvent,
+    IntvarEvent,
+    LoadBlockEvent,
+    RandEvent,
+    RowsQueryEvent,
+    UserVarEvent,
+)
+from replica.protocol.events.transaction_events import (
+    GtidEvent,
+    GtidListEvent,
+    XaId,
+    XaPrepareEvent,
+    XidEvent,
+)
+from replica.protocol.events.unknown import UnknownEvent, decode_unknown, refuse_unreadable
+from replica.protocol.header import (
+    HEADER,
+    Event,
+    EventHeader,
+    FormatDescriptionEvent,
+    announced_checksum,
+    decode_format_description,
+    parse_header,
+)
+from replica.protocol.mysql.gtid import (
+    MySqlGtidEvent,
+    PreviousGtidsEvent,
+)
+from replica.protocol.mysql.transaction_payload import TransactionPayloadEvent
+from replica.protocol.rows.partial_row_data import PartialRowDataEvent
+from replica.protocol.rows.rows_event import RowsEvent, RowsKind
+from replica.protocol.rows.table_map import ColumnDef, TableMapEvent
+from replica.protocol.wire import Buffer, Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "DECODERS",
+    "HEADER",
+    "AnnotateRowsEvent",
+    "BinlogCheckpointEvent",
+    "ColumnDef",
+    "Event",
+    "EventHeader",
+    "ExecuteLoadQueryEvent",
+    "FormatDescriptionEvent",
+    "GtidEvent",
+    "GtidListEvent",
+    "HeartbeatEvent",
+    "IncidentEvent",
+    "IntvarEvent",
+    "LoadBlockEvent",
+    "MySqlGtidEvent",
+    "PartialRowDataEvent",
+    "PreviousGtidsEvent",
+    "QueryEvent",
+    "RandEvent",
+    "RotateEvent",
+    "RowsEvent",
+    "RowsKind",
+    "RowsQueryEvent",
+    "StartEncryptionEvent",
+    "StatusVars",
+    "StopEvent",
+    "TableMapEvent",
+    "TransactionPayloadEvent",
+    "UnknownEvent",
+    "UserVarEvent",
+    "XaId",
+    "XaPrepareEvent",
+    "XidEvent",
+    "decode",
+    "decode_description",
+    "parse_header",
+]
+
+
+Decoder: TypeAlias = "Callable[[EventHeader, Cursor, FormatDescriptionEvent], Event]"
+
+
+def _decoder(name: str) -> Decoder:
+    module, _, function = name.rpartition(".")
+    found: Decoder = getattr(import_module(f"replica.protocol.{module}"), function)
+    return found
+
+
+DECODERS: Final[dict[int, Decoder]] = {row: _decoder(row.decoder) for row in EventType if row.decoder}
+"""Event type: decoder of the body, as the table of events (constants.EventType) names it."""
+
+
+def decode(
+    event: Buffer,
+    description: FormatDescriptionEvent | None = None,
+    *,
+    checksum: ChecksumAlgorithm | None = None,
+) -> Event:
+    """Decode one event; `description` is the last FORMAT_DESCRIPTION event, None before the first.
+
+    `checksum` overrides what the description says: an event carried over a change of binlog_checksum (the artificial
+    ROTATE after it) still has the old file's algorithm. Before the first description only FORMAT_DESCRIPTION and ROTATE
+    can be read; a ROTATE's checksum is then found by trying it, unless `checksum` is given.
+
+    Offsets in errors count from the start of the event.
+    """
+    data = memoryview(event)
+    header = parse_header(data)
+    _check_length(header, data)
+    if header.event_type == EventType.FORMAT_DESCRIPTION:
+        return _description(header, data)
+    if description is None and header.event_type != EventType.ROTATE:
+        raise ProtocolError(f"{event_name(header.event_type)} event before any FORMAT_DESCRIPTION event", offset=0)
+    content = checksums.strip(data, _algorithm(data, description) if checksum is None else checksum)
+    body = Cursor(content, HEADER_LENGTH)
+    if description is None:
+        return decode_rotate(header, body, None)
+    decoder = DECODERS.get(header.event_type)
+    if decoder is not None:
+        return decoder(header, body, description)
+    refuse_unreadable(header)
+    return decode_unknown(header, body, description)
+
+
+def decode_description(event: Buffer) -> FormatDescriptionEvent:
+    """Decode an event that must be a FORMAT_DESCRIPTION."""
+    header = parse_header(event)
+    if header.event_type != EventType.FORMAT_DESCRIPTION:
+        raise ProtocolError(f"{event_name(header.event_type)} event before any FORMAT_DESCRIPTION event", offset=0)
+    data = memoryview(event)
+    _check_length(header, data)
+    return _description(header, data)
+
+
+def _check_length(header: EventHeader, data: memoryview) -> None:
+    if header.event_length != len(data):
+        kind = TruncatedError if len(data) < header.event_length else ProtocolError
+        raise kind(f"{event_name(header.event_type)} event of {header.event_length} bytes, got {len(data)}", offset=0)
+
+
+def _description(header: EventHeader, data: memoryview) -> FormatDescriptionEvent:
+    if len(data) < HEADER_LENGTH + 1 + CHECKSUM_LENGTH:
+        raise TruncatedError(f"a FORMAT_DESCRIPTION event of {len(data)} bytes", offset=0)
+    # Old servers leave garbage in the four bytes when the file has no checksums.
+    if announced_checksum(data) == ChecksumAlgorithm.CRC32:
+        checksums.strip(data, ChecksumAlgorithm.CRC32)
+    return decode_format_description(header, Cursor(data, HEADER_LENGTH, len(data) - CHECKSUM_LENGTH))
+
+
+def _algorithm(data: memoryview, description: FormatDescriptionEvent | None) -> ChecksumAlgorithm:
+    if description is not None:
+        return description.checksum
+    try:
+        checksums.strip(data, ChecksumAlgorithm.CRC32)
+    except (ChecksumError, TruncatedError):
+        return ChecksumAlgorithm.NONE
+    return ChecksumAlgorithm.CRC32

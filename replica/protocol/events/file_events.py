@@ -1,0 +1,132 @@
+"""Events about the binlog itself: ROTATE, STOP, HEARTBEAT (V2), BINLOG_CHECKPOINT, START_ENCRYPTION, INCIDENT.
+
+None of them belongs to a transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError
+from replica.plain_text import has_control
+from replica.protocol.header import Event
+
+if TYPE_CHECKING:
+    from replica.protocol.header import EventHeader, FormatDescriptionEvent
+    from replica.protocol.wire import Cursor
+
+
+_HEARTBEAT_FILE: Final = 1
+_HEARTBEAT_POSITION: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RotateEvent(Event):
+    """Names the file that follows. An artificial one starts every file of a dump and names the current file."""
+
+    position: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopEvent(Event):
+    """The server shut down cleanly. A reader goes on: the next file follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatEvent(Event):
+    """Nothing happened for a heartbeat period: the primary's end of the binlog. Never moves a GTID position."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class BinlogCheckpointEvent(Event):
+    """The oldest file that the server needs for crash recovery; it means nothing to a replica."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartEncryptionEvent(Event):
+    """The border of an encrypted stream. In a file: what follows is encrypted. On the wire (IGNORABLE flag): what
+    follows was decrypted by the server.
+    """
+
+    scheme: int
+    key_version: int
+    nonce: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentEvent(Event):
+    """The primary lost events (incident 1 = LOST_EVENTS): a replica that goes on differs from it."""
+
+    incident: int
+    message: str
+
+
+def _file_name(body: Cursor) -> str:
+    """Read the rest of the body; it is shown to people and compared with names of files."""
+    at = body.offset
+    name = body.text(body.remaining)
+    if has_control(name):
+        raise ProtocolError(f"the name of a binlog file has control characters: {name!r}", offset=at)
+    return name
+
+
+def decode_rotate(header: EventHeader, body: Cursor, description: FormatDescriptionEvent | None) -> RotateEvent:
+    """Decode a ROTATE. The artificial one that opens a dump comes before any FORMAT_DESCRIPTION: its fixed part is 8
+    bytes.
+    """
+    with body.restrict(description.post_header_length(header.event_type) if description else 8):
+        position = body.u64()
+        body.rest()
+    return RotateEvent(header, position, _file_name(body))
+
+
+def decode_stop(header: EventHeader, _body: Cursor, _description: FormatDescriptionEvent) -> StopEvent:
+    return StopEvent(header)
+
+
+def decode_heartbeat(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
+    # A position that does not fit the header's 32 bits is sent as 0 there and in full before the name.
+    position = header.log_pos or body.u64()
+    return HeartbeatEvent(header, _file_name(body), position)
+
+
+def decode_heartbeat_v2(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
+    """Decode MySQL's heartbeat (8.0.26+): fields of type, size and value up to a type 0; types of later servers are
+    ignored.
+    """
+    file, position = "", 0
+    while field := body.lenenc():
+        with body.restrict(body.lenenc()):
+            if field == _HEARTBEAT_FILE:
+                file = body.text(body.remaining)
+            elif field == _HEARTBEAT_POSITION:
+                position = body.lenenc()
+            body.rest()
+    return HeartbeatEvent(header, file, position)
+
+
+def decode_binlog_checkpoint(
+    header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
+) -> BinlogCheckpointEvent:
+    return BinlogCheckpointEvent(header, body.text(body.u32()))
+
+
+def decode_start_encryption(
+    header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
+) -> StartEncryptionEvent:
+    return StartEncryptionEvent(header, body.u8(), body.u32(), bytes(body.take(12)))
+
+
+def decode_incident(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> IncidentEvent:
+    with body.restrict(description.post_header_length(header.event_type)):
+        incident = body.u16()
+        body.rest()
+    message = bytes(body.take(body.u8())) if body else b""
+    return IncidentEvent(header, incident, message.decode("utf-8", "replace"))

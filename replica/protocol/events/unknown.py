@@ -1,0 +1,50 @@
+"""Events whose bytes are kept and not read: they may be skipped, and skipping them is the caller's own decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import UnsupportedEventError
+from replica.protocol.constants import ROLES, HeaderFlag, event_name
+from replica.protocol.event_row import Role
+from replica.protocol.header import Event
+
+if TYPE_CHECKING:
+    from replica.protocol.header import EventHeader, FormatDescriptionEvent
+    from replica.protocol.wire import Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent(Event):
+    """An event of a type without a decoder that may be skipped.
+
+    Its IGNORABLE flag says so, or it is MySQL's own bookkeeping (of group replication) that holds no change.
+    """
+
+    body: bytes
+
+
+def decode_unknown(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> UnknownEvent:
+    return UnknownEvent(header, bytes(body.rest()))
+
+
+def refuse_unreadable(header: EventHeader) -> None:
+    """Raise UnsupportedEventError for an event that cannot be read and must not be skipped.
+
+    Source: MariaDB 10.11.18, sql/log_event.cc, Log_event::read_log_event. The server skips whatever is flagged
+    IGNORABLE; we do not skip what may hold changes (Role.REFUSED).
+    """
+    role = ROLES[header.event_type]
+    if role is Role.REFUSED:
+        raise UnsupportedEventError(
+            f"{event_name(header.event_type)} is an event of servers before MySQL 5.1",
+            offset=0,
+            hint="Nothing has written it since: the file was put together, or its bytes are damaged.",
+        )
+    if role is Role.STRANGER and not header.flags & HeaderFlag.IGNORABLE:
+        raise UnsupportedEventError(
+            f"{event_name(header.event_type)} event cannot be read and must not be skipped",
+            offset=0,
+            hint="The stream comes from a newer or another kind of server than this program supports.",
+        )

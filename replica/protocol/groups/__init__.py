@@ -1,0 +1,1 @@
+"""Event groups: which events make one transaction, and what identifies it on every server."""

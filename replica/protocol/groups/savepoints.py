@@ -1,0 +1,206 @@
+"""SAVEPOINT and ROLLBACK TO inside a transaction: which rows were undone before it was committed.
+
+Servers write both statements themselves (`SAVEPOINT ` or `ROLLBACK TO ` and the quoted name, in UTF-8), whatever the
+client sent. RELEASE SAVEPOINT is not written. ROLLBACK TO is written only if the transaction touched something that
+cannot be rolled back, such as a temporary table; otherwise the server removes the rows from its binlog cache.
+
+The rule: the rows between a ROLLBACK TO and the last savepoint of its name do not exist. Rows of tables without
+transactions stand in groups of their own, so no row survives between the two.
+
+A trigger or function has savepoints of its own, which end with it. The binlog does not show where that is. If it sets a
+savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint. That is
+assumed if the routine's savepoint has other character sets or another SQL mode than the ROLLBACK TO, and was set inside
+of a statement (`inside_statement`).
+
+Sources: MariaDB 10.11.18, sql/log.cc, binlog_savepoint_set and binlog_savepoint_rollback; sql/transaction.cc,
+find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/test_savepoints.py).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ProtocolError
+from replica.protocol.constants import HEADER_LENGTH, EventType
+from replica.protocol.events.query import read_status_vars
+from replica.protocol.header import parse_header
+from replica.protocol.wire import Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_TEXT: Final = re.compile(
+    rb"\s*(SAVEPOINT|ROLLBACK\s+(?:WORK\s+)?TO(?:\s+SAVEPOINT(?=\s+\S))?)\s+"
+    rb"(?:`((?:[^`]|``)+)`|\"((?:[^\"]|\"\")+)\"|([^\s`\"]+))\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_ROWS: Final = frozenset(kind for kind in EventType if kind.has_rows)
+_NEXT: Final = frozenset({EventType.QUERY, EventType.XID, EventType.XA_PREPARE})
+_UNQUOTED: Final = "`", '"', ""
+"""The quotation mark that stands doubled in each of the three forms of a name."""
+
+
+class SavepointText(NamedTuple):
+    """One of the two statements. `session`: character sets and SQL mode that it ran with."""
+
+    name: str
+    rolls_back: bool
+    session: tuple[object, ...] = ()
+
+
+def savepoint_text(query: bytes) -> SavepointText | None:
+    """Read the text of a statement; None for any other statement."""
+    found = _TEXT.fullmatch(query)
+    if found is None:
+        return None
+    form = next(number for number in range(3) if found[number + 2] is not None)
+    name = found[form + 2].decode("utf-8", "surrogateescape")
+    mark = _UNQUOTED[form]
+    rolls_back = found[1][:1] in b"rR"
+    return SavepointText(name.replace(mark * 2, mark) if mark else name, rolls_back)
+
+
+def read_savepoint(event: memoryview) -> SavepointText:
+    """Read a QUERY event, without its checksum, that begins like one of the two statements.
+
+    Raises:
+        ProtocolError: it is another statement.
+    """
+    body = Cursor(event, HEADER_LENGTH)
+    body.skip(8)
+    database, _, status_length = body.u8(), body.u16(), body.u16()
+    with body.restrict(status_length):
+        status = read_status_vars(body)
+    body.skip(database + 1)
+    query = bytes(body.rest())
+    found = savepoint_text(query)
+    if found is None:
+        raise ProtocolError(f"a transaction holds the statement {query[:80]!r}, which names no savepoint")
+    return found._replace(session=(status.charset, status.sql_mode))
+
+
+def savepoint_key(name: str, *, accents: bool) -> str:
+    """Return what equal names have in common.
+
+    Args:
+        name: a savepoint.
+        accents: whether accents count: from MariaDB 11.5 on, which compares by utf8mb3_general1400_as_ci; servers
+            before, and MySQL, compare by utf8mb3_general_ci.
+    """
+    if name.isascii():
+        return name.upper()
+    return "".join(map(_upper if accents else _general, name))
+
+
+def last_named(
+    rollback: SavepointText,
+    newest_first: Iterable[SavepointText],
+    *,
+    accents: bool,
+    inside: Callable[[int], bool],
+) -> int | None:
+    """Return the number of the savepoint that a ROLLBACK TO means, counted from the newest; None if it is not there.
+
+    Args:
+        rollback: the ROLLBACK TO.
+        newest_first: the savepoints that are there.
+        accents: as for `savepoint_key`.
+        inside: tells whether the savepoint of a number was set inside of a statement, by a routine.
+    """
+    key = savepoint_key(rollback.name, accents=accents)
+    first = None
+    for number, savepoint in enumerate(newest_first):
+        if savepoint_key(savepoint.name, accents=accents) != key:
+            continue
+        if savepoint.session == rollback.session:
+            return number
+        first = number if first is None else first
+        if not inside(number):
+            return first
+    return first
+
+
+def inside_statement(data: memoryview, before: int, at: int) -> bool:
+    """Tell whether a SAVEPOINT was set by a routine while a statement ran, as far as the events around it show.
+
+    It was if the rows after it are not the end of a statement when the next QUERY comes, or if the same two or more
+    tables are mapped before and after it: a statement maps the tables of all routines that it calls.
+
+    Args:
+        data: what holds the group.
+        before: offset of an event before the SAVEPOINT, in the same group.
+        at: offset of the SAVEPOINT's QUERY event.
+    """
+    mapped: list[bytes] = []
+    mapping = False
+    while before < at:
+        header = parse_header(data, before)
+        if header.event_type == EventType.TABLE_MAP:
+            mapped = [*(mapped if mapping else ()), _table_id(data, before)]
+        mapping = header.event_type == EventType.TABLE_MAP
+        before += header.event_length
+    at += parse_header(data, at).event_length
+    after: list[bytes] = []
+    ended = mapping = True
+    while at < len(data):
+        header = parse_header(data, at)
+        if header.event_type in _ROWS:
+            mapping, ended = False, data[at + HEADER_LENGTH + 6] & 1 != 0
+        elif header.event_type == EventType.TABLE_MAP and mapping:
+            after.append(_table_id(data, at))
+        elif header.event_type in _NEXT:
+            break
+        at += header.event_length
+    return not ended or (len(after) > 1 and after == mapped)
+
+
+def _table_id(data: memoryview, at: int) -> bytes:
+    return bytes(data[at + HEADER_LENGTH : at + HEADER_LENGTH + 6])
+
+
+@cache
+def _upper(character: str) -> str:
+    """Return the simple upper case: one character."""
+    return next((made for made in (character.upper(), character.title()) if len(made) == 1), character)
+
+
+@cache
+def _general(character: str) -> str:
+    """Return the weight of a character in utf8mb3_general_ci: the upper case of its letter without accents, in the
+    blocks that this old collation knows.
+    """
+    code = ord(character)
+    if code in _OTHER_WEIGHTS:
+        return chr(_OTHER_WEIGHTS[code])
+    if not any(first <= code <= last for first, last in _BLOCKS):
+        return character
+    letter = unicodedata.normalize("NFD", character)[0]
+    upper = letter.upper()
+    return upper if len(upper) == 1 else letter
+
+
+_BLOCKS: Final = (
+    *((0x61, 0x17F), (0x183, 0x199), (0x1A0, 0x233), (0x253, 0x25B), (0x260, 0x260), (0x263, 0x263), (0x268, 0x269)),
+    *((0x26F, 0x26F), (0x272, 0x275), (0x280, 0x280), (0x283, 0x283), (0x288, 0x288), (0x28A, 0x28B), (0x292, 0x292)),
+    *((0x345, 0x345), (0x386, 0x386), (0x388, 0x3D6), (0x3DB, 0x3F1), (0x400, 0x40E), (0x430, 0x481), (0x48D, 0x4C4)),
+    *((0x4C8, 0x4C8), (0x4CC, 0x4CC), (0x4D0, 0x4F5), (0x4F8, 0x4F9), (0x561, 0x586), (0x1E00, 0x1EF9)),
+    *((0x1F00, 0x1FBA), (0x1FBC, 0x1FBE), (0x1FC2, 0x1FC8), (0x1FCA, 0x1FCA), (0x1FCC, 0x1FCC), (0x1FD0, 0x1FD2)),
+    *((0x1FD6, 0x1FDA), (0x1FE0, 0x1FE2), (0x1FE4, 0x1FEA), (0x1FEC, 0x1FEC), (0x1FF2, 0x1FF8), (0x1FFA, 0x1FFA)),
+    *((0x1FFC, 0x1FFC), (0x2170, 0x217F), (0x24D0, 0x24E9), (0xFF41, 0xFF5A)),
+)
+_OTHER_WEIGHTS: Final = {
+    0xDF: 0x53,
+    0x3F2: 0x3A3,
+    0x439: 0x419,
+    0x1F71: 0x1FBB,
+    0x1F73: 0x1FC9,
+    0x1F75: 0x1FCB,
+    0x1F77: 0x1FDB,
+    0x1F79: 0x1FF9,
+    0x1F7B: 0x1FEB,
+    0x1F7D: 0x1FFB,
+}
+"""Both as WEIGHT_STRING() says on 10.5, 10.11 and 11.8."""

@@ -1,0 +1,279 @@
+"""PARTIAL_UPDATE_ROWS: the row images of a MySQL UPDATE with JSON diffs -> the images of a plain UPDATE.
+
+After each before image stand the value options and, if they say PARTIAL_JSON, one bit for every JSON column of the
+table: 1 where the after image holds diffs in place of the value. The column of a 1 is read as a length of four bytes
+and that many bytes of diffs.
+
+Out: before and after images alternating as in UPDATE_ROWS, in which every JSON value is text behind a length of four
+bytes, ready for a reader that takes JSON for text. Refused: unknown value options, and diffs of a column that the
+before image lacks (binlog_row_image=MINIMAL): the value before is nowhere in the binlog.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from replica.errors import ProtocolError
+from replica.protocol.constants import ColumnType
+from replica.protocol.mysql.binary_json import MAX_DEPTH, Json, json_text, parse_json
+from replica.protocol.rows.column_def import value_extent
+from replica.protocol.wire import Buffer, Cursor, is_set
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from replica.protocol.rows.column_def import ColumnDef
+
+PARTIAL_JSON: Final = 1
+"""The one bit of binlog_row_value_options."""
+_JSON_PREFIX: Final = 4  # bytes of the length in front of a JSON value
+
+
+def apply_partial_update(
+    images: Buffer,
+    columns_before: bytes,
+    columns_after: bytes,
+    columns: Sequence[ColumnDef],
+    *,
+    wanted: Collection[int] | None = None,
+) -> bytes:
+    """Turn the images of a PARTIAL_UPDATE_ROWS event into those of an UPDATE_ROWS event, JSON as text.
+
+    `columns_before` and `columns_after` are the event's bit sets. `wanted`: indexes of the columns whose values count
+    (None: all); diffs of others that cannot be applied become the text `null` instead of an error. Offsets in errors
+    count from the start of `images`.
+    """
+    cursor = Cursor(images)
+    before = [index for index in range(len(columns)) if is_set(columns_before, index)]
+    after = [index for index in range(len(columns)) if is_set(columns_after, index)]
+    json_columns = [index for index, column in enumerate(columns) if column.type == ColumnType.JSON]
+    out = bytearray()
+    while cursor:
+        known: dict[int, Json] = {}
+        _copy(cursor, before, columns, out, known, frozenset(), wanted)
+        partial = _partial_columns(cursor, json_columns)
+        _copy(cursor, after, columns, out, known, partial, wanted)
+    return bytes(out)
+
+
+def _partial_columns(cursor: Cursor, json_columns: Sequence[int]) -> frozenset[int]:
+    at = cursor.offset
+    options = cursor.lenenc()
+    if options & ~PARTIAL_JSON:
+        raise ProtocolError(f"unknown value options {options} of a PARTIAL_UPDATE_ROWS event", offset=at)
+    if not options:
+        return frozenset()
+    bits = cursor.bits(len(json_columns))
+    return frozenset(index for number, index in enumerate(json_columns) if is_set(bits, number))
+
+
+def _copy(
+    cursor: Cursor,
+    present: Sequence[int],
+    columns: Sequence[ColumnDef],
+    out: bytearray,
+    known: dict[int, Json],
+    partial: Collection[int],
+    wanted: Collection[int] | None,
+) -> None:
+    """Copy one image; JSON values become text and, in the before image, are kept in `known` for the diffs."""
+    nulls = cursor.bits(len(present))
+    out += nulls
+    for number, index in enumerate(present):
+        if is_set(nulls, number):
+            continue
+        column = columns[index]
+        at = cursor.offset
+        if column.type != ColumnType.JSON:
+            out += _plain(cursor, column)
+            continue
+        value = cursor.take(cursor.u32())
+        if wanted is not None and index not in wanted:
+            text = b"null"
+        else:
+            try:
+                known[index] = _after(value, index, known) if index in partial else parse_json(value)
+            except ProtocolError as error:
+                message = error.placeless
+                raise ProtocolError(
+                    f"column {column.name or index + 1}: {message}", offset=at, hint=error.hint
+                ) from None
+            text = json_text(known[index]).encode()
+        out += len(text).to_bytes(_JSON_PREFIX, "little") + text
+
+
+def _after(diffs: Buffer, index: int, known: dict[int, Json]) -> Json:
+    if index not in known:
+        raise ProtocolError(
+            "a JSON diff without the value it applies to",
+            hint="Set binlog_row_image=FULL, or leave PARTIAL_JSON out of binlog_row_value_options.",
+        )
+    return apply_diffs(known[index], read_diffs(diffs))
+
+
+def _plain(cursor: Cursor, column: ColumnDef) -> memoryview:
+    """Return length prefix and bytes of one value, as they stand."""
+    width, prefix = value_extent(column)
+    if not prefix:
+        return cursor.take(width)
+    size = int.from_bytes(cursor.peek_rest()[:prefix], "little")
+    return cursor.take(prefix + size)
+
+
+# JSON diffs: what an UPDATE changed inside a JSON column, as MySQL logs it with
+# binlog_row_value_options=PARTIAL_JSON.
+#
+# A diff is an operation, a path to one place and, but for REMOVE, a new binary value. A column holds a list of them,
+# applied one after the other. In: the bytes after the column's length prefix. Refused, as ProtocolError: unknown
+# operations, paths MySQL does not write (wildcards, ranges), and diffs that do not fit the document: then the before
+# image is not the row they were made for, and no after image can be told.
+
+MAX_MOVED: Final = 1 << 28
+"""Elements that array insertions and removals may move: a second's work. A statement that changes a thousand places of
+an array of a hundred thousand is below it."""
+
+_NAME: Final = re.compile(r"\.(?:(\"(?:[^\"\\]|\\.)*\")|([^\s.\[\]\"*]+))")
+_INDEX: Final = re.compile(r"\[(\d{1,10})\]")
+
+
+class DiffOperation(IntEnum):
+    """The operations of a diff (enum_json_diff_operation)."""
+
+    REPLACE = 0
+    INSERT = 1
+    REMOVE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class JsonDiff:
+    operation: DiffOperation
+    path: str
+    """The path as MySQL writes it: $.name."another name"[3]"""
+    value: Json = None
+    """The new value; None with REMOVE."""
+
+    @property
+    def legs(self) -> tuple[str | int, ...]:
+        """Member names and array indexes from the root on."""
+        return _legs(self.path)
+
+
+def read_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
+    """Read the diffs of one column; none when the UPDATE left the column as it was."""
+    cursor = Cursor(data)
+    diffs = []
+    while cursor:
+        at = cursor.offset
+        code = cursor.u8()
+        if code > DiffOperation.REMOVE:
+            raise ProtocolError(f"{code} is no operation of a JSON diff", offset=at)
+        operation = DiffOperation(code)
+        path = cursor.text(cursor.lenenc())
+        value = None if operation is DiffOperation.REMOVE else parse_json(cursor.take(cursor.lenenc()))
+        diffs.append(JsonDiff(operation, path, value))
+    return tuple(diffs)
+
+
+def apply_diffs(document: Json, diffs: Sequence[JsonDiff]) -> Json:
+    """Apply the diffs to the document and return it; the given one may be changed on the way."""
+    patient = _Document(document)
+    for diff in diffs:
+        if not patient.apply(diff):
+            raise ProtocolError(
+                f"the JSON diff {diff.operation.name} {diff.path[:80]!r} does not fit the value before it",
+                hint="The row was changed by something that is not in the binlog, or the bytes are damaged.",
+            )
+    return patient.result()
+
+
+class _Document:
+    """A document while diffs are applied to it."""
+
+    def __init__(self, document: Json) -> None:
+        self._root: list[Any] = [document]
+        self._unsorted: dict[int, dict[str, Json]] = {}  # objects with new members, by id
+        self._moved = 0
+
+    def apply(self, diff: JsonDiff) -> bool:
+        """Apply one diff; return whether there was a place for it."""
+        *parents, last = 0, *diff.legs
+        place: Any = self._root
+        for leg in parents:
+            if not _has(place, leg):
+                return False
+            place = place[leg]
+        if diff.operation is DiffOperation.INSERT:
+            return place is not self._root and self._insert(place, last, diff.value)
+        if not _has(place, last):
+            return False
+        if diff.operation is DiffOperation.REPLACE:
+            place[last] = diff.value
+            return True
+        if place is self._root:
+            return False
+        if isinstance(place, list):
+            self._move(place)
+        del place[last]
+        return True
+
+    def result(self) -> Json:
+        for members in self._unsorted.values():
+            ordered = sorted(members.items(), key=lambda member: (len(member[0].encode()), member[0].encode()))
+            members.clear()
+            members.update(ordered)
+        found: Json = self._root[0]
+        return found
+
+    def _insert(self, place: Any, leg: str | int, value: Json) -> bool:
+        if isinstance(leg, int):
+            if not isinstance(place, list):
+                return False
+            self._move(place)
+            place.insert(leg, value)  # beyond the end is at the end, as in MySQL
+            return True
+        if not isinstance(place, dict) or leg in place:
+            return False
+        place[leg] = value
+        self._unsorted[id(place)] = place
+        return True
+
+    def _move(self, place: list[Any]) -> None:
+        self._moved += len(place)
+        if self._moved > MAX_MOVED:
+            raise ProtocolError(f"the JSON diffs of one value move more than {MAX_MOVED} elements")
+
+
+def _has(place: Any, leg: str | int) -> bool:
+    if isinstance(leg, int):
+        return isinstance(place, list) and leg < len(place)
+    return isinstance(place, dict) and leg in place
+
+
+def _legs(path: str) -> tuple[str | int, ...]:
+    if not path.startswith("$"):
+        raise ProtocolError(f"{path[:80]!r} is no path into a JSON document")
+    legs: list[str | int] = []
+    at = 1
+    while at < len(path):
+        if found := _INDEX.match(path, at):
+            legs.append(int(found[1]))
+        elif found := _NAME.match(path, at):
+            legs.append(found[2] if found[1] is None else _unquoted(found[1]))
+        else:
+            raise ProtocolError(f"{path[:80]!r} is no path into a JSON document")
+        at = found.end()
+        if len(legs) > MAX_DEPTH:
+            raise ProtocolError(f"a path of more than {MAX_DEPTH} steps into a JSON document")
+    return tuple(legs)
+
+
+def _unquoted(text: str) -> str:
+    try:
+        name: str = json.loads(text, strict=False)
+    except ValueError:
+        raise ProtocolError(f"{text[:80]!r} is no member name of a JSON document") from None
+    return name

@@ -1,0 +1,101 @@
+"""TRANSACTION_PAYLOAD: all events of a MySQL transaction after its GTID, compressed together.
+
+Fields of type, size and value, up to a type 0; what follows them is the payload: whole events without checksums. Their
+log_pos means nothing. In: the event's body. Out: the events' bytes, which never take more memory than the size that the
+event claims; a claim beyond the largest event, or beyond what zstd can make of so few bytes, is refused unread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+import zstandard
+
+from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
+from replica.protocol.constants import MAX_EVENT_BYTES
+from replica.protocol.header import Event
+
+if TYPE_CHECKING:
+    from replica.protocol.header import EventHeader, FormatDescriptionEvent
+    from replica.protocol.wire import Cursor
+
+MAX_RATIO: Final = 1 << 15
+"""A zstd block makes at most 128 KiB of at least four bytes."""
+MAX_WINDOW: Final = 1 << 27
+"""The history a decompressor has to keep; MySQL's levels 1 to 22 stay within."""
+_CHUNK: Final = 1 << 20
+
+
+class _Field(IntEnum):
+    END = 0
+    SIZE = 1
+    COMPRESSION = 2
+    UNCOMPRESSED_SIZE = 3
+
+
+class Compression(IntEnum):
+    """The compressions (transaction::compression::type)."""
+
+    ZSTD = 0
+    NONE = 255
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPayloadEvent(Event):
+    compression: int
+    """Compression, or the code of one that this program does not know."""
+    uncompressed_size: int
+    payload: memoryview
+
+    def events(self, *, limit: int = MAX_EVENT_BYTES) -> bytes | memoryview:
+        """Return the events, one after the other. `limit`: bytes that the caller is ready to take."""
+        size = self.uncompressed_size
+        if size > limit:
+            raise ProtocolError(f"a transaction of {size} bytes in a payload; {limit} is the most", offset=0)
+        if self.compression == Compression.NONE:
+            if len(self.payload) != size:
+                raise ProtocolError(f"a payload of {len(self.payload)} bytes that claims {size}", offset=0)
+            return self.payload
+        if self.compression != Compression.ZSTD:
+            raise UnsupportedEventError(f"a transaction compressed with algorithm {self.compression}", offset=0)
+        if size > MAX_RATIO * len(self.payload):
+            raise ProtocolError(f"a payload of {len(self.payload)} bytes claims to hold {size}", offset=0)
+        return _decompress(self.payload, size)
+
+
+def _decompress(payload: memoryview, size: int) -> bytes:
+    out = bytearray()
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(payload) as reader:
+            while piece := reader.read(min(_CHUNK, size + 1 - len(out))):
+                out += piece
+    except zstandard.ZstdError as error:
+        raise ProtocolError(f"a transaction payload cannot be decompressed: {error}", offset=0) from None
+    if len(out) != size:
+        raise ProtocolError(f"a transaction payload does not decompress to the {size} bytes it claims", offset=0)
+    return bytes(out)
+
+
+def decode_transaction_payload(
+    header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
+) -> TransactionPayloadEvent:
+    return read_transaction_payload(header, body)
+
+
+def read_transaction_payload(header: EventHeader, body: Cursor) -> TransactionPayloadEvent:
+    found: dict[int, int] = {}
+    start = body.offset
+    while kind := body.lenenc():
+        with body.restrict(body.lenenc()):
+            if kind in (_Field.SIZE, _Field.COMPRESSION, _Field.UNCOMPRESSED_SIZE):
+                found[kind] = body.lenenc()
+            body.rest()
+    compression = found.get(_Field.COMPRESSION, Compression.NONE)
+    payload = body.rest()
+    claimed = found.get(_Field.SIZE, len(payload))
+    if claimed > len(payload):
+        raise TruncatedError(f"a payload of {claimed} bytes, {len(payload)} are left", offset=start)
+    payload = payload[:claimed]
+    return TransactionPayloadEvent(header, compression, found.get(_Field.UNCOMPRESSED_SIZE, len(payload)), payload)

@@ -1,0 +1,130 @@
+"""The replies to one statement: packets to rows of text.
+
+In: payloads as they come, each sent into the generator `read_reply()`. Out: a `Reply`, the rows of the first result and
+the session's status. Nothing is stored before its packet is there, so the reader of the packets bounds the memory.
+
+Refused: a request for a local file, more columns than a table can have, rows of another width, text that is not UTF-8
+(the connection's character set), and all else that is no reply. An ERR packet is an `ErrorReply`, the caller's.
+
+Source: the client/server protocol's Text Resultset, without CLIENT_DEPRECATE_EOF.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError
+from replica.protocol.packets.packets import EOF, ERR, OK, EofPacket, ErrPacket, parse_reply
+from replica.protocol.wire import Buffer, Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from replica.protocol.packets.packets import OkPacket
+
+MAX_COLUMNS: Final = 4096
+"""The columns of a table and of a result, in every server (MAX_FIELDS in sql/unireg.h)."""
+_MORE_RESULTS: Final = 0x0008  # SERVER_MORE_RESULTS_EXISTS
+_LOCAL_INFILE: Final = 0xFB
+_NULL: Final = 0xFB
+_EOF_MAX_LENGTH: Final = 9  # a row whose first value is that long is longer itself
+
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The reply to one statement: the rows of the first result, none if it has none; `status` are the server's flags
+    after the last.
+    """
+
+    rows: list[Row]
+    status: int
+
+
+class ErrorReply(Exception):  # noqa: N818  (the server's answer, which its receiver turns into an error)
+    """The server answered with an ERR packet."""
+
+    def __init__(self, packet: ErrPacket) -> None:
+        super().__init__(packet.message)
+        self.packet = packet
+
+
+def read_reply() -> Generator[None, bytes, Reply]:
+    """Take payloads until the statement is answered.
+
+    Raises:
+        ErrorReply: an ERR packet, also in the middle of rows.
+        ProtocolError: see the head of this file.
+    """
+    rows, status = yield from _result()
+    while status & _MORE_RESULTS:
+        _, status = yield from _result()
+    return Reply(rows, status)
+
+
+def _result() -> Generator[None, bytes, tuple[list[Row], int]]:
+    payload = yield
+    kind = payload[0] if payload else ERR
+    if kind == _LOCAL_INFILE:
+        raise ProtocolError(
+            "the server asks for a file of this machine in answer to a statement; it gets none",
+            hint="No MariaDB server asks a replica for one: find out what listens there.",
+        )
+    if kind in (OK, EOF, ERR):
+        return [], _ending(payload).status
+    cursor = Cursor(payload)
+    columns = cursor.lenenc()
+    if columns > MAX_COLUMNS or cursor:
+        raise ProtocolError(f"a result of {columns} columns, where {MAX_COLUMNS} are the most", offset=0)
+    for _ in range(columns):
+        _refuse_errors((yield))  # a definition: everything is asked for as text
+    _ending((yield))
+    rows: list[Row] = []
+    while True:
+        payload = yield
+        if payload[0] == ERR or (payload[0] == EOF and len(payload) < _EOF_MAX_LENGTH):
+            return rows, _ending(payload).status
+        rows.append(_row(payload, columns))
+
+
+def _refuse_errors(payload: bytes) -> None:
+    if payload[:1] == bytes((ERR,)):
+        _ending(payload)
+
+
+def _ending(payload: Buffer) -> OkPacket | EofPacket:
+    reply = parse_reply(payload)
+    if isinstance(reply, ErrPacket):
+        raise ErrorReply(reply)
+    return reply
+
+
+def _row(payload: Buffer, columns: int) -> Row:
+    cursor = Cursor(payload)
+    values: list[str | None] = []
+    for _ in range(columns):
+        if cursor and cursor.peek_rest()[0] == _NULL:
+            cursor.skip(1)
+            values.append(None)
+        else:
+            values.append(_text(cursor, len(values) + 1))
+    if cursor:
+        raise ProtocolError(f"{cursor.remaining} bytes behind the last value of a row", offset=cursor.offset)
+    return tuple(values)
+
+
+def _text(cursor: Cursor, number: int) -> str:
+    """Read the value of column `number`, counted from 1."""
+    length, start = cursor.lenenc(), cursor.offset
+    data = cursor.take(length)
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(
+            f"the text of column {number} of an answer is not UTF-8, which the session was set to",
+            offset=start + error.start,
+            hint="Look for a proxy that changes the character set, and for names or texts on the server that are "
+            "stored in another one than they are declared in.",
+        ) from None

@@ -1,0 +1,162 @@
+"""Rows events: which table, which columns are present, and the undecoded row images.
+
+In: the body of WRITE, UPDATE and DELETE rows events, version 1 (all MariaDB servers), version 2 (MySQL), MariaDB's
+compressed forms, and MySQL's PARTIAL_UPDATE (partial_update.py makes plain images of its own). Out: a `RowsEvent` whose
+`images` is a view of the event. How the images are split into rows and values depends on the table map and is not
+decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import ProtocolError
+from replica.protocol.constants import MAX_COLUMNS, EventType, RowsFlag
+from replica.protocol.header import Event
+from replica.protocol.wire import Cursor
+
+if TYPE_CHECKING:
+    from replica.protocol.header import EventHeader, FormatDescriptionEvent
+    from replica.protocol.wire import Buffer
+
+
+# The extra information of MySQL's rows events: which partition, and what NDB has to say.
+#
+# A list of chunks, each a type byte and what the type says. NDB: a length that counts itself and the format, the
+# format, data that only NDB reads. Partition: the number of the partition (the one the row goes to), and with an
+# UPDATE also the one it comes from. An unknown type ends the list: its length is not told.
+
+
+class ExtraType(IntEnum):
+    """The types of extra information (enum_extra_row_info_typecode)."""
+
+    NDB = 0
+    PARTITION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowsExtra:
+    """The extra information; None where the event does not say."""
+
+    partition: int | None = None
+    source_partition: int | None = None
+    """UPDATE only: where the rows were before."""
+    ndb_format: int | None = None
+    ndb: bytes | None = None
+    unknown: bytes = b""
+    """The bytes from the first chunk of a type that is not known, to the end."""
+
+
+NO_EXTRA: Final = RowsExtra()
+
+
+def read_rows_extra(data: Buffer, at: int = 0, *, update: bool = False) -> RowsExtra:
+    """Read the extra information. `data`: what follows the length of the extra data; `at`: where it starts, for
+    errors.
+    """
+    cursor = Cursor(data)
+    partition = source = ndb_format = ndb = None
+    while cursor:
+        start = cursor.offset
+        kind = cursor.u8()
+        if kind == ExtraType.NDB:
+            length = cursor.u8()
+            if length < 2:
+                raise ProtocolError(f"NDB information of {length} bytes, less than its own head", offset=at + start)
+            ndb_format, ndb = cursor.u8(), bytes(cursor.take(length - 2))
+        elif kind == ExtraType.PARTITION:
+            partition = cursor.u16()
+            source = cursor.u16() if update else None
+        else:
+            return RowsExtra(partition, source, ndb_format, ndb, bytes(data[start:]))
+    return RowsExtra(partition, source, ndb_format, ndb)
+
+
+DUMMY_TABLE_ID: Final = 0xFFFFFF
+"""Table id of a rows event without rows that only ends the statement."""
+
+
+class RowsKind(IntEnum):
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+
+
+ROWS_EVENTS: Final[dict[int, tuple[RowsKind, int, bool]]] = {
+    EventType.WRITE_ROWS_V1: (RowsKind.INSERT, 1, False),
+    EventType.UPDATE_ROWS_V1: (RowsKind.UPDATE, 1, False),
+    EventType.DELETE_ROWS_V1: (RowsKind.DELETE, 1, False),
+    EventType.WRITE_ROWS: (RowsKind.INSERT, 2, False),
+    EventType.UPDATE_ROWS: (RowsKind.UPDATE, 2, False),
+    EventType.DELETE_ROWS: (RowsKind.DELETE, 2, False),
+    EventType.PARTIAL_UPDATE_ROWS: (RowsKind.UPDATE, 2, False),
+    EventType.WRITE_ROWS_COMPRESSED_V1: (RowsKind.INSERT, 1, True),
+    EventType.UPDATE_ROWS_COMPRESSED_V1: (RowsKind.UPDATE, 1, True),
+    EventType.DELETE_ROWS_COMPRESSED_V1: (RowsKind.DELETE, 1, True),
+    EventType.WRITE_ROWS_COMPRESSED: (RowsKind.INSERT, 2, True),
+    EventType.UPDATE_ROWS_COMPRESSED: (RowsKind.UPDATE, 2, True),
+    EventType.DELETE_ROWS_COMPRESSED: (RowsKind.DELETE, 2, True),
+}
+"""Event type: (kind, version, compressed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsEvent(Event):
+    """Row images of one table; UPDATE alternates before and after images."""
+
+    kind: RowsKind
+    version: int
+    table_id: int
+    flags: int
+    width: int
+    """Columns of the table at the time of the change."""
+    columns_before: bytes
+    """Bit set of the columns present in before images; empty for INSERT."""
+    columns_after: bytes
+    """Bit set of the columns present in after images; empty for DELETE."""
+    images: memoryview
+    """Null bitmap and values per image; one compressed block when `compressed`."""
+    compressed: bool
+    extra: RowsExtra = NO_EXTRA
+    """Version 2 only: MySQL's partition and NDB information."""
+
+    @property
+    def partial(self) -> bool:
+        """True where after images may hold JSON diffs."""
+        return self.header.event_type == EventType.PARTIAL_UPDATE_ROWS
+
+    @property
+    def ends_statement(self) -> bool:
+        return bool(self.flags & RowsFlag.STMT_END)
+
+    @property
+    def is_dummy(self) -> bool:
+        return self.table_id == DUMMY_TABLE_ID and not self.images
+
+
+def decode_rows(header: EventHeader, body: Cursor, description: FormatDescriptionEvent) -> RowsEvent:
+    kind, version, compressed = ROWS_EVENTS[header.event_type]
+    fixed = description.post_header_length(header.event_type)
+    with body.restrict(fixed):
+        table_id = body.u32() if fixed == 6 else body.u48()
+        flags = body.u16()
+        extra_length = body.u16() if version == 2 else 2
+        body.rest()
+    if extra_length < 2:
+        raise ProtocolError("the extra data of a rows event is shorter than its own length field", offset=body.offset)
+    at = body.offset
+    extra = read_rows_extra(body.take(extra_length - 2), at, update=kind is RowsKind.UPDATE)
+    at = body.offset
+    width = body.lenenc()
+    if width > MAX_COLUMNS:
+        raise ProtocolError(f"a rows event of {width} columns; tables have at most {MAX_COLUMNS}", offset=at)
+    before = after = b""
+    if kind is RowsKind.INSERT:
+        after = body.bits(width)
+    else:
+        before = body.bits(width)
+        if kind is RowsKind.UPDATE:
+            after = body.bits(width)
+    return RowsEvent(header, kind, version, table_id, flags, width, before, after, body.rest(), compressed, extra)

@@ -32,7 +32,7 @@ from replica.errors import (
 from replica.hosts import Hosts
 from replica.progress import Progress
 from replica.quiet_watch import QuietWatch
-from replica.relay_log.presence import WATCH_EVERY_S
+from replica.relay_log.directory.presence import WATCH_EVERY_S
 from replica.room import FullDisk, Room
 from replica.session import Agreed, Session
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.config import Endpoint, ReplicaConfig
-    from replica.handshake.resume import Stored
+    from replica.handshake.start.resume import Stored
     from replica.progress import PauseReason
     from replica.protocol.gtid import GtidPosition
-    from replica.relay_log.identity import Owner
+    from replica.relay_log.directory.identity import Owner
     from replica.relay_writer.writer import RelayWriter
 
 PARTING_S = 1.0

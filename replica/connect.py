@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replica.errors import DataLossError, DuplicateServerIdError, ReplicaError, ServerError
-from replica.handshake.by_place import place_of_start
-from replica.handshake.content import verify_content
-from replica.handshake.login import Detached, Login, log_in
-from replica.handshake.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
+from replica.handshake.login.login import Detached, Login, log_in
+from replica.handshake.primary.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
+from replica.handshake.primary.server import ServerInfo, check, inspect_server, refusal
 from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
-from replica.handshake.resume import Here, Stored, verify
-from replica.handshake.server import ServerInfo, check, inspect_server, refusal
-from replica.handshake.start import place_of, starting_position
-from replica.relay_log.file_head import read_file_head
-from replica.relay_log.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
-from replica.relay_log.last_event import fingerprint_at, last_event
+from replica.handshake.start.by_place import place_of_start
+from replica.handshake.start.content import verify_content
+from replica.handshake.start.resume import Here, Stored, verify
+from replica.handshake.start.start import place_of, starting_position
+from replica.relay_log.directory.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
+from replica.relay_log.directory.presence import removed
+from replica.relay_log.files.file_head import read_file_head
 from replica.relay_log.location import relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.presence import removed
+from replica.relay_log.walks.last_event import fingerprint_at, last_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

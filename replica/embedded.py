@@ -24,9 +24,9 @@ import structlog
 from replica.client import Replica
 from replica.errors import DisconnectedError, RelayError, ReplicaError
 from replica.handshake.ask import ask
-from replica.handshake.catalog import read_tables
-from replica.handshake.resume import Stored
-from replica.handshake.start import earliest, latest_and_prepared, latest_position
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.start.resume import Stored
+from replica.handshake.start.start import earliest, latest_and_prepared, latest_position
 from replica.progress import Progress
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.log import RelayLog
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
-    from replica.handshake.start import Latest
+    from replica.handshake.start.start import Latest
     from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.catalog import Selection

@@ -15,8 +15,8 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError
-from replica.handshake.login import log_in
-from replica.handshake.start import latest_position
+from replica.handshake.login.login import log_in
+from replica.handshake.start.start import latest_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable

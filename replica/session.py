@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, ReplicaError
-from replica.handshake.dump_error import dump_error
+from replica.handshake.start.dump_error import dump_error
 from replica.native.kernel_group import NO_GROUP
 from replica.progress import Progress
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import ErrPacket
-from replica.relay_log.stream_record import Cell
+from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.room import Room
 from replica.semisync.frame import ack_packet

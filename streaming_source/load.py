@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, SchemaError
 from replica.handshake.ask import ask
-from replica.handshake.catalog import read_tables
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.primary.server import check, inspect_server, refusal
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
-from replica.handshake.server import check, inspect_server, refusal
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.identity import stores_lower_case
+from replica.relay_log.directory.identity import stores_lower_case
+from replica.schema.definition.session import ANY_SERVER, ServerRules
 from replica.schema.patterns import matcher, refuse_capitals, table_text
-from replica.schema.session import ANY_SERVER, ServerRules
 from streaming_source.attached.folder import attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.read_plan import ReadPlan

@@ -23,7 +23,7 @@ from streaming_source.driver.spark_versions import require_spark, warn_of_newer_
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from replica.handshake.end import ServerEnd
+    from replica.handshake.start.end import ServerEnd
     from streaming_source.batch.planned_reader import PlannedReader
     from streaming_source.batch.reader import BinlogFilesReader
     from streaming_source.batch.tables import TablesPlan

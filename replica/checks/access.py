@@ -6,7 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.checks.result import Result
-from replica.handshake.server import grant
+from replica.handshake.primary.server import grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

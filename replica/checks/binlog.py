@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
-from replica.handshake.server import check, grant
+from replica.handshake.primary.server import check, grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from replica.checks.local import existing, writable
 from replica.checks.result import Result
-from replica.daemon.words import size
+from replica.daemon.status.words import size
 from replica.relay_log.location import relay_numbers, relay_path
 
 if TYPE_CHECKING:

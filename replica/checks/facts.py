@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from replica.errors import PrerequisiteError, ServerError
-from replica.handshake.primary import DENIED_CODES, ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
+from replica.handshake.primary.progress import DENIED_CODES, ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
+from replica.handshake.primary.server import PROBING_ID, ServerInfo, inspect_server
 from replica.handshake.registration import Query, Rows, Steps
-from replica.handshake.server import PROBING_ID, ServerInfo, inspect_server
-from replica.handshake.start import earliest_position, gtids
+from replica.handshake.start.start import earliest_position, gtids
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:

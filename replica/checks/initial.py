@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.checks.result import Report, Result
-from replica.daemon.words import size, span
+from replica.daemon.status.words import size, span
 from replica.errors import ReplicaError
 from replica.schema.patterns import matcher
 from replica.snapshot.check.table_verdict import key_words

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
 from replica.errors import DisconnectedError, PositionLostError
-from replica.handshake.content import verify_content
-from replica.handshake.resume import HINT, Stored, verify
+from replica.handshake.start.content import verify_content
+from replica.handshake.start.resume import HINT, Stored, verify
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.last_event import last_event
 from replica.relay_log.log import RelayLog
+from replica.relay_log.walks.last_event import last_event
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from replica.checks.facts import ServerFacts
     from replica.checks.relay_end import RelayEnd
     from replica.config import ReplicaConfig
-    from replica.handshake.login import Login
+    from replica.handshake.login.login import Login
+    from replica.handshake.primary.server import ServerInfo
     from replica.handshake.registration import Steps
-    from replica.handshake.server import ServerInfo
 
 
 def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:

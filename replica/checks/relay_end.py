@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.daemon.beginning import WORDS, last_known, lost
-from replica.handshake.resume import Stored
-from replica.relay_log.file_head import read_file_head
-from replica.relay_log.head import read_head
-from replica.relay_log.identity import source_of
-from replica.relay_log.last_event import fingerprint_at
+from replica.handshake.start.resume import Stored
+from replica.relay_log.directory.head import read_head
+from replica.relay_log.directory.identity import source_of
+from replica.relay_log.files.file_head import read_file_head
 from replica.relay_log.location import RelayHead, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
+from replica.relay_log.walks.last_event import fingerprint_at
 
 if TYPE_CHECKING:
     from pathlib import Path

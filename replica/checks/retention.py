@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
-from replica.daemon.lag import bytes_between, groups_between
-from replica.daemon.words import size, span
+from replica.daemon.status.lag import bytes_between, groups_between
+from replica.daemon.status.words import size, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,10 +28,10 @@ from replica.errors import (
     RelayError,
     ReplicaError,
 )
-from replica.handshake.login import Login, log_in
-from replica.handshake.server import ServerInfo, check, refusal
-from replica.relay_log.identity import read_identity
-from replica.relay_log.lock import lock_holder
+from replica.handshake.login.login import Login, log_in
+from replica.handshake.primary.server import ServerInfo, check, refusal
+from replica.relay_log.directory.identity import read_identity
+from replica.relay_log.directory.lock import lock_holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,14 +6,14 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
-from replica.handshake.server import GALERA_GTIDS
+from replica.handshake.primary.server import GALERA_GTIDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replica.checks.facts import ServerFacts
     from replica.config import Endpoint
-    from replica.handshake.server import ServerInfo
+    from replica.handshake.primary.server import ServerInfo
 
     Servers = Mapping[Endpoint, ServerFacts]
 

@@ -15,7 +15,7 @@ import click
 
 from replica.command_options import Parsed, keys_option
 from replica.commands.place import LogChoice, placed
-from replica.daemon.status import read_status
+from replica.daemon.status.file import read_status
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output
 from replica.errors import ReplicaError

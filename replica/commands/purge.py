@@ -23,7 +23,7 @@ from replica.errors import ConfigError, RelayError
 from replica.option_values import seconds, size
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.identity import read_identity
+from replica.relay_log.directory.identity import read_identity
 from replica.tail.source import check_relay_directory
 
 if TYPE_CHECKING:

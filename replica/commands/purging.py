@@ -14,21 +14,21 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, RelayError
-from replica.relay_log.disk import disk_error
-from replica.relay_log.file_head import read_file_head
-from replica.relay_log.head import read_head
-from replica.relay_log.index import last_entry
+from replica.relay_log.directory.disk import disk_error
+from replica.relay_log.directory.head import read_head
+from replica.relay_log.directory.readers import make_readers_directory, mark_dropped, registered_readers, removal_lock
+from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.index import last_entry
+from replica.relay_log.files.removal import remove_oldest
 from replica.relay_log.location import index_path, relay_numbers, relay_path
-from replica.relay_log.readers import make_readers_directory, mark_dropped, registered_readers, removal_lock
-from replica.relay_log.removal import remove_oldest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from replica.protocol.gtid import GtidPosition
+    from replica.relay_log.directory.readers import Reader
     from replica.relay_log.location import RelayHead
-    from replica.relay_log.readers import Reader
 
 LOCK_WAIT_S: Final = 10.0
 """A reader that registers holds the lock for milliseconds."""

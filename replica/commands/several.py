@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from replica.daemon.verdict import BEHIND, HEALTHY, NO_ROOM, NOT_CONNECTED, NOT_RUNNING, SILENT
-from replica.daemon.words import span
+from replica.daemon.status.verdict import BEHIND, HEALTHY, NO_ROOM, NOT_CONNECTED, NOT_RUNNING, SILENT
+from replica.daemon.status.words import span
 from replica.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from replica.daemon.record import StatusRecord
-    from replica.daemon.verdict import Verdict
+    from replica.daemon.status.record import StatusRecord
+    from replica.daemon.status.verdict import Verdict
     from replica.errors import ReplicaError
 
 WORST_FIRST: Final = (NOT_RUNNING, SILENT, NO_ROOM, NOT_CONNECTED, BEHIND, HEALTHY)

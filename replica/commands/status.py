@@ -24,13 +24,13 @@ import click
 from replica.commands.options import config_option, gather
 from replica.commands.several import Looked, lines, ordered
 from replica.daemon.config import DaemonConfig
-from replica.daemon.http_guard import read_token
-from replica.daemon.record import StatusRecord
-from replica.daemon.status import read_status
-from replica.daemon.status_page import page
-from replica.daemon.verdict import NOT_RUNNING, SILENT, Verdict, judge, running
+from replica.daemon.http.guard import read_token
+from replica.daemon.status.file import read_status
+from replica.daemon.status.page import page
+from replica.daemon.status.record import StatusRecord
+from replica.daemon.status.verdict import NOT_RUNNING, SILENT, Verdict, judge, running
 from replica.errors import MAY_READ, ConfigError, DisconnectedError, ProtocolError, RelayError, ReplicaError, describe
-from replica.relay_log.lock import lock_holder
+from replica.relay_log.directory.lock import lock_holder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Ver
 
 def _log_end(directory: Path) -> RelayHead | None:
     # Only where the daemon cannot tell: this module loads the compiler, a second in which someone waits.
-    head: RelayHead | None = importlib.import_module("replica.relay_log.head").read_head(directory)
+    head: RelayHead | None = importlib.import_module("replica.relay_log.directory.head").read_head(directory)
     return head
 
 

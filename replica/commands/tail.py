@@ -87,7 +87,7 @@ def tail(
     With a relay directory (--relay-dir) beside the replica that writes it: nothing is locked, the primary does not
     notice. With --host and --user from the primary, through a temporary replica.
     """
-    interpret_meanwhile("replica.dump.kernel_rows", "replica.rows.decode.kernel_variant")
+    interpret_meanwhile("replica.dump.rows.kernel_rows", "replica.rows.decode.kernel_variant")
     if last is not None and (start != "latest" or place.relay_dir is None):
         raise ConfigError(
             "-n counts back from the end of a relay log.", hint="Without one use --from with a GTID, or earliest."

@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.daemon.status import STATUS_NAME, read_status
+from replica.daemon.status.file import STATUS_NAME, read_status
 from replica.errors import RelayError
-from replica.relay_log.head import BEGUN, HEAD_NAME, read_head
-from replica.relay_log.identity import IDENTITY_NAME
-from replica.relay_log.readers import READERS_NAME, registered_readers
+from replica.relay_log.directory.head import BEGUN, HEAD_NAME, read_head
+from replica.relay_log.directory.identity import IDENTITY_NAME
+from replica.relay_log.directory.readers import READERS_NAME, registered_readers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
-from replica.handshake.login import Login, log_in
-from replica.handshake.primary import ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
+from replica.handshake.login.login import Login, log_in
+from replica.handshake.primary.progress import ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

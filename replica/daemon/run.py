@@ -13,28 +13,28 @@ import contextlib
 import gc
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from replica.client import Replica
 from replica.daemon.beginning import beginning
-from replica.daemon.catching_up import EVERY_S as LOOK_EVERY_S
-from replica.daemon.catching_up import CatchingUp
-from replica.daemon.endpoints import Endpoints
-from replica.daemon.http import HttpServer
-from replica.daemon.http_guard import Guard
+from replica.daemon.http.endpoints import Endpoints
+from replica.daemon.http.guard import Guard
+from replica.daemon.http.server import HttpServer
 from replica.daemon.monitor import Monitor
 from replica.daemon.notify import Notifier
-from replica.daemon.observer import Observer
-from replica.daemon.periodic import Periodic
-from replica.daemon.record import Failure
 from replica.daemon.retain import EVERY_S, Retaining
-from replica.daemon.status import WRITE_EVERY_S, write_status
+from replica.daemon.status.catching_up import EVERY_S as LOOK_EVERY_S
+from replica.daemon.status.catching_up import CatchingUp
+from replica.daemon.status.file import WRITE_EVERY_S, write_status
+from replica.daemon.status.observer import Observer
+from replica.daemon.status.record import Failure
 from replica.errors import DiskFullError, RelayError, ReplicaError, describe
 from replica.progress import Progress
-from replica.relay_log.access import Access, grant
-from replica.relay_log.disk import disk_error
+from replica.relay_log.directory.access import Access, grant
+from replica.relay_log.directory.disk import disk_error
 from replica.relay_writer.writer import RelayWriter
 from replica.version import __version__
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.daemon.config import DaemonConfig
-    from replica.daemon.record import StatusRecord
     from replica.daemon.reload import Reloader
+    from replica.daemon.status.record import StatusRecord
 
 BEAT_S: Final = 0.5
 REMEMBERED_BEATS: Final = 120
@@ -239,3 +239,56 @@ def _failure(error: Exception) -> Failure:
 def _line(record: StatusRecord) -> str:
     behind = "unknown" if record.behind.seconds is None else f"{record.behind.seconds:.0f} s"
     return f"{record.state}, {behind} behind, at {record.position.gtid or 'the beginning'}"
+
+
+# Work that is done again and again beside the stream, in a thread of its own.
+#
+# In: a function, and how often. Out: nothing but what the function does. An error of ours, or of the disk, is logged
+# when its words change, not at every turn; any other is a bug, is logged with its traceback, and the turns go on: a
+# replica does not stop because a figure of its status cannot be made.
+
+JOIN_TIMEOUT_S = 5.0
+"""One turn takes milliseconds; a disk that hangs must not keep the daemon from ending."""
+
+
+class Periodic:
+    """One such thread: `start` it, `stop` it. `errors` counts the turns that failed."""
+
+    def __init__(self, name: str, every_s: float, work: Callable[[], None], log: FilteringBoundLogger) -> None:
+        self.errors = 0
+        self.name = name
+        self._every_s = every_s
+        self._work = work
+        self._log = log
+        self._said = ""
+        self._wanted = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name=f"replica-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop it: no turn begins after this."""
+        self._ended = True
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(JOIN_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._ended:
+            try:
+                self._work()
+                self._said = ""
+            except (ReplicaError, OSError) as error:
+                self._failed(str(error), trace=False)
+            except Exception as error:  # noqa: BLE001  (said above: logged, counted, tried again)
+                self._failed(repr(error), trace=True)
+            self._wanted.wait(self._every_s)
+            self._wanted.clear()
+
+    def _failed(self, words: str, *, trace: bool) -> None:
+        self.errors += 1
+        if words != self._said:
+            self._said = words
+            self._log.error("internal error" if trace else "failed turn", part=self.name, error=words, exc_info=trace)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from replica.command_options import Parsed, keys_option, tables_option
-from replica.dump.count import write_counts
-from replica.dump.event_json import write_events
-from replica.dump.human import HumanDump
-from replica.dump.json_rows import Image, write_json_rows
 from replica.dump.output import standard_output
-from replica.dump.sql import SqlDump
+from replica.dump.outputs.count import write_counts
+from replica.dump.outputs.event_json import write_events
+from replica.dump.outputs.human import HumanDump
+from replica.dump.outputs.json_rows import Image, write_json_rows
+from replica.dump.outputs.sql import SqlDump
 from replica.errors import ConfigError
 from replica.files.opening import STANDARD_INPUT
 from replica.native.compile import interpret_meanwhile
 from replica.option_places import instant
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.identity import stores_lower_case
+from replica.relay_log.directory.identity import stores_lower_case
 from replica.row_reader.names import Names
 from replica.row_reader.notices import Notices
 from replica.row_reader.progress import DumpProgress, TerminalProgress
@@ -94,7 +94,7 @@ def dump(
     Files may be gzip, zstd or xz, and encrypted by MariaDB. Without a choice of output: events and rows to read, like
     mariadb-binlog -vv. All times are UTC.
     """
-    interpret_meanwhile("replica.dump.kernel_rows", "replica.rows.decode.kernel_variant")
+    interpret_meanwhile("replica.dump.rows.kernel_rows", "replica.rows.decode.kernel_variant")
     _check_outputs(as_json=as_json and not count, events=events, sql=sql, count=count)
     if files.count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from replica.explain.found import Answer
 from replica.explain.look_up import look_up, say_other_server
 from replica.log_reader.in_files import FilesReader
-from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.groups.gtid_search import GtidSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ from replica.explain.found import Answer
 from replica.explain.look_up import look_up, say_other_server
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.gtid_search import GtidSearch
-from replica.relay_log.index import last_entry
+from replica.relay_log.files.index import last_entry
+from replica.relay_log.groups.gtid_search import GtidSearch
 from replica.relay_log.location import RelayLocation, index_path, relay_number
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from replica.explain.found import Answer
     from replica.log_reader.part import Part
     from replica.log_reader.reader import StoredLog
-    from replica.relay_log.gtid_search import GtidSearch
+    from replica.relay_log.groups.gtid_search import GtidSearch
 
 
 def look_up(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:

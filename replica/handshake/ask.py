@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import tenacity
 
 from replica.errors import DisconnectedError, ProtocolError
-from replica.handshake.login import log_in
+from replica.handshake.login.login import log_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

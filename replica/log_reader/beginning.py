@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import ConfigError, DataLossError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.groups import RelayGroups
-from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import RelayGroups
+from replica.relay_log.groups.gtid_search import GtidSearch
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import Gtid

@@ -9,7 +9,7 @@ from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import Gtid, GtidPosition
-    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.groups.groups import LogGroup
 
 
 @dataclass(frozen=True, slots=True)

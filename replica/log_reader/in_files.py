@@ -22,8 +22,8 @@ from replica.protocol.events.decode import decode
 from replica.protocol.events.transaction_events import GtidListEvent
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.header import parse_header
-from replica.relay_log.gtid_search import GtidSearch
-from replica.relay_log.identity import stores_lower_case
+from replica.relay_log.directory.identity import stores_lower_case
+from replica.relay_log.groups.gtid_search import GtidSearch
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.scan import scan
 

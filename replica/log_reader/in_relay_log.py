@@ -16,16 +16,16 @@ from replica.files.opening import open_binlog
 from replica.log_reader.found import FoundPosition, NextGroup
 from replica.log_reader.part import Part
 from replica.option_places import shown_instant
-from replica.relay_log.groups import RelayGroups
-from replica.relay_log.gtid_search import GtidSearch
-from replica.relay_log.identity import stores_lower_case
+from replica.relay_log.directory.identity import stores_lower_case
+from replica.relay_log.groups.groups import RelayGroups
+from replica.relay_log.groups.gtid_search import GtidSearch
 from replica.relay_log.location import RelayLocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.protocol.gtid import BinlogPosition, Gtid
-    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.groups.groups import LogGroup
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
 

@@ -14,7 +14,7 @@ from replica.protocol.events.binlog_file import FileEvent
 from replica.protocol.events.decode import decode, decode_description
 from replica.protocol.header import parse_header
 from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
-from replica.schema.session import ServerRules
+from replica.schema.definition.session import ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replica.log_reader.found import FoundPosition
     from replica.log_reader.part import Part
     from replica.protocol.gtid import BinlogPosition, Gtid
-    from replica.relay_log.gtid_search import GtidSearch
+    from replica.relay_log.groups.gtid_search import GtidSearch
 
 
 class LogReader(Protocol):

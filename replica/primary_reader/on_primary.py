@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ServerError
 from replica.handshake.ask import ask, attempt
-from replica.handshake.binlog_files import BinlogFiles, begun_at, binlog_files, last_begun_by, state_at
-from replica.handshake.login import log_in
-from replica.handshake.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
+from replica.handshake.login.login import log_in
 from replica.handshake.registration import Query, Steps
-from replica.handshake.start import gtids, latest_position
+from replica.handshake.start.binlog_files import BinlogFiles, begun_at, binlog_files, last_begun_by, state_at
+from replica.handshake.start.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
+from replica.handshake.start.start import gtids, latest_position
 from replica.log_reader.found import FoundPosition, NextGroup
 from replica.option_places import shown_instant
 from replica.primary_reader.passing import Passed, TooFarError, pass_by
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import Gtid, GtidPosition, covers
-from replica.relay_log.groups import DISORDER_S
-from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import DISORDER_S
+from replica.relay_log.groups.gtid_search import GtidSearch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from replica.primary_reader.passing import Look
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition
-    from replica.relay_log.groups import Around, LogGroup
+    from replica.relay_log.groups.groups import Around, LogGroup
 
 _Result = TypeVar("_Result")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import DisconnectedError
 from replica.primary_reader.own_log import own_log
 from replica.protocol.gtid import Order
-from replica.relay_log.groups import RelayGroups
+from replica.relay_log.groups.groups import RelayGroups
 from replica.relay_log.location import RelayLocation, relay_path
-from replica.relay_log.xa import follow
+from replica.relay_log.walks.xa import follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from replica.embedded import EmbeddedReplica
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import GtidPosition
-    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.groups.groups import LogGroup
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
-    from replica.relay_log.xa import Prepared, PreparedGroup
+    from replica.relay_log.walks.xa import Prepared, PreparedGroup
 
     Look = Callable[[RelayGroups, RelayLocation], LogGroup | None]
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.relay_log.disk import sync_directory
-from replica.relay_log.index import encode_entry, last_entry
+from replica.relay_log.directory.disk import sync_directory
+from replica.relay_log.files.index import encode_entry, last_entry
+from replica.relay_log.files.removal import remove_files
+from replica.relay_log.files.sealed_files import SealedFiles
 from replica.relay_log.location import index_path, relay_numbers
-from replica.relay_log.removal import remove_files
-from replica.relay_log.sealed_files import SealedFiles
 from replica.relay_writer.open_file import OpenFile
 from replica.relay_writer.sealer import Sealer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.relay_log.index import IndexEntry
+    from replica.relay_log.files.index import IndexEntry
 
 
 class FileChain:

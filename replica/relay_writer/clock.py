@@ -12,7 +12,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Final
 
-from replica.relay_log.disk import replace_file
+from replica.relay_log.directory.disk import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path

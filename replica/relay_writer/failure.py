@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, NoReturn
 
 from replica.errors import RelayError
-from replica.relay_log.disk import disk_error
+from replica.relay_log.directory.disk import disk_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

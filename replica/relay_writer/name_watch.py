@@ -10,12 +10,12 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from replica.errors import RelayError
+from replica.relay_log.directory.presence import ensure_named, removed
 from replica.relay_log.location import relay_path
-from replica.relay_log.presence import ensure_named, removed
 
 if TYPE_CHECKING:
-    from replica.relay_log.head import Snapshot
-    from replica.relay_log.presence import NamedFile
+    from replica.relay_log.directory.head import Snapshot
+    from replica.relay_log.directory.presence import NamedFile
     from replica.relay_writer.chain import FileChain
     from replica.relay_writer.failure import LogFailure
 

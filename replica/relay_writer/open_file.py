@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from replica.relay_log.access import protect
-from replica.relay_log.disk import write_all
-from replica.relay_log.index import encode_header, plain_entries
+from replica.relay_log.directory.access import protect
+from replica.relay_log.directory.disk import write_all
+from replica.relay_log.directory.presence import NamedFile
+from replica.relay_log.files.index import encode_header, plain_entries
 from replica.relay_log.location import index_path, relay_path
-from replica.relay_log.presence import NamedFile
 from replica.relay_writer.reserve import reserve
 from replica.relay_writer.writeback import begin_writing
 

@@ -24,9 +24,9 @@ from replica.protocol.events.decode import (
 )
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import EofPacket, ErrPacket, parse_reply
-from replica.relay_log import stops
-from replica.relay_log.repeated import out_of_order
-from replica.relay_log.stream_record import Cell
+from replica.relay_log.groups.repeated import out_of_order
+from replica.relay_log.kernels import stops
+from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_writer.refusal import refusal
 
 if TYPE_CHECKING:

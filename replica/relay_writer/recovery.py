@@ -14,16 +14,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import RelayError
 from replica.protocol.gtid import merged
-from replica.relay_log.access import protect
-from replica.relay_log.disk import sync_directory, write_all
-from replica.relay_log.file_head import read_file_head
-from replica.relay_log.head import Snapshot
-from replica.relay_log.index import SEALED_FLAG, IndexEntry, encode_entry, encode_header, last_entry, plain_entries
-from replica.relay_log.kernel_group_end import UNORDERED_FLAG, XA_FLAG
+from replica.relay_log.directory.access import protect
+from replica.relay_log.directory.disk import sync_directory, write_all
+from replica.relay_log.directory.head import Snapshot
+from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.index import (
+    SEALED_FLAG,
+    IndexEntry,
+    encode_entry,
+    encode_header,
+    last_entry,
+    plain_entries,
+)
+from replica.relay_log.files.removal import remove_files
+from replica.relay_log.files.scan import ScannedFile, scan_file
+from replica.relay_log.groups.order import LogOrder, read_order
+from replica.relay_log.kernels.kernel_group_end import UNORDERED_FLAG, XA_FLAG
 from replica.relay_log.location import index_path, relay_path
-from replica.relay_log.order import LogOrder, read_order
-from replica.relay_log.removal import remove_files
-from replica.relay_log.scan import ScannedFile, scan_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
 from replica.protocol.constants import event_name
-from replica.relay_log import stops
-from replica.relay_log.domains import MAX_DOMAINS
-from replica.relay_log.stream_record import Cell
+from replica.relay_log.kernels import stops
+from replica.relay_log.kernels.domains import MAX_DOMAINS
+from replica.relay_log.kernels.stream_record import Cell
 
 if TYPE_CHECKING:
-    from replica.relay_log.state import StreamState
+    from replica.relay_log.files.state import StreamState
 
 _AGAIN = "Reconnecting reads the event again; if it fails at the same place, the primary's file or its disk is damaged."
 

@@ -20,11 +20,9 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from replica.relay_log.disk import FULL, disk_error, free_bytes
-from replica.relay_log.head import read_head
-from replica.relay_log.index import last_entry
-from replica.relay_log.location import RelayLocation, index_path, relay_path
-from replica.relay_log.readers import (
+from replica.relay_log.directory.disk import FULL, disk_error, free_bytes
+from replica.relay_log.directory.head import read_head
+from replica.relay_log.directory.readers import (
     Reader,
     forget_marks,
     forget_reader,
@@ -33,8 +31,10 @@ from replica.relay_log.readers import (
     registered_readers,
     removal_lock,
 )
-from replica.relay_log.removal import remove_oldest
-from replica.relay_log.sealed_files import SealedFiles
+from replica.relay_log.files.index import last_entry
+from replica.relay_log.files.removal import remove_oldest
+from replica.relay_log.files.sealed_files import SealedFiles
+from replica.relay_log.location import RelayLocation, index_path, relay_path
 from replica.relay_writer.clock import SteppedClock
 
 if TYPE_CHECKING:

@@ -19,15 +19,15 @@ from replica.errors import DiskFullError, ProtocolError, RelayError
 from replica.native.kernel_group import NO_GROUP
 from replica.protocol.gtid import BinlogPosition, GtidPosition, merged
 from replica.protocol.header import announced_checksum
-from replica.relay_log.disk import disk_error, free_bytes, sync_directory
-from replica.relay_log.file_head import encode_file_head, file_identity
-from replica.relay_log.head import BEGUN, HeadFile, has_begun, next_number
+from replica.relay_log.directory.disk import disk_error, free_bytes, sync_directory
+from replica.relay_log.directory.head import BEGUN, HeadFile, has_begun, next_number
+from replica.relay_log.directory.lock import RelayLock
+from replica.relay_log.directory.readers import make_readers_directory
+from replica.relay_log.files.file_head import encode_file_head, file_identity
+from replica.relay_log.files.state import NEVER, StreamState
+from replica.relay_log.groups.order import Begun, LogOrder, read_order, write_order
+from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.location import RelayHead, RelayLocation
-from replica.relay_log.lock import RelayLock
-from replica.relay_log.order import Begun, LogOrder, read_order, write_order
-from replica.relay_log.readers import make_readers_directory
-from replica.relay_log.state import NEVER, StreamState
-from replica.relay_log.stream_record import Cell
 from replica.relay_writer.chain import FileChain
 from replica.relay_writer.failure import LogFailure
 from replica.relay_writer.name_watch import NameWatch

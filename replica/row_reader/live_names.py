@@ -13,7 +13,7 @@ from replica.errors import ReplicaError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.events.decode import QueryEvent
 from replica.row_reader.names import Names, read_schema_file
-from replica.schema.history import SchemaHistory
+from replica.schema.effects.history import SchemaHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

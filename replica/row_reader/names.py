@@ -16,7 +16,7 @@ from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.tables.plan import has_hidden_width
 from replica.rows.tables.target import TableTarget
-from replica.schema.history import SchemaHistory
+from replica.schema.effects.history import SchemaHistory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

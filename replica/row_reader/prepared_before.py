@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from replica.errors import DataLossError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.xa import prepared_at
+from replica.relay_log.walks.xa import prepared_at
 from replica.rows.scan.xa import XaAction, find_xa_groups
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from replica.files.ranges import relocated
 from replica.protocol.constants import BINLOG_MAGIC
 from replica.row_reader.statement_text import statement_text
 from replica.rows.scan.statements import logged_texts
-from replica.schema.changed_tables import changed_tables
 from replica.schema.patterns import table_text
-from replica.schema.temporary_tables import TemporaryTables
+from replica.schema.statements.changed_tables import changed_tables
+from replica.schema.statements.temporary_tables import TemporaryTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

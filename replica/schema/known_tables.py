@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from replica.schema.definition import Encoding, Table
+    from replica.schema.definition.definition import Encoding, Table
 
 TableName = tuple[str, str]
 NEVER_SEEN: Final = "its CREATE TABLE is not among the statements that were read"

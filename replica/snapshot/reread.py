@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, KeyChangedError, ReplicaError
-from replica.relay_log.ddl import statements_between
-from replica.schema.outline import outline_of
+from replica.relay_log.walks.ddl import statements_between
+from replica.schema.effects.outline import outline_of
 from replica.snapshot.check.catalog import list_tables
 from replica.snapshot.chunks.choice import shown_before
 from replica.snapshot.chunks.reader import BehindError, ChunkReader, Wanted

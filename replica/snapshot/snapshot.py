@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import DiskFullError
-from replica.relay_log.xa import prepared_at
+from replica.relay_log.walks.xa import prepared_at
 from replica.snapshot.chunks.choice import ALL, choose_chunks
 from replica.snapshot.chunks.names import FirstNames, FollowedNames
 from replica.snapshot.chunks.schedule import ReadingList

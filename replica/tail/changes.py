@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from replica.dump.rows_text import RangeOrigin
+from replica.dump.rows.rows_text import RangeOrigin
 from replica.row_reader.selection import ChosenTransactions
 from replica.rows.scan import records as r
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.dump.rows_text import RowTexts, Texts
+    from replica.dump.rows.rows_text import RowTexts, Texts
     from replica.log_reader.part import Part
     from replica.row_reader.reading import Reading
     from replica.rows.decode.batch import ChangeBatch, Groups

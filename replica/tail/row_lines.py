@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.dump.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
+from replica.dump.rows.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.rows.scan import records as r

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from replica.dump.json_rows import program as json_program
-from replica.dump.kernel_escapes import JSON, PLAIN
-from replica.dump.rows_text import RowTexts
+from replica.dump.outputs.json_rows import program as json_program
+from replica.dump.rows.kernel_escapes import JSON, PLAIN
+from replica.dump.rows.rows_text import RowTexts
 from replica.dump.unseen import visible
 from replica.plain_text import one_line
 from replica.tail.row_lines import program as plain_program
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from replica.dump.templates import Program
+    from replica.dump.rows.templates import Program
     from replica.log_reader.part import Part
     from replica.row_reader.live_names import LiveNames
     from replica.row_reader.notices import Notices

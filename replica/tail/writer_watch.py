@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.relay_log.lock import lock_holder
+from replica.relay_log.directory.lock import lock_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

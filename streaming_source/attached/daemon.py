@@ -12,10 +12,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.daemon.status import STATUS_NAME, read_status
+from replica.daemon.status.file import STATUS_NAME, read_status
 from replica.errors import RelayError
-from replica.relay_log.head import HEAD_NAME
-from replica.relay_log.lock import LOCK_NAME, lock_holder
+from replica.relay_log.directory.head import HEAD_NAME
+from replica.relay_log.directory.lock import LOCK_NAME, lock_holder
 
 if TYPE_CHECKING:
     from pathlib import Path

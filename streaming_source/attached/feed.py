@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError
 from replica.handshake.ask import ask
-from replica.handshake.start import latest_and_prepared
+from replica.handshake.start.start import latest_and_prepared
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.option_places import CommitTime
 from replica.protocol.gtid import covers
+from replica.relay_log.directory.readers import READERS_NAME
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import READERS_NAME
-from replica.relay_log.xa import prepared_at
+from replica.relay_log.walks.xa import prepared_at
 from streaming_source.attached.daemon import DaemonWatch
 from streaming_source.attached.history import check_history, end_of_group
 from streaming_source.attached.reader import HeldFiles
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.errors import RelayFileRemovedError
-    from replica.handshake.end import ServerEnd
-    from replica.handshake.start import Latest
+    from replica.handshake.start.end import ServerEnd
+    from replica.handshake.start.start import Latest
     from replica.option_places import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation

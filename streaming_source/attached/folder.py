@@ -13,9 +13,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from replica.daemon.status import read_status
+from replica.daemon.status.file import read_status
 from replica.errors import ConfigError, RelayError
-from replica.relay_log.identity import read_identity
+from replica.relay_log.directory.identity import read_identity
 from streaming_source.attached.daemon import is_held
 from streaming_source.options.source_options import camel
 
@@ -68,7 +68,9 @@ def attached_directory(options: SourceOptions) -> Path | None:
             )
         return None
     if options.replica is None:
-        from replica.relay_log.head import HEAD_NAME  # brings numba, which no load() without a daemon's log needs
+        from replica.relay_log.directory.head import (
+            HEAD_NAME,  # brings numba, which no load() without a daemon's log needs
+        )
 
         if not (directory / HEAD_NAME).exists():
             raise RelayError(

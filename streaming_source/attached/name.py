@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import RelayError
-from replica.relay_log.readers import READERS_NAME, make_readers_directory
+from replica.relay_log.directory.readers import READERS_NAME, make_readers_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError, ReplicaError
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.directory.readers import ReaderRegistration, registered_readers
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import ReaderRegistration, registered_readers
 from streaming_source.attached.name import ReaderName, take_name
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import table_named, table_text
 from streaming_source.auditing.comparison import Comparison
-from streaming_source.auditing.from_mirror import mirrored_copies
-from streaming_source.auditing.mirrored_rows import mirrored_rows
-from streaming_source.auditing.records import make_records, write_records
-from streaming_source.auditing.repair_request import AskedOf, make_requests
+from streaming_source.auditing.mirror.from_mirror import mirrored_copies
+from streaming_source.auditing.mirror.mirrored_rows import mirrored_rows
+from streaming_source.auditing.mirror.records import make_records, write_records
+from streaming_source.auditing.mirror.repair_request import AskedOf, make_requests
 from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
 from streaming_source.auditing.second_look import second_looks
 from streaming_source.auditing.sources import position_now, source_options, value_policy
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from replica.schema.known_tables import TableName
     from streaming_source.auditing.comparison import Look
-    from streaming_source.auditing.from_mirror import MirroredCopy
+    from streaming_source.auditing.mirror.from_mirror import MirroredCopy
     from streaming_source.ruling.hash_key import HashKey
 
 AT_ONCE = 3

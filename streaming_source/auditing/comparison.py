@@ -10,13 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.errors import ReplicaError
-from replica.schema.naming import column_key
-from streaming_source.auditing.buckets import BucketSummary, ComparedRows, bucket_summaries
-from streaming_source.auditing.columns import compared_columns, key_columns
-from streaming_source.auditing.differences import FoundDifferences, find_differences
-from streaming_source.auditing.mirrored_rows import AS_IT_IS, MirroredRows
-from streaming_source.auditing.repair_request import AskedOf, ask_for_repair
+from replica.schema.text.naming import column_key
+from streaming_source.auditing.mirror.mirrored_rows import AS_IT_IS, MirroredRows
+from streaming_source.auditing.mirror.repair_request import AskedOf, ask_for_repair
 from streaming_source.auditing.result import KINDS, TableAudit
+from streaming_source.auditing.rows.buckets import BucketSummary, ComparedRows, bucket_summaries
+from streaming_source.auditing.rows.columns import compared_columns, key_columns
+from streaming_source.auditing.rows.differences import FoundDifferences, find_differences
 from streaming_source.auditing.sources import read_source
 from streaming_source.auditing.targets import read_target
 from streaming_source.auditing.typed_errors import typed_errors
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming_source.auditing.from_mirror import MirroredCopy
+    from streaming_source.auditing.mirror.from_mirror import MirroredCopy
 
 
 class Look(NamedTuple):

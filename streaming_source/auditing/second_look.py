@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from replica.errors import ReplicaError
 from replica.protocol.gtid import GtidPosition, covers
 from replica.schema.patterns import table_text
-from streaming_source.auditing.from_mirror import mirrored_copies
+from streaming_source.auditing.mirror.from_mirror import mirrored_copies
 from streaming_source.auditing.result import LeftOut, TableAudit
 from streaming_source.auditing.sources import position_now
 from streaming_source.auditing.typed_errors import typed_errors
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_source.auditing.comparison import Look
-    from streaming_source.auditing.from_mirror import MirroredCopy
+    from streaming_source.auditing.mirror.from_mirror import MirroredCopy
 
 MOST_LOOKS: Final = 3
 """A row that is equal in truth would have to go and come back with the same values before each of them."""

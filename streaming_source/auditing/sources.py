@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
 from replica.handshake.ask import ask
-from replica.handshake.start import latest_position
+from replica.handshake.start.start import latest_position
 from streaming_source.batch.tables import POSITION
 from streaming_source.options.source_options import SourceOptions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from replica.handshake.end import ServerEnd, server_end
+from replica.handshake.start.end import ServerEnd, server_end
 from replica.protocol.gtid import GtidPosition
 from streaming_source.attached.folder import attached_directory
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.errors import RelayFileRemovedError
-    from replica.handshake.end import ServerEnd
-    from replica.handshake.start import Latest
+    from replica.handshake.start.end import ServerEnd
+    from replica.handshake.start.start import Latest
     from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.offsets.offset import SourceOffset

@@ -21,7 +21,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import RelayError
-from replica.relay_log.disk import replace_file
+from replica.relay_log.directory.disk import replace_file
 from streaming_source.driver.driver_process import DriverProcess, lives, this_driver
 from streaming_source.driver.relay_directory import MAX_QUERIES, is_free, private_base, private_folder
 

@@ -27,17 +27,17 @@ from replica.errors import (
     SchemaError,
 )
 from replica.handshake.ask import ask
-from replica.handshake.start import earliest_position
+from replica.handshake.start.start import earliest_position
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import Order, covers
 from replica.relay_log.location import index_path, relay_numbers, relay_path
-from replica.relay_log.xa import follow
+from replica.relay_log.walks.xa import follow
 from replica.schema.patterns import table_text
 from replica.snapshot.frontier import Frontier
 from replica.snapshot.reconcile.statements_behind import StatementsBehind, shown
 from streaming_source.planning.admission import batch_limits
 from streaming_source.planning.feed import ReplicaFeed
-from streaming_source.planning.open_reading import open_reading
+from streaming_source.planning.tables.open_reading import open_reading
 from streaming_source.ranges.places import RelayPlaces
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from replica.errors import ConfigError, RelayError
-from replica.handshake.end import ServerEnd
+from replica.handshake.start.end import ServerEnd
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.attached.folder import attached_directory

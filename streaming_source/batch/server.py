@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.handshake.end import ServerEnd
+    from replica.handshake.start.end import ServerEnd
     from streaming_source.batch.planning import PlannedRange
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.partition import ChangePartition

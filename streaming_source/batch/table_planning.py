@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.disk import replace_file
+from replica.relay_log.directory.disk import replace_file
 from replica.snapshot.frontier import Frontier
 from replica.snapshot.spool.batches import BatchName, find_batch
 from streaming_source.attached.folder import attached_directory
@@ -24,7 +24,7 @@ from streaming_source.batch.folders import finish, take_folder
 from streaming_source.batch.past_tables import SPOOL_NAME, TablesRead, read_tables
 from streaming_source.batch.planning import PlannedRange
 from streaming_source.planning.open_planner import open_cutter
-from streaming_source.planning.row_ranges import range_of
+from streaming_source.planning.tables.row_ranges import range_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -78,7 +78,7 @@ def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
         ReplicaError: the server cannot be asked, or does not have the position.
     """
     from streaming_source.batch.past_position import offset_at_end
-    from streaming_source.planning.open_reading import judge_tables
+    from streaming_source.planning.tables.open_reading import judge_tables
 
     verdicts = judge_tables(options, plan, settled=True)
     without = {name for table in verdicts.read for name in table.without}

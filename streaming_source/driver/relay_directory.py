@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica.errors import RelayError
-from replica.relay_log.lock import lock_holder
+from replica.relay_log.directory.lock import lock_holder
 
 if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid
-from replica.relay_log.repeated import out_of_order
+from replica.relay_log.groups.repeated import out_of_order
 from replica.rows.decode.batch import Groups
 
 if TYPE_CHECKING:

@@ -34,9 +34,9 @@ from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan
 from replica.rows.scan.statements import logged_texts
 from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
+from replica.schema.definition.session import ServerRules
 from replica.schema.patterns import table_text
-from replica.schema.session import ServerRules
-from replica.schema.temporary_tables import TemporaryTables
+from replica.schema.statements.temporary_tables import TemporaryTables
 from streaming_source.files.cutting import FileCutter
 from streaming_source.files.order import FileOrder
 from streaming_source.files.partition import FileAccess, FilePartition, PreparedInFile

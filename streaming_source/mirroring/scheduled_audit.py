@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from replica.errors import ReplicaError
 from replica.plain_text import one_line
 from streaming_source.auditing.call import audit
-from streaming_source.auditing.records import last_audits
+from streaming_source.auditing.mirror.records import last_audits
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.control.control_table import mirrored_tables
 from streaming_source.mirroring.control.metrics import metrics_of

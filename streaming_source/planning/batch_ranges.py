@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replica.errors import DataLossError
-from streaming_source.planning.table_rows import brings_rows
+from streaming_source.planning.tables.table_rows import brings_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.planning.definitions.table_history import TableHistory
     from streaming_source.planning.order import OrderLimit
-    from streaming_source.planning.table_history import TableHistory
-    from streaming_source.planning.table_rows import SnapshotRows
+    from streaming_source.planning.tables.table_rows import SnapshotRows
     from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
     from streaming_source.ranges.places import Feed, OffsetPlace, RelayPlaces
     from streaming_source.rows.partition import ChangePartition

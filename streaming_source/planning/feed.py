@@ -12,32 +12,37 @@ import asyncio
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
 
 from replica.embedded import EmbeddedReplica, library_logger
 from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
 from replica.handshake.ask import ask
-from replica.handshake.check_start import check_start
-from replica.handshake.end import ServerEnd, is_last, server_end
-from replica.handshake.resume import Stored
-from replica.handshake.start import latest_position
+from replica.handshake.start.check_start import check_start
+from replica.handshake.start.end import ServerEnd, is_last, server_end
+from replica.handshake.start.resume import Stored
+from replica.handshake.start.start import latest_position
 from replica.option_places import CommitTime
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import covers
-from replica.relay_log.readers import READERS_NAME
+from replica.relay_log.directory.readers import READERS_NAME
 from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history
 from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.planning.replica_log import replica_log
 from streaming_source.ranges.cutting import Origin, origin_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, MutableMapping
     from pathlib import Path
 
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.config import Endpoint
     from replica.errors import RelayFileRemovedError
-    from replica.handshake.start import Latest
+    from replica.handshake.start.start import Latest
     from replica.option_places import Position
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition, GtidPosition
@@ -344,3 +349,26 @@ def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Sto
     start = offset.position if reached is None else offset.resume
     highest = dict(offset.highest)
     return Stored(start, offset.primary, offset.server_id, reached, highest, uid=offset.uid, last=offset.last)
+
+
+# The log of a query's replica: what it has to say of a server's settings is said once in a process.
+#
+# In: the servers that the replica asks. Out: its logger. An audit reads every table with a replica of its own, one
+# after the other in the same processes of Spark, and each of them would give the same advice.
+
+_SAID: Final[set[tuple[str, str]]] = set()
+"""The servers, and what was said of them."""
+
+
+def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
+    """Return the logger of a replica of one of these servers."""
+    where = ",".join(map(str, servers))
+
+    def once(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if event["event"] == "server setting":
+            if (where, event["what"]) in _SAID:
+                raise structlog.DropEvent
+            _SAID.add((where, event["what"]))
+        return event
+
+    return library_logger(once)

@@ -21,7 +21,7 @@ from replica.rows.scan.xa import describe
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
-    from replica.relay_log.xa import Prepared, PreparedGroup
+    from replica.relay_log.walks.xa import Prepared, PreparedGroup
     from streaming_source.ranges.places import Feed
 
 LOOK_EVERY_S = 60.0

@@ -11,13 +11,13 @@ from replica.native.compile import compile_ahead
 from streaming_source.attached.folder import attached_directory
 from streaming_source.driver.transport import spark_setup
 from streaming_source.planning.admission import Admission, batch_limits
-from streaming_source.planning.open_history import open_history
-from streaming_source.planning.open_reading import table_rows
+from streaming_source.planning.definitions.open_history import open_history
+from streaming_source.planning.definitions.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.definitions.statement_borders import StatementBorders
+from streaming_source.planning.definitions.statement_dml import StatementDml
 from streaming_source.planning.order import OrderLimit
 from streaming_source.planning.planner import ChangePlanner
-from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
-from streaming_source.planning.statement_borders import StatementBorders
-from streaming_source.planning.statement_dml import StatementDml
+from streaming_source.planning.tables.open_reading import table_rows
 from streaming_source.ranges.cutting import RangeCutter
 from streaming_source.ranges.partition_size import PartitionSize
 

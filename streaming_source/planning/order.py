@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.relay_log.repeated import out_of_order
+from replica.relay_log.groups.repeated import out_of_order
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayLocation

@@ -27,15 +27,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError, RelayFileRemovedError
 from replica.protocol.gtid import GtidPosition, covers
-from streaming_source.planning.admission import UNBOUNDED, Admission, BatchEnd
-from streaming_source.planning.backlog import Backlog
+from streaming_source.planning.admission import UNBOUNDED, Admission, Backlog, BatchEnd
 from streaming_source.planning.batch_ranges import BatchRanges
-from streaming_source.planning.extensions import Extensions
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.order import OrderLimit
 from streaming_source.queries.commit_times import NewestCommit
@@ -44,16 +43,51 @@ from streaming_source.ranges.kept_log import KeptLog
 from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.schema.known_tables import TableName
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.planning.remembered_selection import RememberedSelection
-    from streaming_source.planning.statement_borders import StatementBorders
-    from streaming_source.planning.statement_dml import StatementDml
-    from streaming_source.planning.table_history import TableHistory
-    from streaming_source.planning.table_rows import SnapshotRows
+    from streaming_source.planning.definitions.remembered_selection import RememberedSelection
+    from streaming_source.planning.definitions.statement_borders import StatementBorders
+    from streaming_source.planning.definitions.statement_dml import StatementDml
+    from streaming_source.planning.definitions.table_history import TableHistory
+    from streaming_source.planning.tables.table_rows import SnapshotRows
     from streaming_source.ranges.cutting import RangeCutter
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import ChangePartition
+
+
+# Count how often a run that ends by itself (Trigger.AvailableNow) goes on behind its end, and for which tables.
+#
+# In: the tables whose rows can only be had as of a later position than the run's end, because a statement up to there
+# or behind it changed them or gave their names to others. Out: whether the run goes on to a later one. There it may
+# meet more such statements: on a server that swaps tables all day it would never end. What is left is read by the
+# next run.
+
+MOST: Final = 3
+"""The number of times that a run goes on for one table. Once is enough where nothing more happens to it."""
+
+
+class Extensions:
+    """One a run."""
+
+    def __init__(self) -> None:
+        self._times: Counter[TableName] = Counter()
+
+    def allow(self, held_back: Collection[TableName], left: Collection[TableName]) -> bool:
+        """Tell whether the run goes on, and count it.
+
+        Args:
+            held_back: the tables that wait for a later position.
+            left: all tables that are not delivered as a whole. While others than those that wait are among them, it
+                goes on: what they wait for may lie behind the end.
+        """
+        if set(left) <= set(held_back) and all(self._times[name] >= MOST for name in held_back):
+            return False
+        self._times.update(held_back)
+        return True
+
 
 GATHER_S: Final = 0.1
 """How long news gather before they are counted, where a batch waits for rows: each look costs some 2 ms."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.daemon.words import size, span
+from replica.daemon.status.words import size, span
 from replica.errors import ConfigError, ReplicaError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.queries.reading_progress import progress_line

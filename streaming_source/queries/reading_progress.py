@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.daemon.words import size, span
+from replica.daemon.status.words import size, span
 from replica.schema.patterns import table_text
 
 if TYPE_CHECKING:

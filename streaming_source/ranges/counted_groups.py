@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.relay_log.location import RelayLocation, relay_number
-from replica.relay_log.mapped_range import MappedRelayRange
-from replica.relay_log.xa import follow
+from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.relay_log.walks.xa import follow
 from streaming_source.rows.partition import MappedRange
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.relay_log.log import RelayLog, RelayRange
-    from replica.relay_log.xa import Prepared
+    from replica.relay_log.walks.xa import Prepared
     from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 

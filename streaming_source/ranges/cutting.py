@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
-from replica.relay_log.file_head import FileHead, read_file_head
-from replica.relay_log.identity import source_of
-from replica.relay_log.kernel_group_end import INDEX_EVERY_BYTES
-from replica.relay_log.last_event import fingerprint_at
+from replica.relay_log.directory.identity import source_of
+from replica.relay_log.files.file_head import FileHead, read_file_head
+from replica.relay_log.kernels.kernel_group_end import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayLocation, relay_number, relay_path
-from replica.relay_log.xa import RangeNeeds, follow
+from replica.relay_log.walks.last_event import fingerprint_at
+from replica.relay_log.walks.xa import RangeNeeds, follow
 from replica.rows.scan.xa import unprepared_error
 from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import bytes_between

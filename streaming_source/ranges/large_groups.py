@@ -20,7 +20,7 @@ from replica.protocol import checksum as checksums
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.events.encode import encode_event
 from replica.protocol.header import parse_header
-from replica.relay_log.mapped_range import MappedRelayRange
+from replica.relay_log.walks.mapped_range import MappedRelayRange
 from replica.rows.decode.open_ends import OpenEnds
 from replica.rows.decode.row_index import RowIndex, index_rows
 from replica.rows.scan import records as r

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.protocol.gtid import ambiguous, covers, of_position
 from replica.relay_log.location import RelayLocation, relay_path
-from replica.relay_log.xa import Prepared, follow
+from replica.relay_log.walks.xa import Prepared, follow
 from replica.rows.scan.xa import describe
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.kept_log import KeptLog
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.errors import RelayFileRemovedError
-    from replica.handshake.end import ServerEnd
-    from replica.handshake.start import Latest
+    from replica.handshake.start.end import ServerEnd
+    from replica.handshake.start.start import Latest
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
-    from replica.relay_log.xa import PreparedGroup
+    from replica.relay_log.walks.xa import PreparedGroup
     from streaming_source.offsets.data_loss import Losses
     from streaming_source.ranges.cutting import Origin
 

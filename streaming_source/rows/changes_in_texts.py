@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.header import EventHeader, FormatDescriptionEvent
 from replica.rows.scan.statements import logged_texts
-from replica.schema.changed_tables import changed_tables
+from replica.schema.statements.changed_tables import changed_tables
 from streaming_source.rows.ddl_statements import Named
 from streaming_source.rows.statement_dml import completed
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Bytes
     from replica.rows.scan.statements import LoggedText
     from replica.rows.scan.xa import CarriedGroup
-    from replica.schema.session import Logged
+    from replica.schema.definition.session import Logged
     from streaming_source.selection.resolver import SelectedTables
 
 QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all servers

@@ -22,7 +22,7 @@ from replica.protocol.header import parse_header
 from replica.rows.decode.batch import ChangeBatch, Groups, TableName
 from replica.rows.scan import records as r
 from replica.rows.types.arrow_arrays import array_of_values
-from replica.schema.session import session_of, text_of
+from replica.schema.definition.session import session_of, text_of
 from streaming_source.rows.change_rows import OP_DDL
 from streaming_source.rows.changes_in_texts import changed_names, description_of_texts, texts_of_changes
 from streaming_source.rows.ddl_statements import named_tables
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.rows.scan.xa import CarriedGroup
-    from replica.schema.session import Logged
+    from replica.schema.definition.session import Logged
     from streaming_source.rows.ddl_statements import Named
     from streaming_source.selection.resolver import SelectedTables
 

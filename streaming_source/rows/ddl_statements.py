@@ -14,14 +14,14 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
-from replica.schema.effect import effect_of
-from replica.schema.session import ANY_SERVER
-from replica.schema.statements import Verb
+from replica.schema.definition.session import ANY_SERVER
+from replica.schema.effects.effect import effect_of
+from replica.schema.statements.statements import Verb
 
 if TYPE_CHECKING:
     from replica.protocol.events.query import QueryEvent
-    from replica.schema.effect import StatementEffect
-    from replica.schema.session import ServerRules
+    from replica.schema.definition.session import ServerRules
+    from replica.schema.effects.effect import StatementEffect
 
 _COMMENT: Final = rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)"
 _FIRST: Final = re.compile(

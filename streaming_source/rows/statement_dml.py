@@ -13,9 +13,9 @@ from replica.errors import StatementDmlError
 from replica.protocol.constants import GtidFlag
 from replica.protocol.events.query import QueryEvent
 from replica.protocol.events.transaction_events import GtidEvent
-from replica.schema.changed_tables import changed_tables
+from replica.schema.definition.session import text_of
 from replica.schema.patterns import table_text
-from replica.schema.session import text_of
+from replica.schema.statements.changed_tables import changed_tables
 from streaming_source.rows.ddl_statements import named_tables
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.header import Event
     from replica.rows.scan.statements import LoggedText
-    from replica.schema.session import Logged, ServerRules
-    from replica.schema.temporary_tables import TemporaryTables
+    from replica.schema.definition.session import Logged, ServerRules
+    from replica.schema.statements.temporary_tables import TemporaryTables
     from streaming_source.selection.resolver import SelectedTables
 
 Found = TypeVar("Found")

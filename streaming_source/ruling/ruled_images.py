@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from streaming_source.queries.sql_text import identifier
 from streaming_source.ruling.hash_text import hash_text
 from streaming_source.ruling.keyed_hash import SIDES, hashed

@@ -14,8 +14,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from replica.errors import ConfigError
-from replica.schema.naming import column_key
 from replica.schema.patterns import matcher, table_pattern
+from replica.schema.text.naming import column_key
 from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.rows.types.types import output_column
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from streaming_source.ruling.table_rules import TableRule
 from streaming_source.schema.spark_names import refuse_clash
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ColumnsAddedError, SchemaError, UnsupportedColumnError
 from replica.rows.tables.widening import fits
 from replica.rows.types.types import output_column
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

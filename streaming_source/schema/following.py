@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import SchemaError
-from replica.schema.from_catalog import encoding_of, table_of
-from replica.schema.history import SchemaHistory
+from replica.schema.definition.from_catalog import encoding_of, table_of
+from replica.schema.effects.history import SchemaHistory
+from replica.schema.effects.outline import changes_columns, outline_of
 from replica.schema.known_tables import KnownTables
-from replica.schema.outline import changes_columns, outline_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from replica.protocol.gtid import Gtid, GtidPosition
-    from replica.relay_log.ddl import RelayStatement
     from replica.relay_log.location import RelayLocation
-    from replica.schema.definition import Table
+    from replica.relay_log.walks.ddl import RelayStatement
+    from replica.schema.definition.definition import Table
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.schema.table_state import TableState

@@ -6,7 +6,7 @@ In: the path. Out: the tables of the file. Refused: a file that cannot be read, 
 from __future__ import annotations
 
 from replica.errors import MAY_READ, ConfigError
-from replica.schema.history import SchemaHistory
+from replica.schema.effects.history import SchemaHistory
 
 
 def declared_tables(path: str | None) -> SchemaHistory | None:

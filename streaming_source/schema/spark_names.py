@@ -1,7 +1,7 @@
 """Spark's comparison of names: columns of a DataFrame or a target, and tables of its catalog.
 
 `spark_column_key` is for columns: two of a table whose keys are equal cannot be columns of one target. `catalog_key` is
-for tables and namespaces. MariaDB's own rules are in replica/schema/naming.py.
+for tables and namespaces. MariaDB's own rules are in replica/schema/text/naming.py.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, SchemaError
-from replica.handshake.privileges import may_read, may_read_all, read_in_part
+from replica.handshake.primary.privileges import may_read, may_read_all, read_in_part
+from replica.handshake.primary.server import grant
 from replica.handshake.registration import Query
-from replica.handshake.server import grant
-from replica.schema.naming import table_key
 from replica.schema.patterns import all_of, matcher, refuse_capitals, table_pattern, table_text
+from replica.schema.text.naming import table_key
 from streaming_source.selection.unreadable import Unreadable
 
 if TYPE_CHECKING:

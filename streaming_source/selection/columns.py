@@ -11,8 +11,8 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from replica.schema.naming import column_key
 from replica.schema.patterns import ColumnMatcher
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

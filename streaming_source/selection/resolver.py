@@ -11,10 +11,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from replica.schema.naming import lowered
-from replica.schema.patterns import all_of, matcher
-from replica.schema.session import ANY_SERVER, ServerRules
-from replica.schema.shadows import is_shadow
+from replica.schema.definition.session import ANY_SERVER, ServerRules
+from replica.schema.patterns import all_of, is_shadow, matcher
+from replica.schema.text.naming import lowered
 from streaming_source.selection.columns import check_columns, column_matcher
 from streaming_source.selection.pushed_filters import OPERATIONS, ChangeFilter
 

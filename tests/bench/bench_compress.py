@@ -14,8 +14,8 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.handshake.compressed import CompressedTransport
-from replica.handshake.login import log_in
+from replica.handshake.login.compressed import CompressedTransport
+from replica.handshake.login.login import log_in
 from replica.handshake.registration import Query, Send
 from replica.protocol.constants import DumpFlag
 from replica.protocol.packets.commands import com_binlog_dump

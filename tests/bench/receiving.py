@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replica.handshake.login import log_in
+from replica.handshake.login.login import log_in
 from replica.handshake.registration import Registration, register
 from replica.relay_writer.receiver import RECEIVE_BYTES
 from replica.relay_writer.writer import RelayWriter
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.config import ReplicaConfig
-    from replica.handshake.login import Detached
+    from replica.handshake.login.login import Detached
     from replica.protocol.gtid import GtidPosition
 
 

@@ -21,8 +21,8 @@ from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
-from replica.schema.from_catalog import table_of
-from replica.schema.session import ANY_SERVER, ServerRules
+from replica.schema.definition.from_catalog import table_of
+from replica.schema.definition.session import ANY_SERVER, ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.oracle.rows import RowChange
     from replica.rows.tables.layout import RowLayout
-    from replica.schema.history import SchemaHistory
+    from replica.schema.effects.history import SchemaHistory
     from replica.schema.table import ColumnSchema, TableSchema
     from tests.fixtures.mariadb import MariaDb
 

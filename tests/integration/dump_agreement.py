@@ -6,9 +6,9 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replica.dump.json_rows import program
-from replica.dump.kernel_escapes import JSON
-from replica.dump.rows_text import RangeOrigin, RowTexts
+from replica.dump.outputs.json_rows import program
+from replica.dump.rows.kernel_escapes import JSON
+from replica.dump.rows.rows_text import RangeOrigin, RowTexts
 from replica.row_reader.names import Names
 from replica.row_reader.notices import Notices
 from replica.row_reader.reading import OPTIONS, Reading

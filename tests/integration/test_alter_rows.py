@@ -18,12 +18,12 @@ import pymysql
 import pytest
 from pymysql.converters import encoders
 
-from replica.handshake.catalog import read_tables
+from replica.handshake.primary.catalog import read_tables
 from replica.protocol.charset import charset_key
 from replica.rows.types.floats import decimals_of
 from replica.rows.types.types import ValuePolicy
-from replica.schema.effect import StatementEffect
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
 from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
 from streaming_source.mirroring.statements.column_defaults import ask_defaults, defaults_behind

@@ -10,7 +10,7 @@ import pytest
 
 from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, ProtocolError, ReplicaError
-from replica.handshake.login import log_in
+from replica.handshake.login.login import log_in
 from replica.handshake.registration import Query
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb

@@ -12,9 +12,9 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
-from replica.relay_log.last_event import last_event
-from replica.relay_log.lock import RelayLock
+from replica.relay_log.directory.lock import RelayLock
 from replica.relay_log.log import RelayLog
+from replica.relay_log.walks.last_event import last_event
 from tests.fixtures.listing import list_events, relay_files, relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.proxy import FaultProxy

@@ -10,7 +10,7 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import ChecksumError, PrerequisiteError
-from replica.handshake.login import Login, log_in
+from replica.handshake.login.login import Login, log_in
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Send
 from replica.protocol.constants import DumpFlag
 from replica.protocol.gtid import GtidPosition

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from replica.daemon.record import StatusRecord
-from replica.daemon.status import read_status, write_status
+from replica.daemon.status.file import read_status, write_status
+from replica.daemon.status.record import StatusRecord
 from replica.errors import DataLossError
+from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import ReaderRegistration
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.log_lines import logged

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from replica.protocol.constants import GtidExtraFlag
 from replica.protocol.events.query import QueryEvent
-from replica.schema.history import SchemaHistory
+from replica.schema.effects.history import SchemaHistory
 from tests.integration.ddl_following import Follower, assert_each_equal
 from tests.integration.ddl_statements import quoted, statements
 from tests.integration.edges.log import version

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.json_rows import write_json_rows
-from replica.dump.sql import SqlDump
+from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.sql import SqlDump
 from replica.row_reader.names import Names
 from replica.row_reader.notices import Notices
 from replica.row_reader.reading import OPTIONS, Reading

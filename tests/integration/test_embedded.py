@@ -14,7 +14,7 @@ import pytest
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.lock import RelayLock
+from replica.relay_log.directory.lock import RelayLock
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import wait_until

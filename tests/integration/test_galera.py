@@ -12,11 +12,11 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError, PrerequisiteError
-from replica.handshake.resume import Stored
+from replica.handshake.start.resume import Stored
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.identity import IDENTITY_NAME, source_of
-from replica.relay_log.last_event import fingerprint_at
+from replica.relay_log.directory.identity import IDENTITY_NAME, source_of
 from replica.relay_log.log import RelayLog
+from replica.relay_log.walks.last_event import fingerprint_at
 from tests.fixtures.galera import GaleraCluster
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until

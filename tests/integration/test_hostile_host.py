@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-import replica.handshake.login
+import replica.handshake.login.login
 from replica.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.hostile import ANSWERS, Answer, HostileServer
@@ -50,7 +50,7 @@ def test_a_host_that_says_nothing_keeps_no_other_from_its_turn(
     any_server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes longer than we try at all before a first connection."""
-    monkeypatch.setattr(replica.handshake.login, "STATEMENT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(replica.handshake.login.login, "STATEMENT_TIMEOUT_S", 0.5)
     silent = Answer("statement", list)
     with HostileServer(silent) as hostile:
         hosts = f"127.0.0.1:{hostile.port},{any_server.host}:{any_server.port}"

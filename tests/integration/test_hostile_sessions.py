@@ -20,11 +20,11 @@ from replica.checks.facts import ServerFacts, ask_facts
 from replica.embedded import EmbeddedReplica
 from replica.errors import AuthenticationError, DisconnectedError
 from replica.handshake.ask import ask
-from replica.handshake.catalog import read_tables
-from replica.handshake.login import log_in
-from replica.handshake.primary import ask_primary
+from replica.handshake.login.login import log_in
+from replica.handshake.login.session_settings import SETTINGS
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.primary.progress import ask_primary
 from replica.handshake.registration import Query
-from replica.handshake.session_settings import SETTINGS
 from replica.protocol.gtid import GtidPosition
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.check.facts import ask_table_facts

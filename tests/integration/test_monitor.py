@@ -11,7 +11,7 @@ import structlog
 from replica.daemon import monitor
 from replica.daemon.config import DaemonConfig
 from replica.daemon.monitor import Monitor
-from replica.handshake import login
+from replica.handshake.login import login
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config

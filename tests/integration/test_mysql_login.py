@@ -1,7 +1,7 @@
 """caching_sha2_password against MySQL, the server everybody has it from: through TLS, with its RSA key, remembered.
 
 MariaDB has its plugin in no package, scripts/setup fetches no MySQL: run on its own, with MySQL in `$MARIADB_SERVERS`.
-(What MySQL answered is replayed in every run: tests/unit/handshake/test_authentication.py.)
+(What MySQL answered is replayed in every run: tests/unit/handshake/login/test_authentication.py.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError
-from replica.handshake.login import log_in
+from replica.handshake.login.login import log_in
 from tests.fixtures.mysql import MySql
 
 if TYPE_CHECKING:

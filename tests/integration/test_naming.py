@@ -13,8 +13,8 @@ import pytest
 
 from replica.protocol.events.query import QueryEvent
 from replica.schema.catalog import columns_query, keys_query, read_catalog
-from replica.schema.naming import COMPARED_BY_UPPER_CASE, column_key, lowered
-from replica.schema.session import ServerRules
+from replica.schema.definition.session import ServerRules
+from replica.schema.text.naming import COMPARED_BY_UPPER_CASE, column_key, lowered
 from tests.integration.ddl_following import Follower
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
-from replica.handshake.resume import Stored
+from replica.handshake.start.resume import Stored
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from tests.fixtures.listing import relay_files

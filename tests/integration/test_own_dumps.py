@@ -17,7 +17,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import DuplicateServerIdError
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.commands import com_register_slave
-from replica.relay_log.identity import DumpThread, read_identity, write_identity
+from replica.relay_log.directory.identity import DumpThread, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.semi_sync import (

@@ -17,7 +17,7 @@ from replica.errors import (
     PositionPurgedError,
     ReplicaError,
 )
-from replica.handshake.login import log_in
+from replica.handshake.login.login import log_in
 from replica.handshake.registration import Registration, register
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import relay_numbers, relay_path

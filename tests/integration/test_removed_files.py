@@ -18,7 +18,7 @@ import pytest
 
 import replica.client
 import replica.connect
-from replica.daemon.status import read_status
+from replica.daemon.status.file import read_status
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition

@@ -9,7 +9,7 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError
-from replica.handshake.resume import Stored
+from replica.handshake.start.resume import Stored
 from replica.protocol.gtid import GtidPosition
 from replica.quiet_watch import QuietWatch
 from tests.fixtures.listing import relay_gtids

@@ -24,8 +24,8 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from replica.arrow.reading import decode_files, read_relay_log
-from replica.dump.count import write_counts
-from replica.dump.json_rows import write_json_rows
+from replica.dump.outputs.count import write_counts
+from replica.dump.outputs.json_rows import write_json_rows
 from replica.protocol.groups.savepoints import savepoint_key
 from replica.row_reader.names import Names
 from replica.row_reader.notices import Notices

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.daemon.status import read_status
+from replica.daemon.status.file import read_status
 from replica.errors import StatementDmlError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.batch.planning import plan_range

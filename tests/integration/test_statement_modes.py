@@ -14,16 +14,16 @@ import pytest
 
 from replica.protocol.events.query import QueryEvent
 from replica.rows.types.types import ValuePolicy
-from replica.schema.effect import effect_of
-from replica.schema.session import ServerRules
-from replica.schema.statements import Verb
+from replica.schema.definition.session import ServerRules
+from replica.schema.effects.effect import effect_of
+from replica.schema.statements.statements import Verb
 from streaming_source.mirroring.statements.added_values import NULL
 from streaming_source.mirroring.statements.alterations import Evolved, asked_of
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.ddl_following import Follower
 
 if TYPE_CHECKING:
-    from replica.schema.effect import StatementEffect
+    from replica.schema.effects.effect import StatementEffect
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.statements.alterations import Asked
 

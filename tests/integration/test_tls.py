@@ -8,7 +8,7 @@ import pytest
 
 from replica.embedded import EmbeddedReplica
 from replica.errors import AuthenticationError, ReplicaError
-from replica.handshake.login import log_in
+from replica.handshake.login.login import log_in
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.installation import installations
 from tests.fixtures.listing import relay_gtids, server_gtids

@@ -10,7 +10,7 @@ import datetime as dt
 import random
 from typing import TYPE_CHECKING, Any
 
-from replica.schema.effect import StatementEffect
+from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import BatchPart

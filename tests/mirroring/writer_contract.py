@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql.readwriter import DataFrameWriterV2
 
-from replica.schema.effect import StatementEffect
+from replica.schema.effects.effect import StatementEffect
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from replica.protocol.gtid import GtidPosition, covers
+from replica.relay_log.directory.readers import registered_readers
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import registered_readers
 from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:

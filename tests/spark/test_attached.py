@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.relay_log.readers import registered_readers
+from replica.relay_log.directory.readers import registered_readers
 from tests.spark.daemons import Daemon
 from tests.spark.queries import Shop, ids, wait
 

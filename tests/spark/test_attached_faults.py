@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import GtidPosition, covers
-from replica.relay_log.readers import registered_readers
+from replica.relay_log.directory.readers import registered_readers
 from streaming_source import started
 from tests.fixtures.workload import DATABASE, Workload
 from tests.integration.test_failover import hosts, in_step, replicate

@@ -14,8 +14,8 @@ from pyspark.errors import StreamingQueryException
 
 from replica.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.lock import lock_holder
-from replica.relay_log.readers import registered_readers
+from replica.relay_log.directory.lock import lock_holder
+from replica.relay_log.directory.readers import registered_readers
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.replicas import replica_config

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from replica import errors
-from replica.daemon import verdict
+from replica.daemon.status import verdict
 from tests.kit.places import reached
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def test_every_log_line_is_explained_and_every_one_that_is_explained_is_logged()
 
 
 def test_metrics_it_names_exist() -> None:
-    source = (PROJECT / "replica" / "daemon" / "metrics.py").read_text(encoding="utf-8")
+    source = (PROJECT / "replica" / "daemon" / "http" / "metrics.py").read_text(encoding="utf-8")
     named = set(re.findall(r"`mariadb_replica_(\w+)`", PAGE))
     assert len(named) > 5
     assert [name for name in sorted(named) if f'"{name.removesuffix("_total")}"' not in source] == []

@@ -9,7 +9,7 @@ from replica.config import ReplicaConfig
 from replica.embedded import EmbeddedReplica, library_logger
 from replica.errors import ConfigError, DisconnectedError, RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay_log.lock import RelayLock
+from replica.relay_log.directory.lock import RelayLock
 
 if TYPE_CHECKING:
     from pathlib import Path

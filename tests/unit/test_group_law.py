@@ -23,9 +23,9 @@ from replica.protocol.events.encode import encode_event
 from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
-from replica.relay_log import stops
-from replica.relay_log.state import StreamState
-from replica.relay_log.stream_record import Cell
+from replica.relay_log.files.state import StreamState
+from replica.relay_log.kernels import stops
+from replica.relay_log.kernels.stream_record import Cell
 from replica.rows.scan import kernel_state as s
 from replica.rows.scan.kernel_scan import scan_range
 from replica.rows.scan.kernel_statements import StatementRecord, find_statements

@@ -47,7 +47,7 @@ assert tracker.feed(header, memoryview(raw)) is Place.MEMBER
 assert "| MOOD | 173 | MEMBER | no | `events.statement_events.decode_mood` | yes |" in page()
 
 from replica.native.kernel_header import ROLES
-from replica.relay_log import kernel_deframe
+from replica.relay_log.kernels import kernel_deframe
 assert ROLES[173] == kernel_deframe._ROLES[173] == Role.MEMBER
 print("known everywhere")
 """

@@ -23,8 +23,8 @@ from replica.native.kernel_group import NO_GROUP
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets.packets import pack
+from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.log import RelayLog
-from replica.relay_log.stream_record import Cell
 from replica.relay_writer.writer import RelayWriter
 from replica.session import Agreed, Session
 from tests.kit.primary import FILE, packet

@@ -16,7 +16,7 @@ from replica.native.arrays import address
 from replica.rows.decode.kernel_row_keys import RowKeyRecord
 from replica.rows.tables.match import disagreement
 from replica.rows.types.keys import READ_AGAIN, key_part, key_records
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

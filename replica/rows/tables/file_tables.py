@@ -17,18 +17,17 @@ from replica.protocol.constants import ColumnType
 from replica.rows.tables.match import catalog_columns
 from replica.rows.tables.target import TableTarget
 from replica.rows.tables.unnamed import UnnamedText, unnamed_schema
-from replica.schema.history import SchemaHistory
-from replica.schema.patterns import matcher
-from replica.schema.session import ANY_SERVER
-from replica.schema.shadows import is_shadow
+from replica.schema.definition.session import ANY_SERVER
+from replica.schema.effects.history import SchemaHistory
+from replica.schema.patterns import is_shadow, matcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from replica.protocol.events.query import QueryEvent
     from replica.protocol.rows.table_map import TableMapEvent
-    from replica.schema.history import Applied
-    from replica.schema.session import ServerRules
+    from replica.schema.definition.session import ServerRules
+    from replica.schema.effects.history import Applied
     from replica.schema.table import TableSchema
 
 # Tables that a caller is told about; more are decoded as well, but a log of a million names helps no one.

@@ -18,7 +18,7 @@ from replica.rows.tables.plan import ColumnPlan, plan_column, skip_column
 from replica.rows.tables.widening import widened
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import OutputColumn
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from replica.protocol.constants import ColumnType
 from replica.rows.tables.plan import PREPARED
 from replica.rows.types.registry import NAMES
 from replica.rows.types.types import type_named
-from replica.schema.naming import column_key
 from replica.schema.table import ROW_PERIOD, ColumnSchema
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

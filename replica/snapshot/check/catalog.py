@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import PrerequisiteError, SchemaError
-from replica.handshake.catalog import read_tables
-from replica.handshake.privileges import may_read
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.primary.privileges import may_read
 from replica.schema.catalog import SYSTEM_DATABASES
 from replica.schema.generated import omits_generated, without_generated
 from replica.snapshot.check.indexes import ask_indexes

@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from replica.handshake.catalog import read_tables
-from replica.handshake.primary import ask_primary
-from replica.handshake.privileges import may_read, may_read_all
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.primary.privileges import may_read, may_read_all
+from replica.handshake.primary.progress import ask_primary
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.catalog import SYSTEM_DATABASES
-from replica.schema.naming import table_key
 from replica.schema.patterns import all_of, matcher, table_pattern
+from replica.schema.text.naming import table_key
 from replica.snapshot.check.cascades import QUOTED, Cascade, ask_cascades
 from replica.snapshot.check.indexes import TableIndex, ask_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from replica.handshake.privileges import Answer
+    from replica.handshake.primary.privileges import Answer
     from replica.handshake.registration import Rows, Steps
     from replica.schema.patterns import TablePattern
     from replica.schema.table import TableSchema

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from replica.rows.types.keys import is_ordered
 from replica.rows.types.kinds import KeyForm
 from replica.rows.types.types import type_of
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from replica.snapshot.rows.row_block import TableKey
 
 if TYPE_CHECKING:

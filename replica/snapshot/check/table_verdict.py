@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from replica.errors import SchemaError
-from replica.handshake.server import grant
+from replica.handshake.primary.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.generated import omits_generated, without_generated
-from replica.schema.naming import column_key
 from replica.schema.patterns import table_text
+from replica.schema.text.naming import column_key
 from replica.snapshot.check.catalog import LOCKING_ENGINES
 from replica.snapshot.check.facts import INNODB
 from replica.snapshot.check.key_choice import choose_key

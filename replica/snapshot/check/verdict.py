@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, PrerequisiteError
-from replica.handshake.server import grant
+from replica.handshake.primary.server import grant
 from replica.schema.patterns import table_pattern
 from replica.snapshot.check.facts import ask_table_facts
 from replica.snapshot.check.table_verdict import InitialVerdict, Reason, has_images_before, judge_table, quoted

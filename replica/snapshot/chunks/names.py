@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from replica.relay_log.ddl import statements_between
-from replica.schema.outline import outline_of
+from replica.relay_log.walks.ddl import statements_between
+from replica.schema.effects.outline import outline_of
 from replica.snapshot.check.catalog import count_rows, list_tables
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.watermark.lagging import await_position

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
 from replica.handshake.ask import attempt
-from replica.handshake.connection import PACKET_COST
-from replica.handshake.driver import error_of
-from replica.handshake.login import Detached, log_in, said_by
-from replica.handshake.refusals import translated
+from replica.handshake.login.connection import PACKET_COST
+from replica.handshake.login.driver import error_of
+from replica.handshake.login.login import Detached, log_in, said_by
+from replica.handshake.login.refusals import translated
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
 from replica.protocol.constants import Command
 from replica.protocol.packets.commands import com_query

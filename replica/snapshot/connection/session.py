@@ -1,8 +1,8 @@
 """The session that reads tables: what is set in it, read back, and asked, as steps without I/O.
 
-The login has set what every session of ours has (`handshake/session_settings.py`). `settle` adds what makes a row's
-bytes those of the binlog: text in the column's own character set, limits of time, and the isolation level REPEATABLE
-READ. At another level the server drops the snapshot, on 10.11 and later without an error.
+The login has set what every session of ours has (`handshake/login/session_settings.py`). `settle` adds what makes
+a row's bytes those of the binlog: text in the column's own character set, limits of time, and the isolation level
+REPEATABLE READ. At another level the server drops the snapshot, on 10.11 and later without an error.
 
 Refused: a server without a binlog, and a session that is not as it was set.
 """
@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, PrerequisiteError, ProtocolError
-from replica.handshake.registration import Query
-from replica.handshake.session_settings import (
+from replica.handshake.login.session_settings import (
     SETTINGS,
     SessionSetting,
     differences,
@@ -22,6 +21,7 @@ from replica.handshake.session_settings import (
     show_session,
     variables_of,
 )
+from replica.handshake.registration import Query
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:

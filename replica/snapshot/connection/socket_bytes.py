@@ -21,7 +21,7 @@ from replica.snapshot.connection.packets import closed_by_server, lost, silent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.handshake.login import Detached
+    from replica.handshake.login.login import Detached
 
 GATHERED_BYTES: Final = 256 << 10
 """The bytes that a thread is woken for: half a millisecond of a fast server's rows."""

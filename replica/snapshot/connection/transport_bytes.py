@@ -17,7 +17,7 @@ from replica.snapshot.connection.packets import closed_by_server, lost, silent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.handshake.login import Detached
+    from replica.handshake.login.login import Detached
 
 _TURNS: Final = 3  # of the loop until the end of a transport has gone through TLS and frames
 

@@ -25,7 +25,7 @@ from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS
 from replica.rows.tables.target import TableTarget
 from replica.rows.types.types import ValuePolicy
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from replica.snapshot.images.half_record import HalfRecord
 from replica.snapshot.images.kernel_row_halves import HalfTotals, find_row_halves
 

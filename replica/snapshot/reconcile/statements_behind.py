@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import SchemaError
 from replica.plain_text import one_line
 from replica.protocol.events.query import QueryEvent
-from replica.relay_log.ddl import texts_between
-from replica.schema.effect import effect_of
-from replica.schema.statements import Verb
+from replica.relay_log.walks.ddl import texts_between
+from replica.schema.effects.effect import effect_of
+from replica.schema.statements.statements import Verb
 from replica.snapshot.reconcile.table_statements import TableStatements
 
 if TYPE_CHECKING:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidFlag
 from replica.protocol.events.query import QueryEvent
-from replica.schema.changed_tables import changed_tables
-from replica.schema.effect import effect_of
-from replica.schema.statements import Verb, may_define
-from replica.schema.temporary_tables import TemporaryTables, uses_temporary
+from replica.schema.effects.effect import effect_of
+from replica.schema.statements.changed_tables import changed_tables
+from replica.schema.statements.statements import Verb, may_define
+from replica.schema.statements.temporary_tables import TemporaryTables, uses_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from replica.protocol.events.transaction_events import XaId
-    from replica.relay_log.ddl import RelayText
     from replica.relay_log.location import RelayLocation
-    from replica.schema.effect import StatementEffect
+    from replica.relay_log.walks.ddl import RelayText
+    from replica.schema.definition.session import Logged, ServerRules
+    from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
-    from replica.schema.session import Logged, ServerRules
 
 
 class TableStatement(NamedTuple):

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.errors import PrerequisiteError, RelayError, StatementDmlError
-from replica.relay_log.ddl import texts_between
 from replica.relay_log.location import RelayLocation, relay_number
-from replica.relay_log.mapped_range import MappedRelayRange
-from replica.relay_log.xa import follow, prepared_at
+from replica.relay_log.walks.ddl import texts_between
+from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.relay_log.walks.xa import follow, prepared_at
 from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from replica.native.record import Records
     from replica.relay_log.log import RelayLog, RelayRange
-    from replica.relay_log.xa import Prepared, RangeNeeds
+    from replica.relay_log.walks.xa import Prepared, RangeNeeds
     from replica.rows.scan.xa import XaGroup
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema

@@ -20,7 +20,7 @@ from replica.protocol.rows.column_def import value_extent
 from replica.protocol.rows.table_map import parse_table_map
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.types.keys import READ_AGAIN, KeyPart, key_bytes_of, key_part
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from replica.snapshot.rows.table_map import table_map_body
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 
 from replica.errors import DiskFullError, RelayError
 from replica.native.kernel_checksum import checksum
-from replica.relay_log.disk import FULL, free_bytes, write_all
+from replica.relay_log.directory.disk import FULL, free_bytes, write_all
 from replica.snapshot.rows.row_block import RowBlock
 
 if TYPE_CHECKING:

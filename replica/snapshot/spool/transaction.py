@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from replica.protocol.constants import HEADER_LENGTH
 from replica.protocol.events.decode import GtidEvent, decode, decode_description
 from replica.protocol.header import parse_header
-from replica.relay_log.file_head import read_file_head
+from replica.relay_log.files.file_head import read_file_head
 from replica.relay_log.location import relay_path
 from replica.snapshot.spool.events import LastTransaction
 

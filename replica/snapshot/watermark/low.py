@@ -12,11 +12,11 @@ import time
 from typing import TYPE_CHECKING
 
 from replica.errors import DisconnectedError, PrerequisiteError
+from replica.handshake.primary.server import ask_uid
 from replica.handshake.registration import Query
-from replica.handshake.server import ask_uid
-from replica.handshake.start import prepared_transactions
+from replica.handshake.start.start import prepared_transactions
 from replica.protocol.gtid import BinlogPosition
-from replica.relay_log.identity import source_of
+from replica.relay_log.directory.identity import source_of
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.connection.session import position_of
 from replica.snapshot.watermark.inflight_commits import ask_no_commit

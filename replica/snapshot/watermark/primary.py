@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.gtid import Order
-from replica.relay_log.groups import RelayGroups
+from replica.relay_log.groups.groups import RelayGroups
 from replica.snapshot.watermark.xa import ROWLESS, XaCommits
 
 if TYPE_CHECKING:
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay_log.groups import Around
+    from replica.relay_log.groups.groups import Around
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
 

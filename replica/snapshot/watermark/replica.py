@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from replica.relay_log.groups import RelayGroups
-from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import RelayGroups
+from replica.relay_log.groups.gtid_search import GtidSearch
 from replica.snapshot.watermark.primary import MAX_PAIRS, TEN_SECONDS
 from replica.snapshot.watermark.xa import ROWLESS, XaCommits
 

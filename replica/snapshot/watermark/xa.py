@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.xa import check_open, xa_groups_in
+from replica.relay_log.walks.xa import check_open, xa_groups_in
 from replica.rows.scan.xa import XaAction
 
 if TYPE_CHECKING:

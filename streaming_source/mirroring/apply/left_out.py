@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
 from replica.schema.patterns import table_text
-from replica.schema.sql_tokens import tokenize
+from replica.schema.text.sql_tokens import tokenize
 from streaming_source.mirroring.batch.time_text import INTERVAL
 from streaming_source.mirroring.statements.added_values import NULL, value_of
 from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns

@@ -18,10 +18,10 @@ from pyspark.errors import AnalysisException
 
 from replica.errors import ReplicaError, SchemaError
 from replica.schema.patterns import table_text
-from streaming_source.auditing.records import COLUMNS as RECORD
-from streaming_source.auditing.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
-from streaming_source.auditing.records import SUFFIX as RECORDS
-from streaming_source.auditing.repair_request import GONE, ROW, SUFFIX
+from streaming_source.auditing.mirror.records import COLUMNS as RECORD
+from streaming_source.auditing.mirror.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
+from streaming_source.auditing.mirror.records import SUFFIX as RECORDS
+from streaming_source.auditing.mirror.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.apply.faults import raise_fault
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.settings import batch_options

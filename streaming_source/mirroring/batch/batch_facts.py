@@ -10,8 +10,8 @@ import datetime as dt
 import pickle
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.schema.effect import StatementEffect
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.batch.met_maps import MetMap
 from streaming_source.mirroring.batch.outline_columns import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-    from replica.handshake.end import ServerEnd
+    from replica.handshake.start.end import ServerEnd
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
 

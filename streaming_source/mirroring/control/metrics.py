@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming_source.auditing.records import DIFFERENT, EQUAL, LEFT_OUT, NOT_REPAIRED, REPAIRED, last_audits
+from streaming_source.auditing.mirror.records import DIFFERENT, EQUAL, LEFT_OUT, NOT_REPAIRED, REPAIRED, last_audits
 from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, READING
 from streaming_source.queries.commit_times import NewestCommit
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.plain_text import one_line
 from replica.schema.patterns import table_text
-from streaming_source.auditing.records import last_audits
+from streaming_source.auditing.mirror.records import last_audits
 from streaming_source.mirroring.control.control_table import control_of
 from streaming_source.mirroring.writers.choose import control_store
 

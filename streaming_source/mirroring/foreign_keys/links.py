@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError, ServerError
 from replica.handshake.ask import ask
 from replica.handshake.registration import Query
-from replica.schema.naming import column_key
-from replica.schema.statements import Verb
+from replica.schema.statements.statements import Verb
+from replica.schema.text.naming import column_key
 from replica.snapshot.check.cascades import QUOTED, Cascade, ask_cascades
 from replica.snapshot.rows.select_list import quoted
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from replica.config import Endpoint
     from replica.handshake.registration import Steps
-    from replica.schema.effect import StatementEffect
+    from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from streaming_source.mirroring.batch.batch_facts import TableChanges
 from streaming_source.mirroring.batch.table_rows import OTHER_TYPES, rows_of_table
 from streaming_source.mirroring.foreign_keys.links import has_orphans

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.schema.effect import StatementEffect
+from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.modes.choose import mode_of

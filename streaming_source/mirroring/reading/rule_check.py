@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 from streaming_source.queries.short_errors import first_line
 from streaming_source.ruling.hash_text import HASHED
 from streaming_source.ruling.ruled_images import Ruled, folded

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import PrerequisiteError
 from replica.handshake.ask import ask
-from replica.handshake.catalog import read_tables
-from replica.handshake.privileges import may_read
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.primary.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import matcher, table_text

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from replica.rows.types.types import ValuePolicy
-    from replica.schema.sql_tokens import Token
     from replica.schema.table import ColumnSchema
+    from replica.schema.text.sql_tokens import Token
 
 _NO_VALUE: Final = "NULL"
 _INTEGERS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from replica.errors import SchemaError
 from replica.protocol.charset import charset_key
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from replica.schema.alteration import Alteration
-    from replica.schema.definition import ColumnItem
+    from replica.schema.definition.alteration import Alteration
+    from replica.schema.definition.definition import ColumnItem
     from replica.schema.table import ColumnSchema, TableSchema
 
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.widening import fits
-from replica.schema.from_catalog import table_of
-from replica.schema.history import SchemaHistory
-from replica.schema.naming import column_key
-from replica.schema.statements import Verb, pairs
+from replica.schema.definition.from_catalog import table_of
+from replica.schema.effects.history import SchemaHistory
+from replica.schema.statements.statements import Verb, pairs
+from replica.schema.text.naming import column_key
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue, value_of
 from streaming_source.mirroring.statements.alter_proof import Kept, moved_columns, proved
 from streaming_source.mirroring.statements.column_defaults import numbered
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from replica.rows.types.types import ValuePolicy
-    from replica.schema.alteration import Alteration
-    from replica.schema.definition import ColumnItem
-    from replica.schema.effect import StatementEffect
+    from replica.schema.definition.alteration import Alteration
+    from replica.schema.definition.definition import ColumnItem
+    from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.statements.column_defaults import Defaults

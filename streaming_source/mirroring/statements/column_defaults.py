@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
-from replica.schema.sql_tokens import tokenize
+from replica.schema.text.sql_tokens import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from replica.handshake.registration import Steps
-    from replica.schema.definition import ColumnItem
-    from replica.schema.effect import StatementEffect
+    from replica.schema.definition.definition import ColumnItem
+    from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
-    from replica.schema.sql_tokens import Token
+    from replica.schema.text.sql_tokens import Token
 
 Defaults = dict[str, str | None]
 """What stands behind DEFAULT, by column; None where nothing does."""

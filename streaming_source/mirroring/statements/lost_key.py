@@ -14,13 +14,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from replica.schema.naming import column_key
+from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from replica.schema.alteration import Alteration
-    from replica.schema.effect import StatementEffect
+    from replica.schema.definition.alteration import Alteration
+    from replica.schema.effects.effect import StatementEffect
     from replica.schema.table import ColumnSchema, TableSchema
     from replica.snapshot.check.indexes import TableIndex
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, ServerError
 from replica.handshake.ask import ask
-from replica.handshake.privileges import may_read
+from replica.handshake.primary.privileges import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.catalog import SYSTEM_DATABASES
-from replica.schema.sql_tokens import tokenize
+from replica.schema.text.sql_tokens import tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Collection

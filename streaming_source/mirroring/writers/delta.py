@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.rows.tables.widening import fits
-from streaming_source.auditing.mirror_versions import version_of
+from streaming_source.auditing.mirror.versions import version_of
 from streaming_source.mirroring.statements.column_names import renamed
 from streaming_source.mirroring.writers.delta_sql import altered, create_if_absent, create_or_replace, set_properties
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.auditing.mirror_versions import batch_of, commits_of, version_of
+from streaming_source.auditing.mirror.versions import batch_of, commits_of, version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from replica.relay_log.head import read_head
+from replica.relay_log.directory.head import read_head
 from tests.fixtures.galera import GTID_DOMAIN, GaleraCluster, GaleraNode
 from tests.fixtures.listing import relay_files, relay_gtids
 from tests.fixtures.mariadb import wait_until

@@ -22,7 +22,7 @@ from replica.protocol.events.transaction_events import GtidEvent
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.oracle.rows import typed
-from replica.schema.history import SchemaHistory
+from replica.schema.effects.history import SchemaHistory
 from replica.schema.patterns import table_text
 from tests.kit.some import some
 from tests.unit.dump.files import vector

@@ -7,9 +7,9 @@ import dataclasses
 from replica.checks.facts import ServerFacts
 from replica.checks.relay_end import RelayEnd
 from replica.daemon.config import DaemonConfig
-from replica.handshake.primary import PrimaryAnswer
-from replica.handshake.resume import Stored
-from replica.handshake.server import ServerInfo
+from replica.handshake.primary.progress import PrimaryAnswer
+from replica.handshake.primary.server import ServerInfo
+from replica.handshake.start.resume import Stored
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.location import RelayHead, RelayLocation
 

@@ -4,10 +4,10 @@ import pytest
 
 from replica.checks.facts import OtherReplica, ServerFacts, ask_facts
 from replica.errors import ServerError
-from replica.handshake.server import ServerInfo
+from replica.handshake.primary.server import ServerInfo
 from replica.protocol.gtid import Gtid, GtidPosition
+from tests.unit.handshake.primary.test_server import ANSWERS, VARIABLES
 from tests.unit.handshake.steps import converse
-from tests.unit.handshake.test_server import ANSWERS, VARIABLES
 
 PRIMARY = {
     "SHOW REPLICA HOSTS": [("77", "replica1", "3306", "1")],

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from replica.checks.retention import behind, retention
-from replica.handshake.primary import ListedBinlog
+from replica.handshake.primary.progress import ListedBinlog
 from tests.unit.checks.facts import GOOD, INFO, end, primary, variables
 
 FILES = (ListedBinlog("bin.000002", 1 << 20), ListedBinlog("bin.000003", 5000))

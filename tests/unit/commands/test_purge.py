@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 from replica.cli import program
 from replica.errors import ConfigError, DataLossError, RelayError, ReplicaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.identity import take_identity
-from replica.relay_log.index import last_entry
+from replica.relay_log.directory.identity import take_identity
+from replica.relay_log.directory.readers import ReaderRegistration, removal_lock
+from replica.relay_log.files.index import last_entry
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import ReaderRegistration, removal_lock
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from replica.commands.several import WORST_FIRST
 from replica.commands.status import status
-from replica.daemon import verdict
-from replica.daemon.http import HttpServer, as_json
-from replica.daemon.status import write_status
+from replica.daemon.http.server import HttpServer, as_json
+from replica.daemon.status import verdict
+from replica.daemon.status.file import write_status
 from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
-from replica.relay_log.lock import RelayLock
+from replica.relay_log.directory.lock import RelayLock
 from replica.relay_writer.writer import RelayWriter
 from tests.unit.daemon.records import record
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the machine stands still between two steps of a test."""
-    monkeypatch.setattr("replica.daemon.verdict.STALE_S", 3600.0)
+    monkeypatch.setattr("replica.daemon.status.verdict.STALE_S", 3600.0)
     monkeypatch.setattr("replica.commands.status.ANSWER_TIMEOUT_S", 60.0)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from replica.daemon.lag import Sample
-from replica.daemon.record import StatusRecord
-from replica.handshake.primary import PrimaryAnswer
+from replica.daemon.status.lag import Sample
+from replica.daemon.status.record import StatusRecord
+from replica.handshake.primary.progress import PrimaryAnswer
 from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import RelayHead, RelayLocation

@@ -9,12 +9,12 @@ from unittest.mock import Mock
 import pytest
 
 from replica.daemon.beginning import beginning
-from replica.daemon.status import write_status
+from replica.daemon.status.file import write_status
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.identity import take_identity
+from replica.relay_log.directory.identity import take_identity
+from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.readers import ReaderRegistration
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.daemon.records import record

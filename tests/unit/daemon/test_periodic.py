@@ -6,14 +6,14 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from replica.daemon.periodic import Periodic
+from replica.daemon.run import Periodic
 from replica.errors import RelayError
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopping waits for the last turn however long the machine stands still meanwhile."""
-    monkeypatch.setattr("replica.daemon.periodic.JOIN_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("replica.daemon.run.JOIN_TIMEOUT_S", 60.0)
 
 
 def periodic(work: object, every_s: float = 0.001) -> Periodic:

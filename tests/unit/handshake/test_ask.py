@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import DisconnectedError
 from replica.handshake.ask import ask
-from replica.handshake.start import latest_position
+from replica.handshake.start.start import latest_position
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy

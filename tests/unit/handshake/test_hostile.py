@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from replica.config import Endpoint, ReplicaConfig
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
-from replica.handshake import login as login_module
 from replica.handshake.ask import ask
-from replica.handshake.catalog import read_tables
-from replica.handshake.login import log_in
-from replica.handshake.peek import event_at
+from replica.handshake.login import login as login_module
+from replica.handshake.login.login import log_in
+from replica.handshake.primary.catalog import read_tables
+from replica.handshake.primary.server import inspect_server
 from replica.handshake.registration import MAX_REPLY_BYTES
-from replica.handshake.server import inspect_server
-from replica.handshake.start import latest_position
+from replica.handshake.start.peek import event_at
+from replica.handshake.start.start import latest_position
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.fixtures.hostile import ANSWERS, OK, Answer, HostileServer, greeting, lenenc, rows
 from tests.fixtures.replicas import replica_config

@@ -7,7 +7,7 @@ import pytest
 from replica.log_reader.found import NextGroup
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.groups.gtid_search import GtidSearch
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
@@ -18,7 +18,7 @@ from tests.unit.tail.relay_logs import recorded_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.relay_log.groups import LogGroup
+    from replica.relay_log.groups.groups import LogGroup
 
 
 def gtids_of(text: str) -> list[Gtid]:

@@ -13,7 +13,7 @@ from replica.log_reader.reader import LogReader, StoredLog
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.events.decode import GtidEvent
 from replica.protocol.gtid import Gtid
-from replica.relay_log.gtid_search import GtidSearch
+from replica.relay_log.groups.gtid_search import GtidSearch
 from tests.kit.some import some
 from tests.unit.dump.files import vector
 from tests.unit.tail.relay_logs import recorded_log

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from replica.native import warm
-from replica.relay_log import kernel_deframe
+from replica.relay_log.kernels import kernel_deframe
 
 advance: Any = kernel_deframe.advance
 PROJECT = Path(__file__).resolve().parents[3]
@@ -22,7 +22,7 @@ def test_every_kernel_is_found() -> None:
 
 
 def test_a_kernel_is_compiled_before_it_is_called() -> None:
-    warm.compile_kernel("replica.relay_log.kernel_deframe", "advance")
+    warm.compile_kernel("replica.relay_log.kernels.kernel_deframe", "advance")
     assert advance.is_loaded
     assert advance.is_cached()
     assert advance(100, 50, 150) == 150
@@ -49,7 +49,7 @@ def test_no_process_of_ours_imports_numba_where_kernels_are_compiled() -> None:
 def test_threads_that_call_a_kernel_at_once_load_it_once() -> None:
     code = (
         "from concurrent.futures import ThreadPoolExecutor as Pool\n"
-        "from replica.relay_log.kernel_deframe import advance\n"
+        "from replica.relay_log.kernels.kernel_deframe import advance\n"
         "with Pool(16) as pool:\n"
         "    print(set(pool.map(lambda n: advance(100, 50, 150 + n * 0), range(2000))), advance.compile())"
     )

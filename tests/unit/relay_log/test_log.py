@@ -8,12 +8,12 @@ import pytest
 
 from replica.errors import DataLossError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log import lookup
-from replica.relay_log.index import FileIndex
-from replica.relay_log.last_event import last_event
+from replica.relay_log.files import lookup
+from replica.relay_log.files.index import FileIndex
+from replica.relay_log.files.scan import group_ends
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.scan import group_ends
+from replica.relay_log.walks.last_event import last_event
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import FILE, Primary
 from tests.kit.some import some

@@ -9,10 +9,10 @@ import pytest
 
 from replica.errors import OutOfOrderGtidError, RelayError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition, ambiguous
-from replica.relay_log.index import last_entry
+from replica.relay_log.files.index import last_entry
+from replica.relay_log.groups.order import IN_ORDER, ORDER_NAME, Begun, LogOrder, read_order, write_order
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.relay_log.log import RelayLog
-from replica.relay_log.order import IN_ORDER, ORDER_NAME, Begun, LogOrder, read_order, write_order
 from replica.relay_writer import recovery
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from replica.relay_log.index import IndexEntry
+    from replica.relay_log.files.index import IndexEntry
 
 TOP = (1 << 64) - 1
 

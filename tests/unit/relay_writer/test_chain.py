@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.relay_log.index import SEALED_FLAG, IndexEntry, last_entry
+from replica.relay_log.files.index import SEALED_FLAG, IndexEntry, last_entry
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_writer.chain import FileChain
 

@@ -20,9 +20,9 @@ import pytest
 
 from replica.errors import DiskFullError
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import ReaderRegistration
 from replica.relay_writer import open_file, sealer
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.retention import Retention, RetentionPolicy

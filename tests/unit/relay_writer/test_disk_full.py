@@ -12,9 +12,9 @@ import pytest
 
 from replica.errors import DataLossError, DiskFullError, RelayError
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import ReaderRegistration
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.retention import Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter

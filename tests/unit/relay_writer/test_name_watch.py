@@ -11,8 +11,8 @@ import pytest
 
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log.directory.lock import LOCK_NAME
 from replica.relay_log.location import index_path, relay_numbers, relay_path
-from replica.relay_log.lock import LOCK_NAME
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive

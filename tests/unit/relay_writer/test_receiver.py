@@ -17,9 +17,9 @@ from replica.protocol.events.decode import ExecuteLoadQueryEvent, GtidEvent, Que
 from replica.protocol.events.encode import encode_event, encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets.packets import EofPacket, ErrPacket, pack
+from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
-from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
 from tests.kit import bodies

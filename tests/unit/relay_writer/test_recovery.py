@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.index import INDEX_HEADER, FileIndex
+from replica.relay_log.files.index import INDEX_HEADER, FileIndex
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.recovery import recover

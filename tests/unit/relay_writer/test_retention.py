@@ -10,10 +10,10 @@ import pytest
 
 from replica.errors import DataLossError
 from replica.protocol.gtid import Gtid
-from replica.relay_log.index import last_entry
+from replica.relay_log.directory.readers import READERS_NAME, ReaderRegistration, registered_readers
+from replica.relay_log.files.index import last_entry
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import READERS_NAME, ReaderRegistration, registered_readers
 from replica.relay_writer import retention as module
 from replica.relay_writer.retention import MAX_LOCKED_S, Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter

@@ -16,9 +16,9 @@ import pytest
 
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid
+from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.readers import ReaderRegistration
 from replica.relay_writer.retention import Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
 from tests.fixtures.installation import PROJECT

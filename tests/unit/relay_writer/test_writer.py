@@ -9,11 +9,11 @@ import pytest
 
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log.file_head import read_file_head
-from replica.relay_log.index import FileIndex
+from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.index import FileIndex
+from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import FILE, Primary, format_description

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.count import Summary, write_counts
-from replica.dump.human import HumanDump
-from replica.dump.json_rows import write_json_rows
-from replica.dump.sql import SqlDump
+from replica.dump.outputs.count import Summary, write_counts
+from replica.dump.outputs.human import HumanDump
+from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.sql import SqlDump
 from replica.errors import ProtocolError
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import GtidEvent, RowsEvent

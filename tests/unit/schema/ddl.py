@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.history import SchemaHistory
 
 if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replica.schema.column import Column
-from replica.schema.definition import Table
+from replica.schema.definition.column import Column
+from replica.schema.definition.definition import Table
 from replica.schema.known_tables import NEVER_SEEN, KnownTables
 
 A, B, C = ("d", "a"), ("d", "b"), ("e", "c")

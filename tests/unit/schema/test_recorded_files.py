@@ -10,7 +10,7 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.query import QueryEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.tables.match import catalog_columns
-from replica.schema.history import SchemaHistory
+from replica.schema.effects.history import SchemaHistory
 from tests.vectors.load import HERE, VERSIONS
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.schema.shadows import is_shadow, shadowed
+from replica.schema.patterns import is_shadow, shadowed
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from replica.errors import DisconnectedError
-from replica.handshake.driver import unread
-from replica.handshake.login import Detached
+from replica.handshake.login.driver import unread
+from replica.handshake.login.login import Detached
 from replica.option_values import Endpoint
 from replica.protocol.packets.packets import pack
 from replica.snapshot.connection.connection import TableConnection

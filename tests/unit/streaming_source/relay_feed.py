@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from replica.handshake.end import ServerEnd
-from replica.handshake.start import Latest
+from replica.handshake.start.end import ServerEnd
+from replica.handshake.start.start import Latest
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
@@ -14,10 +14,10 @@ from replica.rows.types.types import ValuePolicy
 from streaming_source.offsets.data_loss import Losses
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.planning.admission import Admission, BatchLimits
+from streaming_source.planning.definitions.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.definitions.statement_dml import StatementDml
+from streaming_source.planning.definitions.table_history import TableHistory
 from streaming_source.planning.planner import ChangePlanner
-from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
-from streaming_source.planning.statement_dml import StatementDml
-from streaming_source.planning.table_history import TableHistory
 from streaming_source.ranges.cutting import Origin, RangeCutter
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges

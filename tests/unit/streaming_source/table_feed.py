@@ -22,10 +22,10 @@ from replica.snapshot.progress import SnapshotProgress
 from replica.snapshot.snapshot import Advance
 from replica.snapshot.spool.batches import SpoolPart
 from streaming_source.planning.admission import Admission, BatchLimits
+from streaming_source.planning.definitions.remembered_selection import RememberedSelection, selection_of
+from streaming_source.planning.definitions.statement_dml import StatementDml
 from streaming_source.planning.planner import ChangePlanner
-from streaming_source.planning.remembered_selection import RememberedSelection, selection_of
-from streaming_source.planning.statement_dml import StatementDml
-from streaming_source.planning.table_rows import SnapshotRows
+from streaming_source.planning.tables.table_rows import SnapshotRows
 from streaming_source.ranges.cutting import Origin, RangeCutter, origin_of
 from streaming_source.rows.other_keys import tables_with_other_keys
 from streaming_source.rows.reader import read_changes

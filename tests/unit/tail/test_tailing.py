@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.json_rows import write_json_rows
+from replica.dump.outputs.json_rows import write_json_rows
 from replica.errors import DataLossError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.count import write_counts
-from replica.dump.human import HumanDump
-from replica.dump.json_rows import write_json_rows
-from replica.dump.sql import SqlDump
+from replica.dump.outputs.count import write_counts
+from replica.dump.outputs.human import HumanDump
+from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.sql import SqlDump
 from replica.native import memory, wide
 from replica.native.compiling.interpreted import _made
 from tests.kit.kernels import interpret_all

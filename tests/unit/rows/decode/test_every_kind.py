@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.dump import json_rows, sql
-from replica.dump.kernel_escapes import JSON, SQL
-from replica.dump.kernel_values import EXACT_IN_JSON
-from replica.dump.rows_text import RangeOrigin, RowTexts
+from replica.dump.rows.kernel_escapes import JSON, SQL
+from replica.dump.rows.kernel_values import EXACT_IN_JSON
+from replica.dump.rows.rows_text import RangeOrigin, RowTexts
 from replica.errors import ProtocolError
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.table_map import TableMapEvent
@@ -34,7 +34,7 @@ from tests.unit.rows.kind_samples import NAMES, SAMPLES, Sample
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 if TYPE_CHECKING:
-    from replica.dump.templates import Program
+    from replica.dump.rows.templates import Program
     from replica.rows.decode.slots import CompiledTable
     from replica.rows.tables.plan import ColumnPlan
 

@@ -11,8 +11,8 @@ from replica.protocol.header import EventHeader
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.history import SchemaHistory
 from tests.kit.parsed import column, table_map
 
 T = ColumnType

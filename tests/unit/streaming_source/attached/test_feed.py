@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.daemon.status import write_status
+from replica.daemon.status.file import write_status
 from replica.errors import ConfigError, DataLossError, RelayError
 from replica.option_places import shown_instant
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.directory.readers import mark_dropped, registered_readers
 from replica.relay_log.location import RelayLocation, index_path, relay_path
-from replica.relay_log.readers import mark_dropped, registered_readers
 from streaming_source.attached import daemon as attached_daemon
 from streaming_source.attached import feed as attached_feed
 from streaming_source.attached.feed import AttachedFeed

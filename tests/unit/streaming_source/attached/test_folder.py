@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.config import ReplicaConfig
-from replica.daemon.status import write_status
+from replica.daemon.status.file import write_status
 from replica.errors import ConfigError, RelayError
-from replica.relay_log.head import HEAD_NAME
-from replica.relay_log.identity import DumpThread, Identity, write_identity
-from replica.relay_log.lock import RelayLock
+from replica.relay_log.directory.head import HEAD_NAME
+from replica.relay_log.directory.identity import DumpThread, Identity, write_identity
+from replica.relay_log.directory.lock import RelayLock
 from streaming_source.attached import folder as attached
 from streaming_source.attached.folder import RECEIVING, attached_directory, primary_of, warn_of_unused
 from streaming_source.options.source_options import SourceOptions

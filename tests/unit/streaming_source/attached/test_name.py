@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import RelayError
-from replica.relay_log.readers import make_readers_directory
+from replica.relay_log.directory.readers import make_readers_directory
 from streaming_source.attached import name as attached_name
 from streaming_source.attached.name import made_name, take_name
 from streaming_source.options.source_options import SourceOptions

@@ -10,8 +10,8 @@ import pytest
 
 from replica.errors import DataLossError, RelayError
 from replica.protocol.gtid import GtidPosition
+from replica.relay_log.directory.readers import mark_dropped, registered_readers
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.readers import mark_dropped, registered_readers
 from streaming_source.attached import name as attached_name
 from streaming_source.attached import reader as attached_reader
 from streaming_source.attached.name import take_name
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.relay_log.readers import Reader
+    from replica.relay_log.directory.readers import Reader
 
 POSITION = GtidPosition.parse("0-1-2")
 

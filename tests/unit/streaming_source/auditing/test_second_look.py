@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from replica.schema.table import TableSchema
 from streaming_source.auditing import second_look
 from streaming_source.auditing.comparison import Look
-from streaming_source.auditing.from_mirror import MirroredCopy
+from streaming_source.auditing.mirror.from_mirror import MirroredCopy
 from streaming_source.auditing.result import KINDS, LeftOut, TableAudit
 from streaming_source.auditing.second_look import second_looks
 

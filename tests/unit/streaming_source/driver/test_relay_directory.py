@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import RelayError
-from replica.relay_log.lock import RelayLock
+from replica.relay_log.directory.lock import RelayLock
 from streaming_source.driver.relay_directory import is_free, relay_directory
 from streaming_source.options.source_options import SourceOptions
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from replica.relay_log.location import RelayLocation, relay_path
-from streaming_source.planning import backlog as backlog_module
-from streaming_source.planning.backlog import Backlog
+from streaming_source.planning import admission
+from streaming_source.planning.admission import Backlog
 
 FILES = {number: 1000 + number for number in range(3, 30)}
 
@@ -54,7 +54,7 @@ def test_a_complete_file_is_looked_at_once(folder: Path, monkeypatch: pytest.Mon
 def test_many_files_are_counted_over_several_calls_and_estimated_until_then(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backlog_module, "FILES_A_CALL", 10)
+    monkeypatch.setattr(admission, "FILES_A_CALL", 10)
     backlog, places = Backlog(folder), (RelayLocation(3, 4), RelayLocation(29, 9))
     told = [backlog.bytes(*places) for _ in range(4)]
     assert told[2] == told[3] == _between(*places)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from streaming_source.planning.extensions import MOST, Extensions
+from streaming_source.planning.planner import MOST, Extensions
 
 A, B = ("d", "a"), ("d", "b")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DisconnectedError
-from replica.handshake.start import Latest
+from replica.handshake.start.start import Latest
 from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import GtidPosition
 from streaming_source.offsets.offset import SourceOffset

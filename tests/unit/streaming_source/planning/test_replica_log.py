@@ -4,7 +4,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from replica.config import Endpoint
-from streaming_source.planning.replica_log import replica_log
+from streaming_source.planning.feed import replica_log
 
 if TYPE_CHECKING:
     import pytest

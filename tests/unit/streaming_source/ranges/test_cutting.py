@@ -133,7 +133,7 @@ def test_a_large_prepared_transaction_comes_in_parts_at_its_xa_commit(tmp_path: 
         if partitions is None:
             place = log.place("0-1-1")
             cutter = RangeCutter(EVERYTHING, inline=False)
-            from replica.relay_log.xa import follow  # noqa: PLC0415
+            from replica.relay_log.walks.xa import follow  # noqa: PLC0415
 
             prepared = follow(log.log, [(place.reached, log.place("0-1-2").reached)], ())[1]
             begin = log.place("0-1-2")._replace(prepared=prepared)

@@ -7,7 +7,7 @@ import pytest
 from replica.protocol.constants import EventType, GtidExtraFlag
 from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
-from replica.schema.session import ServerRules
+from replica.schema.definition.session import ServerRules
 from streaming_source.rows.ddl_statements import named_tables
 
 

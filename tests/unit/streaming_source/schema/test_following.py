@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.ddl import RelayStatement
 from replica.relay_log.location import RelayLocation
-from replica.schema.session import ServerRules
+from replica.relay_log.walks.ddl import RelayStatement
+from replica.schema.definition.session import ServerRules
 from streaming_source.schema.following import SchemaFollower, TableStep
 from streaming_source.schema.table_state import TableState, with_changes
 from tests.unit.schema.ddl import logged, table

@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import ConfigError, SchemaError
 from replica.rows.tables.target import TableTarget
-from replica.schema.session import ServerRules
+from replica.schema.definition.session import ServerRules
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replica.rows.types.types import ValuePolicy
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.apply.left_out import value_left_out
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
 from streaming_source.ruling.target_columns import target_columns

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.schema.effect import StatementEffect
+from replica.schema.effects.effect import StatementEffect
 from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.foreign_keys.links import Link, keys_behind
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replica.rows.types.types import ValuePolicy
-from replica.schema.effect import StatementEffect
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.effect import StatementEffect
+from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
 from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
 

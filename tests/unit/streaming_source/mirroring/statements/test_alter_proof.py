@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import SchemaError
-from replica.schema.alter import read_alteration
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
-from replica.schema.statements import read_statement
+from replica.schema.definition.alter import read_alteration
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.history import SchemaHistory
+from replica.schema.statements.statements import read_statement
 from replica.schema.table import ColumnSchema
 from streaming_source.mirroring.statements.alter_proof import Kept, New, Proof, _keeps_values, proved
 

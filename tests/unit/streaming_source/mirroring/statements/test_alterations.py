@@ -8,9 +8,9 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
-from replica.schema.effect import StatementEffect
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.effect import StatementEffect
+from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.statements.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.ruling.table_rules import TableRule

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from replica.schema.effect import StatementEffect
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.effect import StatementEffect
+from replica.schema.effects.history import SchemaHistory
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.check.indexes import IndexPart, TableIndex
 from streaming_source.mirroring.statements.lost_key import blurred_names, lost_key, sharp_indexes

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica.schema.effect import StatementEffect
-from replica.schema.history import SchemaHistory
-from replica.schema.session import StatementContext
+from replica.schema.definition.session import StatementContext
+from replica.schema.effects.effect import StatementEffect
+from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.batch.batch_facts import StatementRow, TableChanges
 from streaming_source.mirroring.control.control_row import DROPPED, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of

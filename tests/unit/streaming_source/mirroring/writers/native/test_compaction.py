@@ -13,7 +13,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from streaming_source.auditing.mirror_versions import version_of
+from streaming_source.auditing.mirror.versions import version_of
 from streaming_source.mirroring.writers.native import compaction
 from streaming_source.mirroring.writers.native.compaction import FEW_FILES, compact
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError

@@ -1,0 +1,194 @@
+"""The distance of a replica behind its primary, from what is known: the stream, its heartbeats, and the monitor's
+answers.
+
+In: samples in order of time. Out: seconds, bytes and event groups behind, and for how long our place in the primary's
+binlog is safe. No one can know how far ahead the primary is at this very moment, so each figure says what it counts:
+
+* seconds: 0 after a heartbeat (the primary had nothing to send) or an answer, asked for after the newest group came,
+  that names nothing we lack; else how old the newest group was on arrival, by the primary's clock; while nothing
+  arrives, or an answer names groups we lack, it grows with the time since we last had everything. Binlog timestamps
+  have whole seconds: the part of a second that they may lack is not counted.
+* groups: sequence numbers we lack, summed over the domains. An upper bound: sequence numbers may jump.
+* bytes: between our place and the primary's, at its last answer; None where the files' sizes may not be seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from replica.protocol.gtid import Order
+
+if TYPE_CHECKING:
+    from replica.handshake.primary.progress import ListedBinlog, PrimaryAnswer
+    from replica.progress import Progress
+    from replica.protocol.gtid import BinlogPosition, GtidPosition
+    from replica.relay_log.location import RelayHead
+
+Purge = Literal["never", "unknown", "by age", "by size", "gone"]
+
+TIMESTAMP_STEP_S = 1.0
+"""Event headers count whole seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """All that is known at `now` (our clock). `head_server_id`: whose binlog the head's place in the primary is of.
+
+    `head_uid` tells it apart from servers with the same id; None where it was not noted.
+    """
+
+    now: float
+    head: RelayHead
+    head_server_id: int
+    answer: PrimaryAnswer | None
+    binlogs: tuple[ListedBinlog, ...] | None
+    progress: Progress
+    quiet_s: float
+    """The silence, without even a heartbeat, after which the stream is no evidence of anything."""
+    head_uid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The figures of the distance; None: not known, or not known yet."""
+
+    seconds: float | None
+    bytes: int | None
+    groups: int | None
+    safe_s: float | None
+    """The time for which the primary keeps at least what we need next; None with `purge` "never" or "unknown"."""
+    purge: Purge
+
+
+class PrimaryLag:
+    """The distance over time; it remembers what the samples before have proved. One thread."""
+
+    def __init__(self) -> None:
+        self._complete_at = 0.0
+        self._age_s: float | None = None
+        self._heartbeats = 0
+        self._head_at = (0, 0)
+        self._arrived_at = 0.0
+        self._sampled_at = 0.0
+
+    def sample(self, known: Sample) -> Behind:
+        if known.answer is not None and not _of_our_primary(known, known.answer):
+            known = replace(known, answer=None, binlogs=None)
+        answer, now = known.answer, known.now
+        covered = answer is not None and _covers(known.head.position, answer.position)
+        if answer is not None and covered:
+            self._complete_at = max(self._complete_at, min(answer.asked_at, now))
+        self._follow_stream(known)
+        if answer is not None and covered and answer.asked_at >= self._arrived_at:
+            self._age_s = 0.0  # at that time the primary had nothing newer than what was here already
+        seconds = self._seconds(known, covered=covered)
+        self._sampled_at = now
+        safe_s, purge = self._safe_s(known, covered=covered)
+        groups = None if answer is None else groups_between(known.head.position, answer.position)
+        return Behind(seconds, _bytes(known, covered=covered), groups, safe_s, purge)
+
+    def _follow_stream(self, known: Sample) -> None:
+        progress, head = known.progress, known.head
+        self._complete_at = min(self._complete_at, known.now)  # the clock may have been put back
+        self._arrived_at = min(self._arrived_at, known.now)
+        if head.location != self._head_at:
+            self._head_at = head.location
+            self._arrived_at = progress.last_receipt_at or known.now
+            self._age_s = max(0.0, self._arrived_at + _offset_s(known) - head.timestamp - TIMESTAMP_STEP_S)
+        if progress.heartbeats != self._heartbeats:
+            self._heartbeats = progress.heartbeats
+            # It came since the last sample: that there was nothing to send then is certain.
+            self._complete_at = max(self._complete_at, min(self._sampled_at, known.now))
+            if progress.primary is not None and progress.primary >= head.primary:
+                self._age_s = 0.0  # and it came behind the newest group
+
+    def _seconds(self, known: Sample, *, covered: bool) -> float | None:
+        answer, progress, now = known.answer, known.progress, known.now
+        since = max(self._complete_at, self._committed_at(known) if known.head.timestamp else 0.0)
+        if not since:
+            return None
+        grown = max(0.0, now - since)
+        flowing = progress.state == "streaming" and now - progress.last_receipt_at <= known.quiet_s
+        if covered and answer is not None and now - answer.asked_at <= known.quiet_s and not flowing:
+            return 0.0
+        if not flowing or (answer is not None and not covered):
+            return grown
+        return grown if self._age_s is None else min(grown, self._age_s)
+
+    def _committed_at(self, known: Sample) -> float:
+        """Return when the newest group was committed, by our clock: not after it came, whatever its session's clock
+        said (SET timestamp).
+        """
+        return min(known.head.timestamp - _offset_s(known), self._arrived_at)
+
+    def _safe_s(self, known: Sample, *, covered: bool) -> tuple[float | None, Purge]:
+        answer = known.answer
+        if answer is None:
+            return None, "unknown"
+        if not covered and _same_server(known) and answer.file_kept is False:
+            return 0.0, "gone"
+        # A file is purged by its last write, which is not before our last group's; and with everything here, what we
+        # need next had not even been written when the primary answered.
+        last = min(known.now, answer.asked_at)
+        if not covered and known.head.timestamp:
+            last = max(self._complete_at, self._committed_at(known))
+        if answer.max_total_bytes is not None and not covered:
+            return None, "unknown"  # by size: it depends on what will be written
+        if answer.expiry_s is not None:
+            return max(0.0, last + answer.expiry_s - known.now), "by age"
+        return (None, "never") if answer.max_total_bytes is None else (None, "by size")
+
+
+def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
+    """Count the sequence numbers of `theirs` that `ours` lacks, over all domains."""
+    total = 0
+    for gtid in theirs:
+        have = ours.get(gtid.domain_id)
+        total += max(0, gtid.seq_no - (have.seq_no if have else 0))
+    return total
+
+
+def bytes_between(ours: BinlogPosition, theirs: BinlogPosition, binlogs: tuple[ListedBinlog, ...] | None) -> int | None:
+    """Count the bytes of one server's binlog from one place to a later one; None where a file between has no known
+    size.
+    """
+    if ours.file == theirs.file:
+        return max(0, theirs.position - ours.position)
+    sizes = {one.name: one.size for one in binlogs or ()}
+    names = list(sizes)
+    if ours.file not in sizes or theirs.file not in sizes or names.index(ours.file) > names.index(theirs.file):
+        return None
+    between = names[names.index(ours.file) : names.index(theirs.file)]
+    return max(0, sum(sizes[name] for name in between) - ours.position + theirs.position)
+
+
+def _bytes(known: Sample, *, covered: bool) -> int | None:
+    if covered:
+        return 0
+    if known.answer is None or known.answer.place is None or not _same_server(known):
+        return None
+    return bytes_between(known.head.primary, known.answer.place, known.binlogs)
+
+
+def _covers(ours: GtidPosition, theirs: GtidPosition) -> bool:
+    return theirs.compare(ours) in (Order.EQUAL, Order.BEFORE)
+
+
+def _of_our_primary(known: Sample, answer: PrimaryAnswer) -> bool:
+    """Tell whether a sample is from the server we stream from, or streamed from last: what another has proves
+    nothing.
+    """
+    return answer.server_id in (known.head_server_id, known.progress.primary_server_id)
+
+
+def _same_server(known: Sample) -> bool:
+    if known.answer is None or not known.head.primary.file:
+        return False
+    if known.head_uid is not None and known.answer.uid:
+        return known.answer.uid == known.head_uid
+    return known.answer.server_id == known.head_server_id
+
+
+def _offset_s(known: Sample) -> float:
+    return known.answer.clock_offset_s if known.answer else 0.0

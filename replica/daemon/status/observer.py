@@ -1,0 +1,205 @@
+"""The maker of the status record: the one place that looks at everything.
+
+In: the progress, the relay log, the monitor, retention, the registered readers. Out: a `StatusRecord`. Called from
+several threads, one at a time; nothing here is seen by the receiving path.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from replica.daemon.status.lag import PrimaryLag, Sample
+from replica.daemon.status.parts import acks, connection, primary, stream
+from replica.daemon.status.record import Failure, Lagging, Position, ReaderStatus, Relay, StatusRecord
+from replica.errors import RelayError
+from replica.relay_log.directory.identity import source_of
+from replica.relay_log.directory.readers import registered_readers
+from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.sealed_files import SealedFiles
+from replica.relay_log.location import relay_path
+from replica.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from replica.daemon.config import DaemonConfig
+    from replica.daemon.monitor import Monitor
+    from replica.daemon.retain import Retaining
+    from replica.progress import Progress
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_writer.writer import RelayWriter
+
+FRESH_S = 0.5
+"""Questions closer together than this get the same record: a flood of them costs nothing."""
+QUIET_HEARTBEATS = 1.5
+MAX_COUNTED_FILES = 1000
+"""More than the default limits of the relay log make of it; each is a look at the disk, every second."""
+HOUR_S = 3600.0
+
+
+class Observer:
+    """The observer. `record()` for the newest; `failed` is set once, by what ended the daemon."""
+
+    def __init__(
+        self,
+        config: DaemonConfig,
+        relay: RelayWriter,
+        progress: Progress,
+        *,
+        monitor: Monitor,
+        retaining: Retaining,
+        loop_delay_s: Callable[[], float],
+        errors: Callable[[], dict[str, int]],
+    ) -> None:
+        self.failed: Failure | None = None
+        self._config = config
+        self._relay = relay
+        self._progress = progress
+        self._monitor = monitor
+        self._retaining = retaining
+        self._loop_delay_s = loop_delay_s
+        self._errors = errors
+        self._lag = PrimaryLag()
+        self._files = SealedFiles(relay.directory)
+        self._lock = threading.Lock()
+        self._record: StatusRecord | None = None
+        self._head_server: tuple[int, int, str | None] = (0, 0, None)
+
+    def record(self, *, fresh: bool = False) -> StatusRecord:
+        """Return the status now, or of half a second ago unless it has to be `fresh`."""
+        with self._lock:
+            now, last = time.time(), self._record
+            if fresh or last is None or not 0 <= now - last.written_at < FRESH_S:
+                self._record = last = self._look(now)
+            return last
+
+    def _look(self, now: float) -> StatusRecord:
+        progress, head = self._progress, self._relay.head
+        behind = self._behind(now, head)
+        not_ready = self._not_ready(behind)
+        return StatusRecord(
+            version=__version__,
+            cluster=self._config.cluster or "",
+            pid=os.getpid(),
+            written_at=now,
+            started_at=progress.started_at,
+            state=progress.state,
+            pause=progress.pause,
+            ready=not not_ready,
+            not_ready=not_ready,
+            failure=self.failed,
+            connection=connection(progress, self._config.ack_policy),
+            position=Position(
+                gtid=str(head.position),
+                relay=str(head.location),
+                primary_file=head.primary.file,
+                primary_position=head.primary.position,
+                time=head.timestamp or None,
+            ),
+            behind=behind,
+            primary=primary(self._monitor.known),
+            primary_error=self._monitor.error,
+            stream=stream(progress),
+            acks=acks(progress),
+            relay=self._relay_log(head),
+            readers=self._readers(head),
+            dropped_readers=self._retaining.dropped_readers,
+            loop_delay_s=self._loop_delay_s(),
+            errors=self._errors() | {"monitor": self._monitor.errors},
+        )
+
+    def _behind(self, now: float, head: RelayHead) -> Lagging:
+        known = self._monitor.known
+        sample = Sample(
+            now=now,
+            head=head,
+            head_server_id=self._server_id_of(head),
+            head_uid=self._head_server[2] if self._head_server[0] == head.location.file else None,
+            answer=known.answer if known else None,
+            binlogs=known.binlogs if known else None,
+            progress=self._progress,
+            quiet_s=QUIET_HEARTBEATS * self._config.heartbeat_s + 1,
+        )
+        behind = self._lag.sample(sample)
+        if behind.seconds and behind.groups == 0 and self._progress.state == "streaming":
+            self._monitor.ask_soon()  # what the primary named then is here by now, and perhaps it has no more
+        return Lagging(
+            seconds=None if behind.seconds is None else round(behind.seconds, 3),
+            bytes=behind.bytes,
+            groups=behind.groups,
+            purge=behind.purge,
+            purged_in_hours=None if behind.safe_s is None else round(behind.safe_s / HOUR_S, 3),
+        )
+
+    def _server_id_of(self, head: RelayHead) -> int:
+        """Return the id of the server whose binlog the newest relay file came from; 0 before the first group."""
+        number = head.location.file
+        if head.location.offset and self._head_server[0] != number:
+            try:
+                written_by = read_file_head(relay_path(self._relay.directory, number)).server_id
+            except (OSError, RelayError):
+                return 0  # begun again this moment
+            self._head_server = (number, written_by, source_of(self._relay.directory, number))
+        return self._head_server[1] if self._head_server[0] == number else 0
+
+    def _not_ready(self, behind: Lagging) -> str:
+        progress, limit_s = self._progress, self._config.ready_lag_s
+        if self.failed is not None:
+            return f"failed: {self.failed.message}"
+        if progress.state == "paused":
+            return f"receiving stands still: {progress.pause}"
+        if progress.state != "streaming":
+            return f"{progress.state}: {progress.last_error}" if progress.last_error else progress.state
+        if behind.seconds is None:
+            return "how far behind is not known yet"
+        if behind.seconds > limit_s:
+            return f"{behind.seconds:.0f} s behind, more than ready_lag_s ({limit_s:g} s)"
+        return ""
+
+    def _relay_log(self, head: RelayHead) -> Relay:
+        directory, done = self._relay.directory, self._retaining
+        self._files.extend(head.location.file - 1)
+        # The file of the head, which a log that has just begun may not have yet, and one behind it without a group.
+        begun = itertools.takewhile(lambda n: relay_path(directory, n).exists(), itertools.count(head.location.file))
+        return Relay(
+            directory=str(directory.absolute()),
+            files=self._files.total()[0] + sum(1 for _ in begun),
+            bytes=self._relay.total_bytes(),
+            free_bytes=self._relay.free_bytes(),
+            removed_files=done.removed_files,
+            removed_bytes=done.removed_bytes,
+            dropped_readers=done.dropped,
+        )
+
+    def _readers(self, head: RelayHead) -> tuple[ReaderStatus, ...]:
+        directory = self._relay.directory
+        return tuple(
+            ReaderStatus(
+                name=one.name,
+                position=one.position,
+                relay=str(one.location),
+                seen=one.seen,
+                bytes_behind=_log_bytes(directory, one.location, head.location),
+            )
+            for one in registered_readers(directory)
+        )
+
+
+def _log_bytes(directory: Path, start: RelayLocation, end: RelayLocation) -> int | None:
+    """Count the bytes of the relay log from one place to a later one; None where it takes too long to count or files
+    are gone.
+    """
+    if start >= end:
+        return 0
+    if end.file - start.file > MAX_COUNTED_FILES:
+        return None
+    try:
+        sizes = sum(relay_path(directory, number).stat().st_size for number in range(start.file, end.file))
+    except FileNotFoundError:
+        return None
+    return sizes + end.offset - start.offset

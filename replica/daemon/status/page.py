@@ -1,0 +1,122 @@
+"""The status record as a page for people: the verdict first, then what to do, then the figures.
+
+In: the record, or none; the head of the relay log; the verdict. Out: lines of text with ANSI colours, which click takes
+out where there is no terminal. Figures that are not known say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from replica.daemon.status.verdict import HEALTHY, NOT_RUNNING, SILENT
+from replica.daemon.status.words import moment, size, span
+from replica.plain_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.daemon.status.record import StatusRecord
+    from replica.daemon.status.verdict import Verdict
+    from replica.relay_log.location import RelayHead
+
+MAX_READERS_SHOWN = 20
+
+
+def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, now: float) -> str:
+    colour = {HEALTHY: "green", NOT_RUNNING: "red", SILENT: "red"}.get(verdict.exit_code, "yellow")
+    title = click.style(verdict.word, fg=colour, bold=True)
+    lines = [f"{title}: {one_line(verdict.reason)}" if verdict.reason else title]
+    if verdict.advice:
+        lines.append(f"  {one_line(verdict.advice)}")
+    rows = list(_rows(record, now)) if record else []
+    if verdict.exit_code in (NOT_RUNNING, SILENT):
+        if record is not None:
+            rows.insert(0, ("then", f"what it said at {moment(record.written_at)}:"))
+        if head is not None:
+            rows.insert(0, ("log ends", f"{head.position or 'at the beginning'} ({head.location})"))
+    width = max((len(name) for name, _ in rows), default=0)
+    lines += [f"  {name:<{width}}  {one_line(text)}" for name, text in rows]
+    return "\n".join(lines)
+
+
+def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
+    if record.cluster:
+        yield "cluster", record.cluster
+    yield "primary", _primary(record)
+    position = record.position
+    place = f"{position.relay}, {position.primary_file}:{position.primary_position}"
+    when = f", written {span(max(0.0, now - position.time))} ago" if position.time else ""
+    yield "position", f"{position.gtid or 'at the beginning'} ({place}{when})"
+    yield "behind", _behind(record)
+    yield "purged in", _purge(record)
+    yield "acks", _acks(record)
+    if record.stream.statement_dml:
+        yield "statements", f"{record.stream.statement_dml:,} changes came as statements: their rows are in no binlog"
+    relay = record.relay
+    paused = f", stood still {span(record.stream.paused_s)} in all" if record.stream.paused_s else ""
+    files = "1 file" if relay.files == 1 else f"{relay.files} files"
+    yield (
+        "relay log",
+        f"{files}, {size(relay.bytes)}; {size(relay.free_bytes)} free{paused}",
+    )
+    yield "directory", relay.directory
+    for one in record.readers[:MAX_READERS_SHOWN]:
+        left = "?" if one.bytes_behind is None else size(one.bytes_behind)
+        yield "reader", f"{one.name} at {one.relay}, {left} behind, seen {span(max(0.0, now - one.seen))} ago"
+    if len(record.readers) > MAX_READERS_SHOWN:
+        yield "readers", f"and {len(record.readers) - MAX_READERS_SHOWN} more"
+    for name in record.dropped_readers:
+        yield "dropped", f"{name}: its files had to go"
+    if record.connection.last_error:
+        at = record.connection.last_error_at
+        yield "last error", f"{record.connection.last_error} ({moment(at) if at else 'time unknown'})"
+    yield "daemon", f"{record.version}, process {record.pid}, since {moment(record.started_at)}"
+
+
+def _primary(record: StatusRecord) -> str:
+    one = record.connection
+    if not one.endpoint:
+        return "none yet"
+    tls = one.tls or "no TLS"
+    connected = record.state in ("streaming", "paused") and one.connected_at
+    since = f", connected since {moment(one.connected_at or 0)}" if connected else ""
+    text = f"{one.endpoint} (MariaDB {one.primary_version or '?'}, server {one.primary_server_id}, {tls}){since}"
+    if record.primary_error:
+        text += f"; not answering the monitor: {record.primary_error}"
+    elif record.primary is not None and abs(record.primary.clock_offset_s) >= 1:
+        text += f"; its clock is {record.primary.clock_offset_s:+.1f} s from ours"
+    return text + (f"; {one.disconnects} disconnects" if one.disconnects else "")
+
+
+def _behind(record: StatusRecord) -> str:
+    behind = record.behind
+    seconds = "unknown" if behind.seconds is None else span(behind.seconds) if behind.seconds else "0 s"
+    count = "transactions unknown" if behind.groups is None else f"{behind.groups:,} transactions at most"
+    volume = "bytes unknown" if behind.bytes is None else size(behind.bytes)
+    return f"{seconds}, {volume}, {count}"
+
+
+def _purge(record: StatusRecord) -> str:
+    behind = record.behind
+    if behind.purge == "gone":
+        return "already purged on the primary: a new snapshot is needed"
+    if behind.purged_in_hours is not None:
+        return f"{span(behind.purged_in_hours * 3600)} at the earliest"
+    return {"never": "never (the primary keeps its binlogs)", "by size": "not by age; the primary purges by size"}.get(
+        behind.purge, "unknown"
+    )
+
+
+def _acks(record: StatusRecord) -> str:
+    acks, primary = record.acks, record.primary
+    if not record.connection.semi_sync and not acks.count:
+        return "none: not semi-synchronous"
+    text = f"{acks.count:,}"
+    if acks.p50_s is not None and acks.p99_s is not None and acks.max_s is not None:
+        text += f" (p50 {span(acks.p50_s)}, p99 {span(acks.p99_s)}, max {span(acks.max_s)})"
+    text += f", {'after' if record.connection.ack_policy == 'fsync' else 'before'} fsync"
+    if primary is not None and primary.semi_sync is False:
+        text += "; the primary does not wait for them now"
+    return text

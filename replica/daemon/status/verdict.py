@@ -1,0 +1,86 @@
+"""The meaning of a status record for a person on call: one word, one sentence, what to do, and an exit code.
+
+In: the newest record (or none), how old it is, and whether a process holds the relay log. Out: a `Verdict`. The record
+alone is not believed: a process that was killed leaves one that looks healthy.
+
+    0   healthy: connected, and not further behind than ready_lag_s
+    3   not running: stopped, failed, or killed
+    4   running, but it has stopped writing its status
+    10  running, not connected to a primary
+    11  running and connected, too far behind or not yet known how far
+    12  running, receiving stands still for want of room
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.daemon.status.file import STALE_S
+from replica.daemon.status.words import moment, span
+
+if TYPE_CHECKING:
+    from replica.daemon.status.record import StatusRecord
+
+HEALTHY: Final = 0
+NOT_RUNNING: Final = 3
+SILENT: Final = 4
+NOT_CONNECTED: Final = 10
+BEHIND: Final = 11
+NO_ROOM: Final = 12
+
+
+class Verdict(NamedTuple):
+    """The verdict on a daemon. `advice` is empty where there is nothing to do."""
+
+    exit_code: int
+    word: str
+    reason: str
+    advice: str
+
+
+def judge(record: StatusRecord | None, *, holder: str | None, now: float) -> Verdict:
+    """Judge the record. `holder`: the process that has the relay log's lock, None for no process."""
+    if holder is None:
+        return _not_running(record, now)
+    if record is None:
+        reason = f"process {holder} writes the relay log and no status: it is just starting, or runs inside Spark"
+        return Verdict(SILENT, "no status", reason, "")
+    silent_s = abs(now - record.written_at)
+    if silent_s > STALE_S or record.state in ("stopped", "failed"):
+        reason = f"process {holder} holds the relay log, but wrote its last status {span(silent_s)} ago"
+        advice = "If it does not recover: is its disk hanging (dmesg)? Then end the process and start it again."
+        return Verdict(SILENT, "silent", reason, advice)
+    return running(record)
+
+
+def running(record: StatusRecord) -> Verdict:
+    """Return the verdict on a daemon that has just answered."""
+    if record.ready:
+        return Verdict(HEALTHY, "healthy", "", "")
+    reason = record.not_ready.removeprefix(record.state).removeprefix(": ")
+    match record.state:
+        case "paused" | "disk full":
+            advice = "Free space on the relay log's disk, or let its readers go on; receiving goes on by itself."
+            return Verdict(NO_ROOM, record.state, reason, advice)
+        case "streaming":
+            advice = "" if record.behind.seconds is None else "It catches up by itself unless this grows: look again."
+            return Verdict(BEHIND, "behind", reason, advice)
+        case "failed" | "stopped" | "stopping":
+            return Verdict(NOT_RUNNING, record.state, reason, "")
+        case _:
+            advice = "It tries again by itself; mariadb-replica check says what is wrong with the primary."
+            return Verdict(NOT_CONNECTED, record.state, reason, advice)
+
+
+def _not_running(record: StatusRecord | None, now: float) -> Verdict:
+    if record is None:
+        return Verdict(NOT_RUNNING, "not running", "no daemon has written a status here", "")
+    when = f"{moment(record.written_at)}, {span(abs(now - record.written_at))} ago"
+    if record.failure is not None:
+        failure = record.failure
+        reason = f"failed at {when}: {failure.message} (exit code {failure.exit_code})"
+        return Verdict(NOT_RUNNING, "not running", reason, failure.hint)
+    if record.state == "stopped":
+        return Verdict(NOT_RUNNING, "not running", f"it was told to stop, at {when}", "")
+    advice = "Nothing that was acknowledged is lost: start it again. Its log and dmesg may say what killed it."
+    return Verdict(NOT_RUNNING, "not running", f"it ended without a goodbye; last sign of life at {when}", advice)

@@ -1,0 +1,1 @@
+"""Rows as text: the row kernel, its templates, and the texts of a range."""

@@ -1,0 +1,243 @@
+"""A batch of row changes -> their text, in one of the notations: the row kernel's buffers, and its calls.
+
+In: batches of a RangeDecoder in the shape `variant`. Out: bytes, and where the text of each row ends in them. Buffers
+grow to the largest row and stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from replica.dump.json_text import as_json
+from replica.dump.rows import kernel_rows as k
+from replica.dump.rows import kernel_values as kv
+from replica.dump.rows.kernel_escapes import JSON
+from replica.dump.rows.templates import Program, piece
+from replica.errors import ProtocolError, SchemaError
+from replica.native.arrays import address
+from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from replica.native.record import Records
+    from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.decode.slots import CompiledTable
+
+Bytes = "npt.NDArray[np.uint8]"
+
+FIRST_BYTES: Final = 1 << 20
+FIRST_NOTES: Final = 1 << 12
+
+
+class Texts(NamedTuple):
+    """The texts of a batch. `data` is valid until the next batch; `ends[i]` is where the text of row i ends, empty for
+    rows not shown.
+    """
+
+    data: memoryview
+    ends: npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class RangeOrigin:
+    """The source of a range: its file's name and offset there."""
+
+    file: str
+    offset: int
+
+
+class RowTexts:
+    """A writer of batches in one notation; `compile_` makes the program of a table that was not met before."""
+
+    def __init__(self, notation: int, compile_: Callable[[CompiledTable], Program]) -> None:
+        self._notation = notation
+        self._compile = compile_
+        self._programs: dict[CompiledTable, Program] = {}
+        self._out = np.empty(FIRST_BYTES, np.uint8)
+        self._spliced = np.empty(0, np.uint8)
+        self._notes = np.empty(FIRST_NOTES, kv.NoteRecord.dtype)
+        self._pieces = {
+            "gtid_piece": piece('{"gtid":"'),
+            "ordinal_piece": piece('","ordinal":'),
+            "time_piece": piece(',"commit_time":"'),
+            "current_piece": piece(',"history":false'),
+            "history_piece": piece(',"history":true'),
+        }
+        self._file = ""
+
+    def write(
+        self,
+        batch: ChangeBatch,
+        place: RangeOrigin,
+        *,
+        shown: npt.NDArray[np.bool_] | None = None,
+        gtids: pa.LargeStringArray | None = None,
+    ) -> Texts:
+        """Write a batch. `shown`: per group, whether its rows are asked for. `gtids`: per group, where they are not
+        three numbers.
+        """
+        record, keep = self._record(batch, place, shown, gtids)
+        ends = np.empty(batch.rows, np.int64)
+        state = np.zeros((), k.TextState.dtype)
+        while True:
+            status = k.write_rows(
+                address(record),
+                batch.rows,
+                self._notation,
+                address(self._out),
+                len(self._out),
+                address(self._notes),
+                len(self._notes),
+                address(ends),
+                address(state),
+            )
+            if status != k.ROOM:
+                break
+            self._grow(state)
+        del keep
+        if status != k.DONE:
+            raise self._fault(status, batch, int(state["row"]))
+        used, noted = int(state["used"]), int(state["notes"])
+        if noted:
+            return self._with_floats(used, noted, ends)
+        return Texts(self._out.data[:used], ends)
+
+    def _record(
+        self,
+        batch: ChangeBatch,
+        place: RangeOrigin,
+        shown: npt.NDArray[np.bool_] | None,
+        gtids: pa.LargeStringArray | None,
+    ) -> tuple[Records, list[object]]:
+        """Return the kernel's view of the batch, and what has to live as long."""
+        assert batch.event is not None  # noqa: S101  (decoders of VARIANT give them)
+        assert batch.events is not None  # noqa: S101
+        record = np.zeros((), k.BatchRecord.dtype)
+        slots = np.ascontiguousarray(batch.events["slot"][batch.event])
+        programs = self._addresses(batch, slots)
+        keep: list[object] = [slots, programs]
+        record["op"] = address(batch.op)
+        record["slot"] = address(slots)
+        record["group"] = address(batch.group)
+        record["ordinal"] = address(batch.ordinal)
+        record["programs"] = address(programs)
+        record["groups"] = address(batch.groups.records)
+        starts = np.ascontiguousarray(batch.groups.start)
+        record["starts"] = address(starts)
+        keep.append(starts)
+        record["origin"] = place.offset
+        for side, field in ((batch.before, "before"), (batch.after, "after")):
+            _, offsets, data = side[0].field("value").buffers()
+            record[field], record[f"{field}_data"] = offsets.address, data.address if data else 0
+        if batch.history is not None:
+            known = batch.history.is_valid().to_numpy(zero_copy_only=False)
+            flags = np.where(known, batch.history.fill_null(False).to_numpy(zero_copy_only=False), -1).astype(np.int8)
+            record["history"] = address(flags)
+            keep.append(flags)
+        if shown is not None:
+            mask = shown.astype(np.int8)
+            record["shown"] = address(mask)
+            keep.append(mask)
+        if gtids is not None:
+            record["gtids"], record["gtids_data"] = (b.address for b in gtids.buffers()[1:])
+        if place.file != self._file or "position_piece" not in self._pieces:
+            self._file = place.file
+            self._pieces["position_piece"] = piece(f'","file":{as_json(place.file)},"position":')
+        for at, data in self._pieces.items():
+            record[at] = address(data), len(data)
+        return record, keep
+
+    def _addresses(self, batch: ChangeBatch, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        assert batch.slots is not None  # noqa: S101
+        used = np.flatnonzero(np.bincount(slots)).tolist()
+        found = np.zeros((used[-1] + 1, k.PROGRAMS), np.int64)
+        for slot in used:
+            table = batch.slots.table(slot)
+            if table not in self._programs:
+                self._programs[table] = self._compile(table)
+            found[slot] = self._programs[table].all_addresses()
+        return found
+
+    def forget(self) -> None:
+        """Drop the programs: the tables they belong to are gone."""
+        self._programs.clear()
+
+    def _grow(self, state: Records) -> None:
+        need, notes = int(state["need"]), int(state["need_notes"])
+        if need > len(self._out):
+            larger = np.empty(max(need, 2 * len(self._out)), np.uint8)
+            used = int(state["used"])
+            larger[:used] = self._out[:used]
+            self._out = larger
+        if notes > len(self._notes):
+            more = np.empty(max(notes, 2 * len(self._notes)), self._notes.dtype)
+            more[: len(self._notes)] = self._notes
+            self._notes = more
+
+    def _with_floats(self, used: int, noted: int, ends: npt.NDArray[np.int64]) -> Texts:
+        """Put the floats in their places, each in the fewest digits that give the same float again."""
+        notes = self._notes[:noted]
+        kinds, bits = notes["kind"], notes["bits"]
+        double = kinds == kv.NOTE_DOUBLE
+        doubles = _shortest(bits[double].view(np.float64), json=self._notation == JSON)
+        narrow = bits[~double].astype(np.uint32).view(np.float32)
+        as_double = bool((kinds == kv.NOTE_FLOAT_AS_DOUBLE).any())
+        floats = _shortest(narrow.astype(np.float64) if as_double else narrow, json=self._notation == JSON)
+        (double_ends, double_text, size), (float_ends, float_text, more) = _text_of(doubles), _text_of(floats)
+        need = used + size + more
+        if len(self._spliced) < need:
+            self._spliced = np.empty(need * 5 // 4, np.uint8)
+        size = k.put_floats(
+            address(self._out),
+            used,
+            address(self._notes),
+            noted,
+            double_ends,
+            double_text,
+            float_ends,
+            float_text,
+            address(self._spliced),
+            address(ends),
+            len(ends),
+        )
+        return Texts(self._spliced.data[:size], ends)
+
+    def _fault(self, status: int, batch: ChangeBatch, row: int) -> Exception:
+        table = ".".join(batch.tables[int(batch.table[row])])
+        if status == k.NO_COLUMNS:
+            return SchemaError(
+                f"A row image of {table} holds no column that an SQL statement could find or set the row by.",
+                hint="Use --json, or set binlog_row_image=FULL on the primary.",
+            )
+        return ProtocolError(f"a value of {table} is of no known kind")
+
+
+def _shortest(numbers: npt.NDArray[np.float64] | npt.NDArray[np.float32], *, json: bool) -> pa.StringArray:
+    texts = array_of(numbers).cast(pa.string())
+    negative_zero = (numbers == 0) & np.signbit(numbers)
+    if negative_zero.any():  # "-0" reads as the integer 0, which has no sign
+        texts = pc.if_else(array_of(negative_zero), repeated("-0.0", len(numbers)), texts)
+    finite = np.isfinite(numbers)
+    if json and not finite.all():  # no server stores them, but damaged bytes may
+        texts = array_of_values(
+            [t if f else f'"{t}"' for t, f in zip(texts.to_pylist(), finite.tolist(), strict=True)], pa.string()
+        )
+    return texts
+
+
+def _text_of(texts: pa.StringArray) -> tuple[int, int, int]:
+    """Return (address of the offsets, address of the characters, bytes of them); zeros where there is nothing to
+    read.
+    """
+    if not len(texts):
+        return 0, 0, 0
+    _, ends, data = texts.buffers()
+    return ends.address, data.address, data.size

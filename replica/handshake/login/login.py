@@ -1,0 +1,262 @@
+"""Connect, log in, run steps, and let go of the socket.
+
+In: a configuration and an endpoint. Out: a `Login` that runs step generators, and at last a `Detached` transport: the
+same connection without the driver, reading paused, so that not one byte of the stream passes through aiomysql's packet
+reader (which is five times slower and stops at the sequence numbers of a semi-synchronous stream).
+
+This is the border to a server that may be anything: whatever it says ends in an error of ours, after a bounded number
+of bytes and a bounded time.
+
+Source: sql/sql_parse.cc, 10.11: a dump command ends its connection, so `dump` uses a login up; what starts the sequence
+numbers again is named in protocol/packets.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
+from replica.handshake.login.connection import DriverConnection
+from replica.handshake.login.driver import DriverError, error_of, unread
+from replica.handshake.login.refusals import translated
+from replica.handshake.login.session_settings import refuse_others, settle_session
+from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
+from replica.protocol.packets.commands import com_query
+from replica.protocol.packets.packets import is_eof
+from replica.protocol.packets.result_set import ErrorReply, read_reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from replica.config import Endpoint, ReplicaConfig
+
+_Result = TypeVar("_Result")
+
+STATEMENT_TIMEOUT_S = 120.0
+"""BINLOG_GTID_POS reads the binlog file up to the position: a gigabyte on a slow disk takes most of a minute
+(measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory; 11.8 has an index)."""
+LOOK_BYTES = 1 << 20
+"""The bytes of an event that is looked at for its header, or that has to be short."""
+_SHOWN_SQL = 60
+_NO_SERVER = "No MariaDB server says that: find out what listens there."
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The connection without the driver. Reading is paused; `leftover` are bytes that had already arrived.
+
+    Keep this object as long as the transport is used: asyncio's StreamWriter closes its transport when it is collected.
+    """
+
+    transport: asyncio.Transport
+    leftover: bytes
+    writer: asyncio.StreamWriter
+    tls: str = ""
+    """TLS version and cipher; empty without."""
+    compressed: bool = False
+
+
+class Login:
+    """A logged-in connection. `run()` drives step generators over it; `detach()` ends the driver's part."""
+
+    def __init__(self, connection: DriverConnection, endpoint: Endpoint) -> None:
+        self._connection = connection
+        self.endpoint = endpoint
+
+    @property
+    def thread_id(self) -> int:
+        """The server's id of this connection, as SHOW PROCESSLIST prints it."""
+        return self._connection.greeting.thread_id
+
+    @property
+    def tls(self) -> str:
+        """TLS version and cipher in use; empty without."""
+        return self._connection.tls
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the connection is compressed."""
+        return self._connection.compressed
+
+    @property
+    def plugin(self) -> str:
+        """The authentication plugin that logged us in, as the client's part is called."""
+        return self._connection.plugin
+
+    async def run(self, steps: Steps[_Result]) -> _Result:
+        """Perform each step and give its rows back; an ERR packet is thrown into the generator as a ServerError.
+
+        Raises:
+            DisconnectedError: the connection ended or a step took longer than STATEMENT_TIMEOUT_S.
+            ServerError: an ERR packet that the generator did not handle.
+            ProtocolError: the answer to a step is no answer, too long, or makes no sense to the generator.
+        """
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    rows = await self._perform(step)
+                except ServerError as error:
+                    step = steps.throw(error)
+                else:
+                    step = self._take(steps, step, rows)
+        except StopIteration as done:
+            return done.value
+
+    def _take(self, steps: Steps[_Result], asked: Step, rows: Rows) -> Step:
+        try:
+            return steps.send(rows)
+        except (ReplicaError, StopIteration):
+            raise
+        except Exception as error:
+            # Generators take an answer for what their statement gives: a server that is none gives anything.
+            what = asked.sql if isinstance(asked, Query) else "a command"
+            message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with what makes no sense: {error!r}."
+            raise ProtocolError(message, hint=_NO_SERVER) from error
+
+    async def _perform(self, step: Step) -> Rows:
+        async with self._translating():
+            if isinstance(step, Query):
+                return await self._query(step)
+            await self._send(step.payload, replies=step.replies)
+            return ()
+
+    @contextlib.asynccontextmanager
+    async def _translating(self, until: float | None = None) -> AsyncIterator[None]:
+        """Limit the time (by the loop's clock), and raise our errors for the driver's."""
+        if self._connection.closed:
+            raise DisconnectedError(f"the connection to {self.endpoint} is closed.")
+        try:
+            async with asyncio.timeout(STATEMENT_TIMEOUT_S) if until is None else asyncio.timeout_at(until):
+                yield
+        except TimeoutError:
+            self.close()
+            raise DisconnectedError(f"{self.endpoint} gave no answer within {STATEMENT_TIMEOUT_S:.0f} s.") from None
+        except (DriverError, OSError) as error:
+            raise translated(error, self.endpoint) from None
+        except ProtocolError as error:
+            self.close()
+            raise said_by(self.endpoint, error) from None
+
+    async def _query(self, step: Query) -> Rows:
+        connection = self._connection
+        connection.expect(step.most_bytes)
+        # No arguments is not the same as an empty tuple: with a tuple, % in the text is a placeholder.
+        arguments = tuple(connection.escape(argument) for argument in step.arguments)
+        await self._write(com_query(step.sql % arguments if arguments else step.sql))
+        reading = read_reply()
+        next(reading)
+        try:
+            while True:
+                reading.send(await connection.read_payload())
+        except StopIteration as done:
+            connection.server_status = done.value.status  # whether backslashes are escapes, for one
+            return done.value.rows
+        except ErrorReply as error:
+            raise error_of(error.packet) from None
+
+    async def _send(self, payload: bytes, *, replies: bool) -> None:
+        connection = self._connection
+        connection.expect(MAX_REPLY_BYTES)
+        if not replies:
+            # What comes back is the stream: it belongs to the code that takes the transport.
+            connection.transport.pause_reading()
+        await self._write(payload)
+        if replies:
+            await connection.read_reply()
+
+    async def _write(self, payload: bytes) -> None:
+        self._connection.count_on(0)
+        self._connection.write_packet(payload)
+        await self._connection.writer.drain()
+
+    async def dump(self, command: bytes, *, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
+        """Send a dump command and yield its events until the server says EOF; for a few events, through the driver.
+
+        An event beyond `longest` bytes is cut to them, and the last: the connection is closed behind it.
+
+        Raises:
+            DisconnectedError: the connection ended, or the caller did not see enough within STATEMENT_TIMEOUT_S.
+            ServerError: an ERR packet.
+            ProtocolError: more small events than come before one that tells.
+        """
+        connection = self._connection
+        until = asyncio.get_running_loop().time() + STATEMENT_TIMEOUT_S
+        async with self._translating(until):
+            await self._send(command, replies=False)
+            connection.expect(MAX_REPLY_BYTES + longest)
+            connection.transport.resume_reading()
+        while True:
+            async with self._translating(until):
+                payload = await connection.read_reply(longest + 1)
+            if is_eof(payload):
+                return
+            yield payload[1:]  # behind the status byte
+
+    def detach(self) -> Detached:
+        """Take the socket from the driver. Afterwards this login is as good as closed."""
+        connection = self._connection
+        if connection.streams is None:
+            raise DisconnectedError(f"the connection to {self.endpoint} was lost before the stream began.")
+        reader, writer = connection.streams
+        transport, tls = connection.transport, connection.tls
+        connection.streams = None
+        transport.pause_reading()
+        return Detached(transport, unread(reader), writer, tls, connection.compressed)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def said_by(endpoint: Endpoint, error: ProtocolError) -> ProtocolError:
+    """Return the same error with the server's name: of several, one may be no server at all."""
+    return type(error)(f"{endpoint}: {error.message}.", hint=error.hint or _NO_SERVER)
+
+
+async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
+    """Connect, authenticate and settle the session; the connection has TCP_NODELAY and keep-alive.
+
+    Raises:
+        AuthenticationError: the account, the password, the plugin or the TLS set-up is refused, by either side.
+        DisconnectedError: the server cannot be reached, or not within `connect_timeout_s`.
+        ConfigError: the password file or a TLS file cannot be read.
+        PrerequisiteError: the session does not keep the settings that it was given.
+        ProtocolError: what listens there is no server, or one that says too much.
+    """
+    connection = DriverConnection(config, endpoint)
+    with contextlib.ExitStack() as unless_done:
+        unless_done.callback(connection.close)
+        try:
+            async with asyncio.timeout(config.connect_timeout_s):
+                await connection.open()
+        except TimeoutError:
+            message = f"{endpoint} did not complete the login within {config.connect_timeout_s:g} s."
+            hint = "Look at host and port, whether it is up, and firewalls; a slow one needs a longer connect_timeout."
+            raise DisconnectedError(message, hint=hint) from None
+        except (DriverError, OSError, EOFError) as error:
+            raise translated(error, endpoint) from None
+        except ProtocolError as error:
+            raise said_by(endpoint, error) from None
+        except ReplicaError:
+            raise
+        except Exception as error:
+            # The driver reads the first replies itself, and means no harm by an IndexError.
+            message = f"the login at {endpoint} ended in what makes no sense: {error!r}."
+            raise ProtocolError(message, hint=_NO_SERVER) from error
+        login = Login(connection, endpoint)
+        try:
+            async with asyncio.timeout(config.connect_timeout_s):
+                found = await login.run(settle_session())
+        except TimeoutError:
+            message = f"{endpoint} did not answer the first statement within {config.connect_timeout_s:g} s."
+            hint = "The server runs its init_connect before it: look what that waits for, or raise connect_timeout."
+            raise DisconnectedError(message, hint=hint) from None
+        try:
+            refuse_others(found)
+        except ProtocolError as error:
+            raise said_by(endpoint, error) from None
+        unless_done.pop_all()
+    return login

@@ -1,0 +1,155 @@
+"""The driver's errors as ours: it raises OperationalError(code, text) for everything; ours say whether to try again.
+
+Source: the numbers are those of the server's sql/share/errmsg-utf8.txt (1000 to 1999, 4000 and above), of a client's
+errmsg.h (2000 to 2999) and of MySQL (3159); which of them a login ends in was measured on 10.5, 10.11 and 11.8.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import AuthenticationError, DisconnectedError, ReplicaError, ServerError
+from replica.handshake.login.driver import DriverError, NotConnectedError
+from replica.handshake.plugins.table import advice
+
+if TYPE_CHECKING:
+    from replica.config import Endpoint
+
+AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 3159, 4151})
+"""Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None passes by itself."""
+CONNECTION_CODES = frozenset(
+    {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1927, 2003, 2006, 2013, 2014}
+)
+"""Too many connections, shutting down, killed, lost, init_connect failed: another attempt may succeed."""
+_CANNOT_CONNECT = 2003
+"""What the driver says of it names another product's server, and the host without its port: the cause has the rest."""
+_OF_DRIVER = range(2000, 3000)
+"""What the driver finds by itself. Texts of a server are shown as they come."""
+_NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (
+    (
+        ConnectionRefusedError,
+        "it is refused",
+        "Nothing listens there: is the server running, is it this port, does its bind_address let others in?",
+    ),
+    (
+        socket.gaierror,
+        "this machine does not know the name",
+        "Look at the host's name, and at this machine's DNS.",
+    ),
+    (
+        TimeoutError,
+        "nothing answers",
+        "Look at the host's name and port, whether that machine is up, and at firewalls.",
+    ),
+)
+"""What the system says where there is no connection yet: in words, and what to look at."""
+_HOURLY: Final = ("max_queries_per_hour", "max_connections_per_hour", "max_updates_per_hour")
+"""Limits of an account in an hour, as error 1226 has them."""
+TLS_REFUSALS = (
+    *("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "LEGACY"),
+    *("NO_CIPHERS", "NO_PROTOCOLS", "NO_SHARED", "PROTOCOL_VERSION", "TOO_SMALL", "TOO_WEAK", "UNSUPPORTED_PROTOCOL"),
+)
+"""Parts of OpenSSL's reasons: certificates, versions and ciphers of two sides that do not fit. None goes away."""
+
+
+def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
+    """Return the error to raise for what the driver or the socket raised while talking to `endpoint`."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ssl.SSLError) and _is_refusal(cause):
+        return _tls_refused(cause, endpoint)
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[-1]) if error.args else str(error)
+    sqlstate = getattr(error, "sqlstate", None) or ""
+    lost = code in CONNECTION_CODES or isinstance(error, NotConnectedError) or isinstance(cause, OSError)
+    if lost or not isinstance(error, DriverError):
+        if cause is not error:
+            text = _reason(cause) if code == _CANNOT_CONNECT else f"{text}: {cause}"
+        elif code in _OF_DRIVER:
+            text = text.replace("MySQL server", "the server")
+        return DisconnectedError(f"no connection to {endpoint}: {text}.", hint=_way_in(code, cause, text))
+    if code in AUTHENTICATION_CODES:
+        return AuthenticationError(f"{endpoint} refused: {text}.", code=code, sqlstate=sqlstate, hint=_advice(code))
+    return ServerError(f"{endpoint} answered with error {code}: {text}.", code=code, sqlstate=sqlstate)
+
+
+def _reason(cause: BaseException) -> str:
+    """Return why a connection could not be made: in words where these are known, and always in the system's."""
+    system = str(cause) or type(cause).__name__
+    words, _ = _known(cause)
+    return f"{words} ({system})" if words else system
+
+
+def _known(cause: BaseException) -> tuple[str, str]:
+    """Return what is said of a cause, and what to look at; both are empty where it is no known one."""
+    return next(((words, hint) for kind, words, hint in _NO_WAY_IN if isinstance(cause, kind)), ("", ""))
+
+
+def _way_in(code: int, cause: BaseException, text: str) -> str:
+    _, hint = _known(cause)
+    if hint:
+        return hint
+    match code:
+        case 1040:
+            return "All connections of the server are taken: raise its max_connections, or end some of those there are."
+        case 1184:
+            return (
+                "The server runs its init_connect in each session of an account without CONNECTION ADMIN. It failed, "
+                "or the server lost the connection: look at SELECT @@GLOBAL.init_connect, and at its error log."
+            )
+        case 1203 | 1226:
+            return _limit_of_account(text)
+        case 1129:
+            return "The server blocks this host after too many errors: FLUSH HOSTS there (max_connect_errors)."
+        case _:
+            return "Look at the host's name and port, at the server's bind_address, and at firewalls."
+
+
+def _limit_of_account(text: str) -> str:
+    """Return what to do about a limit of the account, which the server names in its error."""
+    name = next((name for name in _HOURLY if name in text.lower()), "")
+    if name:
+        limit = name.upper()
+        return (
+            f"The account may do only so much in an hour ({limit}), and a replica asks all the time: "
+            f"ALTER USER … WITH {limit} 0."
+        )
+    return (
+        "The account has all the connections that it may have: raise MAX_USER_CONNECTIONS of it, or "
+        "max_user_connections of the server. A replica has one for the stream, one for its monitor, and more while it "
+        "asks and reads tables."
+    )
+
+
+def _advice(code: int) -> str:
+    match code:
+        case 1045:
+            return "Check user, password, and whether the account is allowed from this host or requires TLS."
+        case 1698:
+            return "This account logs in through the server's unix socket only: use another account, or unix_socket."
+        case 1524 | 1251:
+            return advice()
+        case 3159 | 4151:
+            return "The server takes no one without TLS (require_secure_transport): set tls."
+        case 1130:
+            return "Create the account for this host: CREATE USER 'name'@'%'."
+        case _:
+            return ""
+
+
+def _is_refusal(error: ssl.SSLError) -> bool:
+    """Tell whether one side does not want the other; anything else, such as a wrong MAC, is damage on the way."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return True
+    return any(words in (error.reason or "") for words in TLS_REFUSALS)
+
+
+def _tls_refused(error: ssl.SSLError, endpoint: Endpoint) -> AuthenticationError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = "Give the authority that signed it as tls_ca, or connect to the name it was made for."
+        message = f"the certificate of {endpoint} is not trusted: {error.verify_message}."
+        return AuthenticationError(message, hint=hint)
+    return AuthenticationError(
+        f"TLS with {endpoint} failed: {error}.", hint="Check tls_cert, and the server's TLS versions."
+    )

@@ -1,0 +1,130 @@
+"""The progress of a primary, and how long it keeps its binlog: what a monitor asks beside the stream.
+
+In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. Everything but the sizes of the binlog files is
+answered to an account with REPLICATION SLAVE alone; those need BINLOG MONITOR and are None without it. What a version
+does not know is None too.
+
+Source: which privilege each statement needs, and what it answers without, was measured on 10.5, 10.11 and 11.8, each
+statement with each grant. Of a file that was purged BINLOG_GTID_POS gives NULL (the same versions).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replica.errors import ServerError
+from replica.handshake.primary.server import PLACE_OF_A_SERVER, uid_of
+from replica.handshake.registration import Query, Rows, Steps
+from replica.protocol.constants import FIRST_POSITION
+from replica.protocol.gtid import BinlogPosition, GtidPosition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DENIED_CODES = (1227, 1045)
+"""ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_ERROR (sql/share/errmsg-utf8.txt)."""
+SECONDS_A_DAY = 86_400.0
+
+_CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+"""The clock without a time zone in between: UNIX_TIMESTAMP(NOW(6)) is an hour wrong for an hour when the clocks are put
+back."""
+_VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "max_binlog_total_size", *PLACE_OF_A_SERVER)
+_STATUS = (
+    "Binlog_snapshot_file",
+    "Binlog_snapshot_position",
+    "Rpl_semi_sync_master_status",
+    "Rpl_semi_sync_master_clients",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimaryAnswer:
+    """One answer. Times are seconds since 1970; `asked_at` and `answered_at` by our clock, `clock` by the primary's."""
+
+    server_id: int
+    position: GtidPosition
+    place: BinlogPosition | None
+    clock: float
+    asked_at: float
+    answered_at: float
+    expiry_s: float | None
+    """Binlog files older than this are purged; None: not by age."""
+    max_total_bytes: int | None
+    """Binlog files are purged beyond this total (max_binlog_total_size, 11.4); None: not by size."""
+    file_kept: bool | None
+    """Whether the file that was asked about is still there."""
+    semi_sync: bool | None
+    """Whether commits wait for an acknowledgement now (Rpl_semi_sync_master_status)."""
+    semi_sync_clients: int | None
+    uid: str = ""
+    """What tells the server apart, where its id may be that of several (`ServerInfo.uid`)."""
+
+    @property
+    def clock_offset_s(self) -> float:
+        """The primary's clock minus ours, give or take half the time of the answer."""
+        return self.clock - (self.asked_at + self.answered_at) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBinlog:
+    """One line of SHOW BINARY LOGS."""
+
+    name: str
+    size: int
+
+
+def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
+    """Ask how far it is, and whether `held_file` ('' for none yet) is still there."""
+    asked_at = time.time()
+    clocked = yield Query(f"SELECT {_CLOCK}, @@GLOBAL.gtid_binlog_pos, @@GLOBAL.server_id")
+    answered_at = time.time()
+    clock_us, position, server_id = clocked[0]
+    status = _pairs((yield Query(f"SHOW STATUS WHERE Variable_name IN ({_listed(_STATUS)})")))
+    variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_listed(_VARIABLES)})")))
+    kept = None
+    if held_file:
+        rows = yield Query("SELECT BINLOG_GTID_POS(%s, %s)", (held_file, str(FIRST_POSITION)))
+        kept = rows[0][0] is not None
+    file = status.get("binlog_snapshot_file", "")
+    clients = status.get("rpl_semi_sync_master_clients")
+    return PrimaryAnswer(
+        server_id=int(server_id or 0),
+        position=GtidPosition.parse(position or ""),
+        place=BinlogPosition(file, int(status["binlog_snapshot_position"])) if file else None,
+        clock=int(clock_us or 0) / 1e6,
+        asked_at=asked_at,
+        answered_at=answered_at,
+        expiry_s=_expiry_s(variables),
+        max_total_bytes=int(variables.get("max_binlog_total_size", "0")) or None,
+        file_kept=kept,
+        semi_sync={"ON": True, "OFF": False}.get(status.get("rpl_semi_sync_master_status", "")),
+        semi_sync_clients=None if clients is None else int(clients),
+        uid=uid_of(variables),
+    )
+
+
+def list_binlogs() -> Steps[tuple[ListedBinlog, ...] | None]:
+    """Return the primary's binlog files, oldest first; None where the account may not see them (BINLOG MONITOR)."""
+    try:
+        rows = yield Query("SHOW BINARY LOGS")
+    except ServerError as error:
+        if error.code not in DENIED_CODES:
+            raise
+        return None
+    return tuple(ListedBinlog(row[0] or "", int(row[1] or 0)) for row in rows)
+
+
+def _expiry_s(variables: Mapping[str, str]) -> float | None:
+    # 10.6 and newer know both, as two spellings of one value; 10.5 knows whole days only (measured on both).
+    seconds = float(variables.get("binlog_expire_logs_seconds", "0"))
+    return seconds or float(variables.get("expire_logs_days", "0")) * SECONDS_A_DAY or None
+
+
+def _pairs(rows: Rows) -> dict[str, str]:
+    return {name.lower(): value for name, value in rows if name is not None and value is not None}
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

@@ -1,0 +1,184 @@
+"""A look at the server's binlog: an event by file and offset, a group by its GTID, or whether a position can be had.
+
+It is a dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server
+then neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
+afterwards.
+
+Source: measured on 10.11 and 11.8, for server id 0; the refusals are those of the server's sql/sql_repl.cc
+(check_slave_start_position, set_read_error).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from replica.errors import DisconnectedError, ServerError
+from replica.handshake.login.login import LOOK_BYTES
+from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
+from replica.handshake.start.dump_error import dump_error
+from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, ROLES, DumpFlag, EventType, HeaderFlag
+from replica.protocol.event_row import Role
+from replica.protocol.events.decode import GtidEvent, decode, decode_description
+from replica.protocol.groups.fingerprint import LONGEST_EVENT, FingerprintBuilder
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.protocol.header import parse_header
+from replica.protocol.packets.commands import com_binlog_dump
+from replica.protocol.packets.packets import ErrPacket
+from replica.protocol.wire import Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from replica.handshake.login.login import Login
+    from replica.protocol.groups.fingerprint import Fingerprint
+    from replica.protocol.gtid import BinlogPosition
+    from replica.protocol.header import FormatDescriptionEvent
+
+MAX_DUMP_POSITION = (1 << 32) - 1
+"""COM_BINLOG_DUMP has 32 bits for the offset; events beyond 4 GiB can be reached by GTID only."""
+
+_BEFORE_THE_EVENT = (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
+
+
+ER_NO_SUCH_PLACE = 1236
+"""ER_MASTER_FATAL_ERROR_READING_BINLOG, what a dump is refused with: no such file, or no event at that offset."""
+
+
+async def first_event(login: Login, file: str) -> bytes:
+    """Return the FORMAT_DESCRIPTION event that a binlog file begins with.
+
+    Raises:
+        ServerError: the server has no such file (ER_NO_SUCH_PLACE).
+        DisconnectedError: the connection ended.
+    """
+    await login.run(_announce())
+    command = com_binlog_dump(0, flags=DumpFlag.NON_BLOCK, file=file, position=FIRST_POSITION)
+    async with contextlib.aclosing(login.dump(command)) as events:
+        async for event in events:
+            if parse_header(memoryview(event)).event_type == EventType.FORMAT_DESCRIPTION:
+                return event
+    raise DisconnectedError(f"the server sent nothing of {file}.")
+
+
+async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_BYTES) -> bytes | None:
+    """Return the event, checksum included, that starts at `place`, or its first `longest` bytes; None at the end of the
+    binlog.
+
+    Raises:
+        ServerError: the server has no such file, or no event starts there (1236).
+    """
+    async with contextlib.aclosing(_events_from(login, place, longest)) as events:
+        async for event in events:
+            return event
+    return None
+
+
+class GroupHere(NamedTuple):
+    """The group at a place. `inside`: the place lies inside of an event group. `gtid` is of the group that begins at or
+    behind it.
+    """
+
+    inside: bool
+    gtid: Gtid | None
+
+
+async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
+    """Return what stands at a place where an event starts.
+
+    Raises:
+        ServerError: as `event_at`.
+    """
+    async with contextlib.aclosing(_events_from(login, place)) as events:
+        async for event in events:
+            header = parse_header(memoryview(event))
+            if header.event_type == EventType.GTID:
+                body = Cursor(event, HEADER_LENGTH)
+                sequence, domain = body.u64(), body.u32()
+                return GroupHere(inside=False, gtid=Gtid(domain, header.server_id, sequence))
+            if ROLES[header.event_type] is not Role.CONTROL:
+                return GroupHere(inside=True, gtid=None)
+    return GroupHere(inside=False, gtid=None)
+
+
+async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fingerprint | None:
+    """Return the fingerprint of the group of a GTID; None where the group is not in the binlog between the groups
+    around it.
+
+    `position`: where the dump may begin in the other domains, so that little is sent.
+
+    Raises:
+        ServerError: the server does not have what the dump would have to begin with: it was purged.
+    """
+    others = tuple(one for one in position if one.domain_id != gtid.domain_id)
+    # The place right before it, whether or not a group is there: outside of strict mode a server starts behind a hole.
+    before = (gtid._replace(seq_no=gtid.seq_no - 1),) if gtid.seq_no > 1 else ()
+    await login.run(_announce())
+    await login.run(_ask_for(GtidPosition((*others, *before)), strict_mode=False, ignore_duplicates=False))
+    builder: FingerprintBuilder | None = None
+    description: FormatDescriptionEvent | None = None
+    flags = DumpFlag.NON_BLOCK
+    async with contextlib.aclosing(login.dump(com_binlog_dump(0, flags=flags), longest=LONGEST_EVENT)) as events:
+        async for event in events:
+            kind = parse_header(memoryview(event)).event_type
+            if kind == EventType.FORMAT_DESCRIPTION:
+                description = decode_description(event)
+            elif kind == EventType.GTID and description is not None:
+                if builder is not None:
+                    break
+                here = decode(event, description)
+                if not isinstance(here, GtidEvent) or here.gtid.domain_id != gtid.domain_id:
+                    continue
+                if here.gtid.seq_no > gtid.seq_no:
+                    return None
+                if here.gtid == gtid:
+                    builder = FingerprintBuilder(gtid)
+            elif builder is not None and description is not None and ROLES[kind] is not Role.CONTROL:
+                builder.feed(event, description)
+                if builder.done or ROLES[kind] is Role.END:
+                    break
+    return None if builder is None else builder.result()
+
+
+async def probe(
+    login: Login, position: GtidPosition, *, strict_mode: bool = True, ignore_duplicates: bool = False
+) -> None:
+    """Raise what the server would refuse a dump after `position` with: purged, diverged, not there.
+
+    Raises:
+        PositionLostError: it does not have what follows the position.
+        ServerError: any other refusal.
+    """
+    await login.run(_announce())
+    await login.run(_ask_for(position, strict_mode=strict_mode, ignore_duplicates=ignore_duplicates))
+    async with contextlib.aclosing(login.dump(com_binlog_dump(0, flags=DumpFlag.NON_BLOCK))) as events:
+        try:
+            async for event in events:
+                # An artificial ROTATE comes first, also before a refusal.
+                if parse_header(memoryview(event)).event_type == EventType.FORMAT_DESCRIPTION:
+                    return
+        except ServerError as error:
+            raise dump_error(ErrPacket(error.code, error.sqlstate, error.message)) from None
+
+
+async def _events_from(login: Login, place: BinlogPosition, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
+    await login.run(_announce())
+    # With annotations, or the server would leave one out and send the event after it.
+    flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
+    command = com_binlog_dump(0, flags=flags, file=place.file, position=place.position)
+    async with contextlib.aclosing(login.dump(command, longest=longest)) as events:
+        async for event in events:
+            header = parse_header(memoryview(event))
+            if header.event_type not in _BEFORE_THE_EVENT and not header.flags & HeaderFlag.ARTIFICIAL:
+                yield event
+
+
+def _ask_for(position: GtidPosition, *, strict_mode: bool, ignore_duplicates: bool) -> Steps[None]:
+    yield Query(f"SET @slave_connect_state = '{position}'")
+    yield Query(f"SET @slave_gtid_strict_mode = {int(strict_mode)}")
+    yield Query(f"SET @slave_gtid_ignore_duplicates = {int(ignore_duplicates)}")
+
+
+def _announce() -> Steps[None]:
+    yield Query("SET @master_binlog_checksum = @@global.binlog_checksum")
+    yield Query(f"SET @mariadb_slave_capability = {CAPABILITY_GTID}")

@@ -1,0 +1,1 @@
+"""The relay directory: who may use it, who writes it, who reads it, and its published end."""

@@ -1,0 +1,96 @@
+"""One writer for a relay directory: an advisory lock on a file in it, held as long as the process lives.
+
+The kernel drops the lock when the process dies, so a lock file that lies around means nothing by itself. A lock whose
+file was removed excludes no one any more: `file` tells the holder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING, Self
+
+from replica.errors import RelayError
+from replica.relay_log.directory.access import make_folder, protect
+from replica.relay_log.directory.presence import NamedFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCK_NAME = "relay.lock"
+_PID_BYTES = 16
+
+# Who looks whether it is held has it for a moment, shared (`lock_holder`): that is no other replica.
+_ATTEMPTS = 20
+_PAUSE_S = 0.01
+
+
+class RelayLock:
+    """The lock: taken when made; `close` (or the end of a `with`) gives it back."""
+
+    def __init__(self, directory: Path) -> None:
+        make_folder(directory)
+        path = directory / LOCK_NAME
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if not _taken(descriptor):
+                owner = _owner(descriptor)
+                os.close(descriptor)
+                raise RelayError(
+                    f"{directory} is in use by another replica (process {owner}).",
+                    hint="One replica writes a relay directory: read it while that one runs, or give this one its own.",
+                )
+            self.file = NamedFile.of(descriptor, path)
+            if self.file.has_its_name():
+                break
+            os.close(descriptor)  # removed between opening and locking: another one may hold what has the name now
+        protect(descriptor, directory)
+        # Always as long, over what the last one wrote: that takes no room on a disk that is full.
+        os.pwrite(descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode("ascii"), 0)
+        self.directory = directory
+        self._descriptor: int | None = descriptor
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def lock_holder(directory: Path) -> str | None:
+    """Return the process that writes there now, "unknown" where it is not told; None if there is none. An OSError is
+    raised as it comes.
+    """
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _owner(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _taken(descriptor: int) -> bool:
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
+
+
+def _owner(descriptor: int) -> str:
+    return os.pread(descriptor, _PID_BYTES, 0).decode("ascii", "replace").strip() or "unknown"

@@ -1,0 +1,301 @@
+"""Readers of a relay log, registered so that retention keeps what they still need.
+
+One file a reader, `readers/<name>.json`, holds the place from which it must be able to read again; the file's
+modification time is when it was last seen. Retention marks a reader whose files it had to remove in
+`readers/<name>.dropped`, and that reader finds out before it reads on.
+
+The writer makes the folder and lets the group of the relay directory write there, each user only its own files (mode
+1770): a reader of another user has to be in that group. What they write there, any user may read whom the directory
+lets in: the writer need not be in the group of a reader. Written by renaming, without fsync: a power cut ends the
+readers too, and they register again. Files that are torn or not ours are left out, with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from replica.errors import ConfigError, DataLossError, RelayError
+from replica.relay_log.directory.disk import replace_file
+from replica.relay_log.directory.head import read_head
+from replica.relay_log.location import RelayLocation, relay_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+READERS_NAME: Final = "readers"
+VERSION: Final = 1
+MAX_READERS: Final = 1000  # some for each query; beyond it someone makes a new name for each start
+_MAX_NAME_BYTES: Final = 200  # of a file name's 255
+_MAX_FILE_BYTES: Final = 128 << 10  # a position of 4096 domains, written out
+_MODE: Final = 0o1770
+_FILE_MODE: Final = 0o644
+
+
+class Reader(NamedTuple):
+    """A registration. `location` and `position`: from where it may read again. `seen`: seconds since 1970 by this
+    machine's clock.
+    """
+
+    name: str
+    location: RelayLocation
+    position: str
+    seen: float
+
+
+class RegisteredReaders(NamedTuple):
+    """The readers of a folder. `ignored`: why a file in the folder is no registration, by file name."""
+
+    readers: list[Reader]
+    ignored: dict[str, str]
+
+
+class ReaderRegistration:
+    """One reader's own registration. Nothing is registered before the first `keep_from`; two readers must not share a
+    name.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        """Take a name; raise ConfigError for one that is empty or too long for a file name."""
+        self.name = name
+        self._directory = directory
+        self._path = directory / READERS_NAME / f"{_file_stem(name)}.json"
+        self._last: tuple[RelayLocation, str] | None = None
+
+    def keep_from(self, location: RelayLocation, position: str) -> None:
+        """Keep the log from `location` on, and forget what lies before it.
+
+        Raises:
+            DataLossError: retention has removed the file of `location`.
+            RelayError: this user may not write there, or the disk is full.
+        """
+        content = {
+            "version": VERSION,
+            "name": self.name,
+            "file": location.file,
+            "offset": location.offset,
+            "position": position,
+        }
+        # Only the first time there may be a removal that has not seen this reader yet.
+        first = self._last is None
+        with self._writing(), _held(self._directory, fcntl.LOCK_SH) if first else contextlib.nullcontext():
+            replace_file(self._path, json.dumps(content).encode(), mode=_FILE_MODE)
+            gone = first and _is_gone(self._directory, location)
+            dropped = _dropped(self._path)
+            if gone or (dropped is not None and location.file < dropped.file):
+                self._path.unlink(missing_ok=True)  # or what is left would be kept for a reader that cannot go on
+                raise self._lost(location.file, dropped)
+            with contextlib.suppress(PermissionError):  # of another user, who removes it later
+                _dropped_path(self._path).unlink(missing_ok=True)
+        self._last = (location, position)
+
+    def touch(self) -> None:
+        """Say that this reader lives; cheap, for calls every few seconds.
+
+        Raises:
+            DataLossError: as `check`.
+            RelayError: this user may not write there.
+        """
+        self.check()
+        with self._writing(), contextlib.suppress(FileNotFoundError):
+            os.utime(self._path)
+            return
+        if self._last is not None:  # forgotten meanwhile: it was not seen for very long
+            last, self._last = self._last, None
+            self.keep_from(*last)
+
+    def check(self) -> None:
+        """Raise DataLossError where retention removed files that this reader still needed."""
+        dropped = _dropped(self._path)
+        if dropped is not None and (self._last is None or self._last[0].file < dropped.file):
+            raise self._lost(None, dropped)
+
+    def close(self) -> None:
+        """Close the registration of a reader that will not come back: nothing is kept for it any more."""
+        with self._writing():
+            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(PermissionError):
+                _dropped_path(self._path).unlink(missing_ok=True)
+        self._last = None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        folder = self._path.parent
+        try:
+            make_readers_directory(self._directory)
+            yield
+        except PermissionError as error:
+            raise RelayError(
+                f"This user ({os.geteuid()}) may not register the reader {self.name!r} in {folder}: {error.strerror}.",
+                hint="Put it into the group of that folder, or run it as the user of the replica.",
+            ) from error
+        except OSError as error:
+            raise RelayError(
+                f"The reader {self.name!r} cannot be registered in {folder}: {error.strerror or error}.",
+                hint="Free space there, or repair the folder.",
+            ) from error
+
+    def _lost(self, number: int | None, dropped: _Dropped | None) -> DataLossError:
+        what = f"relay.{number:06d} is" if number is not None else "Relay files are"
+        why = f": {dropped.reason}" if dropped is not None else ""
+        return DataLossError(
+            f"{what} no longer there for the reader {self.name!r}{why}.",
+            hint="Raise relay_max_bytes of the replica, or set its slow_readers=pause; then start this reader again.",
+        )
+
+
+class _Dropped(NamedTuple):
+    file: int
+    reason: str
+
+
+def make_readers_directory(directory: Path) -> None:
+    """Make the folder with its mode; one that is there follows the directory's group. An OSError is raised as it
+    comes.
+    """
+    folder = directory / READERS_NAME
+    if not folder.is_dir():
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(0o700)
+            _follow_group(folder, directory)
+            folder.chmod(_MODE)
+    elif not folder.is_symlink():
+        _follow_group(folder, directory)
+
+
+def _follow_group(folder: Path, directory: Path) -> None:
+    group = directory.stat().st_gid
+    if folder.stat().st_gid != group:
+        with contextlib.suppress(PermissionError):  # a group we are not in, or not our folder
+            os.chown(folder, -1, group)
+
+
+def registered_readers(directory: Path) -> list[Reader]:
+    """Return the readers of a relay directory, by name."""
+    return survey_readers(directory).readers
+
+
+def survey_readers(directory: Path) -> RegisteredReaders:
+    """Survey the same, with what else lies in the folder. RelayError is raised where there are more than
+    MAX_READERS.
+    """
+    readers, ignored = [], {}
+    try:
+        names = sorted(entry.name for entry in (directory / READERS_NAME).iterdir())
+    except FileNotFoundError:
+        return RegisteredReaders([], {})
+    names = [name for name in names if name.endswith(".json")]
+    if len(names) > MAX_READERS:
+        raise RelayError(
+            f"More than {MAX_READERS} readers are registered in {directory / READERS_NAME}.",
+            hint="Remove the files of those that are gone, and give a reader the same name at each start.",
+        )
+    for name in names:
+        try:
+            readers.append(_read(directory / READERS_NAME / name))
+        except FileNotFoundError:
+            continue  # it has just ended
+        except (OSError, ValueError, KeyError, RecursionError, ConfigError) as error:
+            ignored[name] = str(error) or type(error).__name__
+    return RegisteredReaders(readers, ignored)
+
+
+def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> None:
+    """Tell a reader, before its files go, that the log will begin with file `oldest`. An OSError is raised as it
+    comes.
+    """
+    path = directory / READERS_NAME / f"{_file_stem(reader.name)}.json"
+    content = {"version": VERSION, "file": oldest, "reason": reason}
+    replace_file(_dropped_path(path), json.dumps(content).encode(), mode=_FILE_MODE)
+    path.unlink(missing_ok=True)
+
+
+def forget_reader(directory: Path, reader: Reader) -> None:
+    """Remove the registration of a reader that will not come back. An OSError is raised as it comes."""
+    (directory / READERS_NAME / f"{_file_stem(reader.name)}.json").unlink(missing_ok=True)
+
+
+def forget_marks(directory: Path, before: float) -> None:
+    """Remove the marks of dropped readers that have not come back since `before`. An OSError is raised as it comes."""
+    for path in (directory / READERS_NAME).glob("*.dropped"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.lstat().st_mtime < before:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def removal_lock(directory: Path) -> Iterator[None]:
+    """Hold the lock while files are chosen and removed; raise BlockingIOError while a reader is just registering."""
+    with _held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        yield
+
+
+@contextlib.contextmanager
+def _held(directory: Path, how: int) -> Iterator[None]:
+    descriptor = os.open(directory / READERS_NAME, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _file_stem(name: str) -> str:
+    stem = quote(name, safe=" ").replace(".", "%2E") if name else ""
+    if not stem or len(stem) > _MAX_NAME_BYTES:
+        raise ConfigError(
+            f"The reader's name {name[:50]!r} is empty or too long for a file name.",
+            hint=f"At most {_MAX_NAME_BYTES} letters and digits; other characters count three or more.",
+        )
+    return stem
+
+
+def _dropped_path(path: Path) -> Path:
+    return path.with_suffix(".dropped")
+
+
+def _load(path: Path) -> tuple[dict[str, object], float]:
+    # No link, and no waiting for the other end of a pipe.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
+            raise ValueError("it is no file, or too large for a registration")
+        content = json.loads(os.read(descriptor, _MAX_FILE_BYTES))
+    finally:
+        os.close(descriptor)
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        raise ValueError(f"it is no registration of version {VERSION}")
+    return content, status.st_mtime
+
+
+def _read(path: Path) -> Reader:
+    content, seen = _load(path)
+    name, position = str(content["name"]), str(content["position"])
+    location = RelayLocation(int(str(content["file"])), int(str(content["offset"])))
+    if f"{_file_stem(name)}.json" != path.name:
+        raise ValueError(f"it is of the reader {name!r}")
+    return Reader(name, location, position, seen)
+
+
+def _dropped(path: Path) -> _Dropped | None:
+    try:
+        content, _ = _load(_dropped_path(path))
+        return _Dropped(int(str(content["file"])), str(content["reason"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, RecursionError):
+        return _Dropped(1 << 62, "retention marked it as dropped, but the mark is unreadable")
+
+
+def _is_gone(directory: Path, location: RelayLocation) -> bool:
+    """Tell whether the log got as far as `location`, and its file is no longer there."""
+    head = read_head(directory)
+    reached = head is not None and RelayLocation(location.file, 0) < head.location
+    return reached and not relay_path(directory, location.file).exists()

@@ -1,0 +1,161 @@
+"""The state that survives from one chunk of the stream to the next: the kernel's cells, its domain table and its small
+buffers.
+
+One `StreamState` belongs to one reader of bytes: the live stream of a `RelayWriter`, or one scan over a relay file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import ConfigError
+from replica.native.kernel_group import NO_GROUP
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log.directory.head import Snapshot
+from replica.relay_log.files.index import SEALED_FLAG, IndexEntry
+from replica.relay_log.kernels.domains import MAX_DOMAINS
+from replica.relay_log.kernels.kernel_deframe import WINDOW_BYTES, deframe
+from replica.relay_log.kernels.kernel_group_end import MAX_ENTRY_BYTES, UNORDERED_FLAG, XA_FLAG
+from replica.relay_log.kernels.stream_record import COUNTERS, Cell, DomainRow, GroupEnd
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from replica.native.record import Records
+    from replica.protocol.gtid import Highest
+
+# Room for one entry with every domain there may be after one of the same size: the kernel stops when less is left.
+INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
+# Events up to this size are gathered in the buffer, so that an event costs one pass; a larger one costs no memory.
+STREAM_ABOVE_BYTES = 256 << 10
+NEVER = 1 << 62
+
+
+class StreamState:
+    """The state of one stream. `state[Cell.group]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
+    none.
+
+    The counters go on where those of `counted` are. `highest`: behind which numbers those of a domain went back.
+    """
+
+    def __init__(
+        self,
+        position: GtidPosition,
+        *,
+        framed: bool,
+        ends: int = 0,
+        counted: StreamState | None = None,
+        highest: Highest | None = None,
+    ) -> None:
+        self._area: NDArray[np.int64] = np.zeros(1, Cell.dtype).view(np.int64)
+        self._cells = self._area.data
+        self._ends: Records = np.zeros(ends, GroupEnd.dtype)
+        self._domains = np.zeros(MAX_DOMAINS, DomainRow.dtype)
+        self._highest = np.zeros(MAX_DOMAINS, np.uint64)
+        self._index: NDArray[np.uint8] = np.zeros(INDEX_ARENA_BYTES, np.uint8)
+        self._window: NDArray[np.uint8] = np.zeros(WINDOW_BYTES, np.uint8)
+        self._index_bytes = self._index.data
+        self._domain_bytes = self._domains.view(np.uint8).data
+        self._address = self._area.ctypes.data
+        self[Cell.window], self[Cell.domain_table] = self._window.ctypes.data, self._domains.ctypes.data
+        self[Cell.highest_table] = self._highest.ctypes.data
+        self[Cell.index_arena], self[Cell.index_arena_bytes] = self._index.ctypes.data, self._index.size
+        self[Cell.ends_table], self[Cell.ends_rows] = self._ends.ctypes.data, ends
+        self[Cell.framed], self[Cell.checksum] = int(framed), -1
+        self[Cell.stream_above] = STREAM_ABOVE_BYTES
+        self[Cell.roll_at] = NEVER
+        if counted is not None:
+            for slot in COUNTERS:
+                self[slot] = counted[slot]
+        self.seed(position, highest or {})
+
+    def seed(self, position: GtidPosition, highest: Highest) -> None:
+        """Put the domain table at `position`; the order of its rows is the order of the domains."""
+        rows = [tuple(gtid) for gtid in position]
+        if len(rows) > MAX_DOMAINS:
+            raise ConfigError(
+                f"The position names {len(rows)} GTID domains; {MAX_DOMAINS} is the most.",
+                hint="Each domain is kept in every position: use a few, one for each independent source.",
+            )
+        self._domains[: len(rows)] = rows
+        self._highest[: len(rows)] = [highest.get(gtid.domain_id, 0) for gtid in position]
+        self[Cell.domains], self[Cell.last_domain] = len(rows), 0
+
+    def reset_stream(self, *, semi_sync: bool, strict: bool) -> None:
+        """Begin a new connection: no packet, event or group is open, and its first event tells whether there are
+        CRCs.
+        """
+        for slot in range(Cell.packet_left, Cell.group + 8, 8):
+            self[slot] = 0
+        self[Cell.semi_sync], self[Cell.checksum], self[Cell.strict] = int(semi_sync), -1, int(strict)
+        self[Cell.offset] = self[Cell.committed_offset]
+        self[Cell.ack_position] = 0
+
+    def run(self, begin: int, end: int) -> int:
+        """Run the kernel over [begin, end), with OUT at `begin`; what it kept stands in [begin, cells[OUT])."""
+        self[Cell.out], self[Cell.committed_out] = begin, 0
+        return deframe(self._address, begin, end)
+
+    def discard_group(self) -> None:
+        """Forget the open group, as if its bytes had never come."""
+        self[Cell.group] = NO_GROUP
+        self[Cell.offset] = self[Cell.committed_offset]
+        self[Cell.discarded] += 1
+
+    def position(self) -> GtidPosition:
+        """Return position after the last complete group."""
+        rows: list[tuple[int, int, int]] = self._domains[: self[Cell.domains]].tolist()
+        return GtidPosition(tuple(Gtid(*row) for row in rows))
+
+    def highest(self) -> dict[int, int]:
+        """Return domain -> the highest number behind which its numbers went back; domains in which they never did are
+        out.
+        """
+        count = self[Cell.domains]
+        rows = zip(self._domains["domain"][:count].tolist(), self._highest[:count].tolist(), strict=True)
+        return {domain: number for domain, number in rows if number}
+
+    def domain_bytes(self) -> bytes:
+        return bytes(self._domain_bytes[: self[Cell.domains] * DomainRow.BYTES])
+
+    def snapshot(self, file: int, primary_file: str) -> Snapshot:
+        """Return the last complete group's end as the head of the log."""
+        return Snapshot(
+            file,
+            self[Cell.committed_offset],
+            primary_file,
+            self[Cell.committed_position],
+            self[Cell.committed_timestamp],
+            self.domain_bytes(),
+        )
+
+    def sealed_entry(self) -> IndexEntry:
+        """Return the last entry of a file that ends with the last complete group."""
+        return IndexEntry(
+            self[Cell.committed_offset],
+            self[Cell.committed_position],
+            self[Cell.committed_timestamp],
+            SEALED_FLAG | UNORDERED_FLAG * self[Cell.unordered] | XA_FLAG * self[Cell.xa],
+            self[Cell.last_domain],
+            self.domain_bytes(),
+        )
+
+    def take_index(self) -> memoryview:
+        """Take the index entries made since the last call; valid until the next run."""
+        fill = self[Cell.index_fill]
+        self[Cell.index_fill] = 0
+        return self._index_bytes[:fill]
+
+    def take_ends(self) -> Records:
+        """Take a copy of the group ends since the last call: GroupEnd records."""
+        fill = self[Cell.ends_fill]
+        self[Cell.ends_fill] = 0
+        return self._ends[:fill].copy()
+
+    def __getitem__(self, slot: int) -> int:
+        return self._cells[slot >> 3]
+
+    def __setitem__(self, slot: int, value: int) -> None:
+        self._cells[slot >> 3] = value

@@ -1,0 +1,265 @@
+"""Single event groups of a relay log, as sidecars and group ends tell of them: by time, place on the primary, or GTID.
+
+In: a relay directory, and from where to look. Out: the first group that fits, with the facts about its beginning and
+its end. Files far before it are not looked at where what is sought grows along the log. Nothing is decoded: group ends
+are found by the kernel that wrote them. Refused: files that were purged meanwhile (DataLossError).
+
+Times are commit times, those of the event that ends a group, in seconds since 1970. They grow only roughly: a session
+takes its time before its turn, clocks are set, sessions choose their time themselves. So what is sought by time is
+looked for from DISORDER_S before the first sidecar entry that is late enough; of two groups in the wrong order, the
+first one in the log counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.relay_log.files.lookup import RelayFiles
+from replica.relay_log.files.scan import end_gtids, group_ends, head_at
+from replica.relay_log.kernels.kernel_group_end import INDEX_EVERY_BYTES
+from replica.relay_log.kernels.stream_record import GroupEnd
+from replica.relay_log.location import RelayHead, RelayLocation, relay_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from replica.native.record import Records
+    from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+    from replica.relay_log.files.index import IndexEntry
+    from replica.relay_log.groups.gtid_search import GtidSearch
+
+DISORDER_S: Final = 60
+"""Commits that wait for a lock, a disk or an acknowledgement are out of order by seconds; a minute is an outage."""
+
+
+_ANY_TIME: Final = 1 << 32
+
+
+class LogGroup(NamedTuple):
+    """One event group: its GTID, and the places where it begins and ends."""
+
+    gtid: Gtid
+    before: RelayHead
+    after: RelayHead
+
+    @property
+    def begins(self) -> int:
+        """The place where its first event stands in the primary's file; too late by what the primary was asked to leave
+        out.
+        """
+        return self.after.primary.position - (self.after.location.offset - self.before.location.offset)
+
+
+class Around(NamedTuple):
+    """The surroundings of a place of the primary's binlog. `before`: the last group end up to it; `group`: what comes
+    next, or holds it.
+    """
+
+    before: RelayHead
+    group: LogGroup | None
+    inside: bool
+    """Whether the place lies inside of `group`, or among events of no group right before it."""
+
+
+class _Stretch(NamedTuple):
+    """Group ends behind a sidecar entry, rows of END_COLUMNS; the next entry is the last of them."""
+
+    base: RelayHead
+    ends: Records
+
+
+class RelayGroups:
+    """The groups of one relay directory. Not thread-safe."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.files = RelayFiles(directory)
+
+    def first_at(self, time_s: int, start: RelayLocation | None = None) -> LogGroup | None:
+        """Find the first group from `start` on, in the order of the log, that was committed at `time_s` or later."""
+        early = time_s - DISORDER_S
+        numbers = self.files.numbers()
+        first = numbers.start + bisect_left(numbers, 1, key=lambda number: int(self._latest(number) >= early))
+        for number in range(max(first, start.file if start else 0), numbers.stop):
+            entries = self.files.index(number).entries
+            at = next((at for at, entry in enumerate(entries) if entry.timestamp >= early), len(entries))
+            begin = entries[at - 1].end if at else 0
+            if start is not None and start.file == number:
+                begin = max(begin, start.offset)
+            found = self._first(number, begin, lambda ends: ends["timestamp"] >= time_s)
+            if found is not None:
+                return found
+        return None
+
+    def around(self, place: BinlogPosition) -> Around | None:
+        """Find what lies at a place of the primary's binlog; None where the log has not got that part of it.
+
+        Of several primaries' files with one name the newest counts.
+        """
+        numbers = self.files.numbers()
+        number = next((n for n in reversed(numbers) if self._begins_by(n, place, numbers)), None)
+        if number is None:
+            return None
+        while True:
+            entries = self.files.index(number).entries
+            at = bisect_left(entries, place.position, key=lambda entry: entry.primary_position)
+            begin = entries[at - 1].end if at else 0
+            found = self._first(number, begin, lambda ends: ends["position"] > place.position)
+            if found is not None:
+                first = found.before.location.offset == self.files.head(number).data_start
+                begins = found.begins if first else found.before.primary.position
+                return Around(found.before, found, inside=begins < place.position)
+            if number + 1 not in numbers or not self._of(number + 1, place.file):
+                break
+            number += 1
+        end = self._end(number)
+        head = self.files.published()
+        if end.primary.position < place.position and (head is None or head.location.file == number):
+            return None
+        return Around(end, self.next_to(end.location), inside=False)
+
+    def find(self, search: GtidSearch, start: RelayLocation | None = None) -> LogGroup | None:
+        """Find the group that `search` is for, from `start` on or in all the log; else `search` knows its neighbours.
+
+        Without `start`, by halving over files and sidecar entries, then a look at 64 KB. Where sequence numbers went
+        back, halving may miss it: then every file is walked, the newest first.
+        """
+        numbers = self.files.numbers()
+        if start is not None:
+            walks = (
+                self._walk(search, number, start.offset if number == start.file else 0)
+                for number in range(max(start.file, numbers.start), numbers.stop)
+            )
+            return next(filter(None, walks), None)
+        found = self._walk_on(search, numbers)
+        if found is None and self.files.unordered(numbers):
+            found = next(filter(None, (self._walk(search, number, 0) for number in reversed(numbers))), None)
+        return found
+
+    def _walk_on(self, search: GtidSearch, numbers: range) -> LogGroup | None:
+        """Walk from the last known place before the GTID until it, or one behind it, is met."""
+        gtid = search.gtid
+        begun = bisect_left(numbers, 1, key=lambda number: int(not _is_before(self.files.head(number).position, gtid)))
+        for number in numbers[max(begun - 1, 0) :] if begun else ():
+            begin = 0
+            if number == numbers[begun - 1]:
+                entries = self.files.index(number).entries
+                before = bisect_left(entries, 1, key=lambda entry: int(not _is_before(entry.position, gtid)))
+                begin = entries[before - 1].end if before else 0
+                position = entries[before - 1].position if before else self.files.head(number).position
+                search.before = position.get(gtid.domain_id)
+            found = self._walk(search, number, begin, only_to_it=True)
+            if found is not None or search.after is not None:
+                return found
+        return None
+
+    def _walk(self, search: GtidSearch, number: int, begin: int, *, only_to_it: bool = False) -> LogGroup | None:
+        """Find the group in a file behind `begin`; `only_to_it`: a group behind it ends the walk."""
+        for base, ends in self.stretches(number, begin):
+            behind = ends[ends["offset"] > begin]
+            rows = search.look(behind["domain"], behind["server"], behind["sequence"])
+            if len(rows):
+                return self.group(base, ends, int(rows[0]) + len(ends) - len(behind))
+            if only_to_it and search.after is not None:
+                return None
+        return None
+
+    def next_to(self, location: RelayLocation) -> LogGroup | None:
+        """Find the group that begins at a place of the log; None at its end."""
+        numbers = self.files.numbers()
+        for number in range(max(numbers.start, location.file), numbers.stop):
+            begin = location.offset if number == location.file else 0
+            found = self._first(number, begin, lambda ends: np.ones(len(ends), np.bool_))
+            if found is not None:
+                return found
+        return None
+
+    def _begins_by(self, number: int, place: BinlogPosition, numbers: range) -> bool:
+        """Tell whether a file begins at the place or before; one that follows another file of the primary has its
+        head.
+        """
+        begin = self.files.head(number).primary
+        whole = number - 1 in numbers and not self._of(number - 1, begin.file)
+        return begin.file == place.file and (whole or begin.position <= place.position)
+
+    def _of(self, number: int, file: str) -> bool:
+        return self.files.head(number).primary.file == file
+
+    def _end(self, number: int) -> RelayHead:
+        """Return the facts about the end of a file's last group."""
+        last = None
+        begin = self.files.end_of(number) - INDEX_EVERY_BYTES
+        for base, ends in self.stretches(number, max(begin, 0)):
+            last = head_at(base, ends, len(ends) - 1)
+        return last or self.files.base(number, None)
+
+    def _latest(self, number: int) -> int:
+        """Return the latest time in a file, as far as its sidecar tells: one group with an odd time does not hide the
+        rest.
+
+        What a file holds is not all in its sidecar before that is sealed.
+        """
+        entries = self.files.index(number).entries
+        return max(entry.timestamp for entry in entries) if entries and entries[-1].sealed else _ANY_TIME
+
+    def _first(self, number: int, begin: int, fits: Callable[[Records], NDArray[np.bool_]]) -> LogGroup | None:
+        """Find the first group of a file that begins at `begin` or behind it and fits."""
+        for base, ends in self.stretches(number, begin):
+            fitting = fits(ends) & (ends["offset"] > begin)
+            if fitting.any():
+                return self.group(base, ends, int(np.argmax(fitting)))
+        return None
+
+    def stretches(self, number: int, begin: int) -> Iterator[_Stretch]:
+        """Yield all group ends of a file from the sidecar entry before `begin` on."""
+        files, limit = self.files, self.files.end_of(number)
+        index = files.index(number)
+        path, checksum = relay_path(self._directory, number), files.head(number).checksum
+        entry = index.at_or_before(begin)
+        while True:
+            base = files.base(number, entry)
+            entry = index.at_or_after(base.location.offset + 1)
+            stop = min(limit, base.location.offset + INDEX_EVERY_BYTES, entry.end - 1 if entry else limit)
+            ends = group_ends(
+                path, base.location.offset, stop, checksum=checksum, primary_position=base.primary.position
+            )
+            if entry is not None and entry.end <= limit:
+                ends = np.concatenate([ends, _row(entry)])
+            if len(ends):
+                yield _Stretch(base, ends)
+            if entry is None or entry.end >= limit:
+                return
+
+    def ends_before(self, limit: RelayLocation) -> Iterator[RelayLocation]:
+        """Yield the ends of all groups up to `limit`, the last one first."""
+        for number in reversed(self.files.numbers()):
+            end = self.files.end_of(number)
+            marks = [0, *dict.fromkeys(mark for mark in self.files.index(number).ends if mark < end)]
+            for stretch in (next(self.stretches(number, mark), None) for mark in reversed(marks)):
+                offsets = () if stretch is None else reversed(stretch.ends["offset"].tolist())
+                yield from (place for offset in offsets if (place := RelayLocation(number, offset)) <= limit)
+
+    def group(self, base: RelayHead, ends: Records, row: int) -> LogGroup:
+        """Return the group that ends at a row of a stretch."""
+        before = head_at(base, ends, row - 1) if row else base
+        (gtid,) = end_gtids(ends[row : row + 1])
+        return LogGroup(gtid, before, head_at(base, ends, row))
+
+
+def _is_before(position: GtidPosition, gtid: Gtid) -> bool:
+    known = position.get(gtid.domain_id)
+    return known is None or known.seq_no < gtid.seq_no
+
+
+def _row(entry: IndexEntry) -> Records:
+    """Return a sidecar entry as a row of the table of group ends."""
+    last = entry.gtids[entry.last_domain]
+    sequence = np.uint64(last.seq_no).view(np.int64)
+    row = (entry.end, last.domain_id, last.server_id, sequence, entry.timestamp, entry.primary_position)
+    return np.array([row], GroupEnd.dtype)

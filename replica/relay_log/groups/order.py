@@ -1,0 +1,98 @@
+"""Keep where sequence numbers went back in a relay log: what makes a GTID position name two places (ambiguity.py).
+
+In and out: `relay.order` beside the relay log, a small JSON file that is there only where it says something: those
+highest numbers, and the place at which the log was begun. It is on disk before the head of the log shows readers a
+group that went back. If it is lost, recovery finds the numbers again in the files that are marked and still there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from replica.errors import RelayError
+from replica.protocol.gtid import BinlogPosition
+from replica.relay_log.directory.disk import replace_file, sync_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from replica.protocol.gtid import Highest
+
+ORDER_NAME: Final = "relay.order"
+VERSION: Final = 1
+MAX_BYTES: Final = 256 << 10
+"""4096 domains (domains.MAX_DOMAINS) take some 30 bytes each; a larger file is not ours."""
+
+
+class Begun(NamedTuple):
+    """The first group of relay file `number`, the first of its log, is the one that follows `place` on the primary."""
+
+    number: int
+    place: BinlogPosition
+
+
+class LogOrder(NamedTuple):
+    """The content of `relay.order`; nothing of it for a log whose numbers only grew."""
+
+    highest: Highest
+    begun: Begun | None = None
+
+
+IN_ORDER: Final = LogOrder({})
+
+
+def read_order(directory: Path) -> LogOrder:
+    """Read what is known of a log.
+
+    Raises:
+        RelayError: the file cannot be read, or is not one of ours.
+    """
+    path = directory / ORDER_NAME
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return IN_ORDER
+    except OSError as error:
+        raise RelayError(f"{path} cannot be read: {error.strerror or error}.", hint="Check its permissions.") from None
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    try:
+        return _parsed(json.loads(content))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise RelayError(
+            f"{path} does not tell where sequence numbers went back, or is of a newer version of this program.",
+            hint="Remove it while no replica runs: the next start makes it from the relay files that are still there.",
+        ) from None
+
+
+def write_order(directory: Path, order: LogOrder) -> None:
+    """Replace the file, durably; remove it where there is nothing to say. An OSError is raised as the disk does."""
+    path = directory / ORDER_NAME
+    if not order.highest and order.begun is None:
+        path.unlink(missing_ok=True)
+        return
+    begun = order.begun
+    value = {
+        "version": VERSION,
+        "highest": {str(domain): number for domain, number in sorted(order.highest.items())},
+        "begun": None if begun is None else {"relay": begun.number, **begun.place._asdict()},
+    }
+    replace_file(path, f"{json.dumps(value)}\n".encode())
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_directory(directory)
+
+
+def _parsed(found: dict[str, Any]) -> LogOrder:
+    if found["version"] != VERSION:
+        raise ValueError(found["version"])
+    begun = found["begun"]
+    highest = {int(domain): int(number) for domain, number in found["highest"].items()}
+    if begun is None:
+        return LogOrder(highest)
+    return LogOrder(highest, Begun(int(begun["relay"]), BinlogPosition(str(begun["file"]), int(begun["position"]))))

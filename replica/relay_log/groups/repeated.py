@@ -1,0 +1,112 @@
+"""The places of a position in a relay log where sequence numbers went back, and the groups that went back.
+
+In: a log, and a position or a part of the log. Out: places. Sidecars mark the files in which numbers went back
+(index.py), so that all others cost one look; of those, group ends are read and nothing is decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
+from replica.relay_log.files.scan import end_gtids, head_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from replica.native.record import Records
+    from replica.protocol.gtid import Gtid, GtidPosition
+    from replica.relay_log.groups.groups import LogGroup, RelayGroups
+    from replica.relay_log.location import RelayHead, RelayLocation
+
+PLACES_NAMED = 3
+"""The number of places that a message names, of several."""
+
+GO_ON = (
+    "To go on behind it, set gtid_strict_mode=false (gtidStrictMode=false in Spark): every transaction is then read "
+    "once, in the order of the binlog, and a restart goes on at its place in this server's binlog; another server "
+    "cannot take over until the numbers have passed the highest. SET GLOBAL gtid_strict_mode=ON on the server keeps "
+    "such numbers out."
+)
+
+
+def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
+    """Make the error that ends a reading right before a group; `where` it stands."""
+    return OutOfOrderGtidError(
+        f"the transaction {gtid} {where} comes behind {last}: its sequence number is not above the last one of domain "
+        f"{gtid.domain_id}. Nothing of it was taken.",
+        hint=GO_ON,
+    )
+
+
+def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead]:
+    """Yield each place of the log where exactly `position` is reached, in order; the beginning of the log may be
+    one.
+    """
+    numbers = groups.files.numbers()
+    for number in numbers:
+        first = groups.files.base(number, None)
+        if number == numbers.start and first.position == position:
+            yield first
+        for base, ends in groups.stretches(number, 0):
+            for row in np.flatnonzero(_named(ends, position)).tolist():
+                found = head_at(base, ends, row)
+                if found.position == position:
+                    yield found
+
+
+def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
+    """Refuse to tell which of several transactions with one GTID is meant.
+
+    Raises:
+        AmbiguousPositionError: the log holds more than one.
+    """
+    places = [
+        head_at(base, ends, int(row)).primary
+        for number in groups.files.numbers()
+        for base, ends in groups.stretches(number, 0)
+        for row in np.flatnonzero(_named(ends, (gtid,)))
+        if end_gtids(ends[row : row + 1]) == [gtid]
+    ]
+    if len(places) > 1:
+        raise AmbiguousPositionError(
+            f"the relay log holds {len(places)} transactions {gtid}, because sequence numbers went back: they end at "
+            f"{', '.join(map(str, places[:PLACES_NAMED]))} of the primary's binlog.",
+            hint="Name another one, or look at that part of the binlog with dump --start-position.",
+        )
+
+
+def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
+    """Find the first group between two group ends that is not above the last of its domain, and return that one too."""
+    numbers = groups.files.numbers()
+    for number in range(max(start.file, numbers.start), min(end.file + 1, numbers.stop)):
+        entries = groups.files.index(number).entries
+        marked = next((at for at, entry in enumerate(entries) if entry.unordered), len(entries))
+        if marked == len(entries) and entries and entries[-1].sealed:
+            continue
+        begin = entries[marked - 1].end if marked else 0
+        if number == start.file:
+            begin = max(begin, start.offset)
+        for base, ends in groups.stretches(number, begin):
+            last = {gtid.domain_id: gtid for gtid in base.position}
+            for row, gtid in enumerate(end_gtids(ends)):
+                offset = int(ends[row]["offset"])
+                if number == end.file and offset > end.offset:
+                    return None
+                before, last[gtid.domain_id] = last.get(gtid.domain_id), gtid
+                if offset > begin and before is not None and gtid.seq_no <= before.seq_no:
+                    return groups.group(base, ends, row), before
+    return None
+
+
+def _named(ends: Records, position: Iterable[Gtid]) -> NDArray[np.bool_]:
+    """Mark the rows whose group is one of the position's."""
+    named = np.zeros(len(ends), np.bool_)
+    sequence = ends["sequence"].view(np.uint64)
+    for gtid in position:
+        named |= (ends["domain"] == gtid.domain_id) & (sequence == np.uint64(gtid.seq_no))
+    return named

@@ -1,0 +1,1 @@
+"""Kernels that cut a dump into event groups, and the records that they share with Python."""

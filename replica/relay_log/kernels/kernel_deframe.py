@@ -1,0 +1,359 @@
+"""One pass over a chunk of the dump: packet headers out, CRC32 checked, event groups delimited, index entries made.
+
+In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state (`Cell`). Out:
+the reason it stopped (stops.py). The bytes of event groups have been moved together, to `Cell.out`, so that one write
+stores them; the state says where the last complete group ends there, in the relay file and in the primary's file. An
+event that is not complete yet is left for the next call; one longer than `Cell.stream_above`, or split over packets,
+passes through piece by piece. Refuses: all that breaks the framing, a wrong CRC, unknown events that may not be
+ignored, INCIDENT, events of a group outside a group, and where asked for (`Cell.strict`) a group whose sequence number
+is not above the last one of its domain, whatever servers they are of: mariadbd's own rule. Everything before the
+refused event keeps its place in the state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replica.native.compile import kernel
+from replica.native.crc32 import crc32
+from replica.native.kernel_group import (
+    BEGIN,
+    COMPRESSED_STATEMENT,
+    CONTROL,
+    GTID_DOMAIN_AT,
+    GTID_FIELDS,
+    GTID_FLAGS_AT,
+    GTID_SEQUENCE_AT,
+    LOAD,
+    LOST,
+    MYSQL_BEGIN,
+    NO_GROUP,
+    PAYLOAD,
+    REFUSED,
+    STATEMENT,
+    STRANGER,
+    TRANSACTION,
+    group_step,
+    is_unreadable,
+    may_stand_outside,
+)
+from replica.native.kernel_header import (
+    CHECKSUM_BYTES,
+    FLAGS_AT,
+    HEADER,
+    LENGTH_AT,
+    LOG_POS_AT,
+    ROLES,
+    SERVER_AT,
+    TYPE_AT,
+    event_type,
+    is_possible,
+)
+from replica.native.kernel_statement import defines, is_border
+from replica.native.memory import (
+    copy,
+    load_u1,
+    load_u2,
+    load_u4,
+    load_u8,
+    move,
+    store_u2,
+)
+from replica.native.memory import load_u8 as get  # a cell of the state; load_u8 is for bytes of the stream
+from replica.native.memory import store_u8 as put
+from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
+from replica.relay_log.kernels import stops
+from replica.relay_log.kernels.kernel_group_end import end_group, goes_back
+from replica.relay_log.kernels.stream_record import Cell
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply
+WINDOW_BYTES = 16  # last bytes of a streamed event: CRC and the longest terminal text
+
+_FULL_PACKET = 0xFFFFFF
+_ENDLESS = 1 << 62  # "packet" length of a file
+_SEMI_SYNC_MAGIC = 0xEF
+_ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
+_XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
+_U32 = 0xFFFFFFFF
+_WRAP = 1 << 32
+
+_IN_USE, _ARTIFICIAL = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL)
+_QUERY = int(EventType.QUERY)
+_ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
+
+
+def _live_roles() -> NDArray[np.int64]:
+    """Make the roles as a MariaDB primary's events have them.
+
+    What only MySQL writes is a stranger here. Its groups are refused whatever their flags say: kept as ignorable events
+    inside of a group, they would end that group for the readers of the relay log.
+    """
+    roles = ROLES.copy()
+    for row in EventType:
+        if row.writers.mysql and not row.writers.mariadb:
+            roles[row] = REFUSED if row.role in (MYSQL_BEGIN, PAYLOAD) else STRANGER
+    return roles
+
+
+_ROLES = _live_roles()
+
+
+@kernel
+def advance(position: int, size: int, log_pos: int) -> int:
+    """Return the 64-bit end of an event whose header has the low 32 bits of it, or 0 (11.7+ inside a group)."""
+    if log_pos == 0:
+        return position + size
+    candidate = (position & ~_U32) | log_pos
+    if candidate < position:
+        # Either the 32 bits wrapped, or the dump began behind the position that the first ROTATE named.
+        return candidate + _WRAP if position - candidate > _WRAP // 2 else position
+    return candidate
+
+
+@kernel
+def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -> int:
+    """Take the effects of an event that is complete, checked and stored; `end` is the address after its last body byte.
+
+    Of an event that passed through piece by piece, only the last WINDOW_BYTES of its `size` bytes are there.
+    """
+    put(state + Cell.events, get(state + Cell.events) + 1)
+    if (get(state + Cell.event_flags) & _ARTIFICIAL) == 0:
+        position = advance(get(state + Cell.position), get(state + Cell.event_size), get(state + Cell.event_log_pos))
+        put(state + Cell.position, position)
+    if get(state + Cell.event_ack):
+        put(state + Cell.ack_position, get(state + Cell.position))
+    group = get(state + Cell.group)
+    left = group_step(group, role, end - size, end)
+    if group != NO_GROUP and left == NO_GROUP:
+        return end_group(state, out, offset)
+    put(state + Cell.group, left)
+    return stops.NEED_BYTES
+
+
+@kernel
+def _count_statement(state: int, event: int, size: int) -> None:
+    """Count a text inside a transaction, unless it is a border of it, or defines (temporary) tables."""
+    if get(state + Cell.group) != TRANSACTION:
+        return
+    if get(state + Cell.event_type) == _QUERY and (is_border(event, event + size) or defines(event, event + size)):
+        return
+    put(state + Cell.group_statements, get(state + Cell.group_statements) + 1)
+
+
+@kernel
+def _admit(state: int, event: int, size: int, complete: int) -> int:
+    """Read a header into the state and decide by type alone: NEED_BYTES goes on, else the reason to stop.
+
+    Outside of groups the body may tell, if it is there (`complete`): a dummy event of an old server is passed over.
+    """
+    kind = event_type(event)
+    put(state + Cell.event, event)
+    put(state + Cell.event_size, size)
+    put(state + Cell.event_timestamp, load_u4(event))
+    put(state + Cell.event_type, kind)
+    put(state + Cell.event_log_pos, load_u4(event + LOG_POS_AT))
+    put(state + Cell.event_flags, load_u2(event + FLAGS_AT))
+    put(state + Cell.event_keep, 0)
+    role = _ROLES[kind]
+    is_open = get(state + Cell.group) != NO_GROUP
+    if is_open and (role == BEGIN or kind == _FDE):
+        return stops.DISCARD  # a group never spans files: a new one ends what the primary did not finish
+    if is_unreadable(role, event):
+        return stops.UNKNOWN_EVENT
+    if role == LOST:
+        return stops.INCIDENT
+    if role in (CONTROL, BEGIN) or is_open:
+        put(state + Cell.event_keep, 0 if role == CONTROL else 1)
+        return stops.NEED_BYTES
+    end = event + HEADER
+    if complete:
+        end = event + size - (CHECKSUM_BYTES if get(state + Cell.checksum) != 0 else 0)
+    if not may_stand_outside(kind, role, event, end):
+        return stops.ORPHAN
+    put(state + Cell.ignored, get(state + Cell.ignored) + 1)
+    return stops.NEED_BYTES
+
+
+@kernel
+def _verify(state: int, event: int, size: int) -> int:
+    """Check the CRC32 at the end of a complete event; return its bytes (0 or 4), or -1 where they do not match."""
+    body = size - CHECKSUM_BYTES
+    if get(state + Cell.event_type) == _FDE:
+        # Computed with the flag cleared that is set while the file is open (log_event.cc: event_checksum_test).
+        store_u2(event + FLAGS_AT, get(state + Cell.event_flags) & ~_IN_USE)
+        if load_u1(event + body - 1) == 0:
+            # Always four bytes, but without checksums in the log 11.4+ changes the event (it starts at a place of its
+            # GTID index) and leaves the old value there (sql_repl.cc: send_format_descriptor_event).
+            return CHECKSUM_BYTES
+    elif get(state + Cell.checksum) == 0:
+        return 0
+    if load_u4(event + body) == crc32(event, body, 0):
+        return CHECKSUM_BYTES
+    if get(state + Cell.checksum) < 0 and get(state + Cell.event_type) == _ROTATE:
+        return 0  # an announced NONE strips the CRC from this one event only (sql_repl.cc: fake_rotate_event)
+    return -1
+
+
+@kernel
+def deframe(state: int, begin: int, end: int) -> int:
+    """Consume [begin, end) as far as it goes and return the reason for stopping (stops.py).
+
+    `state` is the address of the area that `Cell` describes.
+    """
+    window = get(state + Cell.window)
+    cursor, out, offset = begin, get(state + Cell.out), get(state + Cell.offset)
+    framed = get(state + Cell.framed) == 1
+    prefix = 3 if get(state + Cell.semi_sync) == 1 else 1
+    reason = stops.NEED_BYTES
+    while reason == stops.NEED_BYTES:
+        if get(state + Cell.event_left) > 0:
+            if framed and get(state + Cell.packet_left) == 0:
+                if end - cursor < 4:
+                    break
+                length = load_u4(cursor) & _FULL_PACKET
+                expected = min(get(state + Cell.event_left), _FULL_PACKET)
+                if length != expected:
+                    reason = stops.BAD_LENGTH
+                    break
+                cursor += 4
+                put(state + Cell.packet_left, length)
+                put(state + Cell.empty_packet, 1 if length == _FULL_PACKET else 0)
+            piece = min(end - cursor, get(state + Cell.event_left), get(state + Cell.packet_left))
+            if piece == 0:
+                break
+            checked = min(piece, get(state + Cell.event_crc_left))
+            put(state + Cell.event_crc, crc32(cursor, checked, get(state + Cell.event_crc)))
+            put(state + Cell.event_crc_left, get(state + Cell.event_crc_left) - checked)
+            if piece >= WINDOW_BYTES:
+                copy(window, cursor + piece - WINDOW_BYTES, WINDOW_BYTES)
+            else:
+                move(window, window + piece, WINDOW_BYTES - piece)
+                copy(window + WINDOW_BYTES - piece, cursor, piece)
+            if get(state + Cell.event_keep):
+                if out != cursor:
+                    move(out, cursor, piece)
+                out += piece
+                offset += piece
+            cursor += piece
+            put(state + Cell.event_left, get(state + Cell.event_left) - piece)
+            put(state + Cell.packet_left, get(state + Cell.packet_left) - piece)
+            if get(state + Cell.event_left) == 0:
+                tail = window + WINDOW_BYTES
+                if get(state + Cell.checksum) != 0:
+                    tail -= CHECKSUM_BYTES
+                    if load_u4(tail) != get(state + Cell.event_crc):
+                        reason = stops.BAD_CHECKSUM
+                        break
+                size = get(state + Cell.event_size) - (window + WINDOW_BYTES - tail)
+                reason = _finish(state, _ROLES[get(state + Cell.event_type)], size, tail, out, offset)
+            continue
+
+        event, in_packet = cursor, _ENDLESS
+        if framed:
+            if end - cursor < 4:
+                break
+            length = load_u4(cursor) & _FULL_PACKET
+            if get(state + Cell.empty_packet) == 1:
+                put(state + Cell.empty_packet, 0)
+                cursor += 4
+                if length == 0:
+                    continue
+                reason = stops.BAD_LENGTH
+                break
+            if length > 0 and end - cursor < 5:
+                break
+            status = load_u1(cursor + 4) if length > 0 else 1
+            if status != 0:
+                put(state + Cell.event, cursor + 4)
+                put(state + Cell.event_size, length)
+                if length > MAX_REPLY_BYTES or (status != _ERR and (status != _EOF or length >= _EOF_BYTES)):
+                    reason = stops.BAD_STATUS
+                elif end - cursor >= 4 + length:
+                    cursor += 4 + length
+                    reason = stops.PACKET
+                break
+            event, in_packet = cursor + 4 + prefix, length - prefix
+        if end - event < HEADER:
+            if framed and in_packet < HEADER:
+                put(state + Cell.event, event)
+                put(state + Cell.event_size, in_packet)
+                reason = stops.BAD_LENGTH
+            break
+        if framed and prefix == 3 and load_u1(cursor + 5) != _SEMI_SYNC_MAGIC:
+            put(state + Cell.event, event)
+            put(state + Cell.event_size, in_packet)
+            reason = stops.BAD_MAGIC
+            break
+        size = load_u4(event + LENGTH_AT)
+        split = framed and in_packet == _FULL_PACKET - prefix
+        fits = size == in_packet or (split and size > in_packet) or not framed
+        if not is_possible(event, 0) or not fits:
+            put(state + Cell.event, event)
+            put(state + Cell.event_size, size)
+            put(state + Cell.event_type, load_u1(event + TYPE_AT))
+            reason = stops.BAD_LENGTH
+            break
+        streamed = end - event < size or split
+        if streamed and size <= get(state + Cell.stream_above) and not split:
+            break
+        verdict = _admit(state, event, size, 0 if streamed else 1)
+        if verdict != stops.NEED_BYTES:
+            reason = verdict
+            break
+        put(state + Cell.event_ack, 1 if prefix == 3 and load_u1(cursor + 6) & 1 else 0)
+        role = _ROLES[get(state + Cell.event_type)]
+        if streamed:
+            if role == BEGIN or get(state + Cell.checksum) < 0 or get(state + Cell.event_type) in (_ROTATE, _FDE):
+                reason = stops.BAD_LENGTH
+                break
+            if role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
+                _count_statement(state, event, 0)  # a border is never so long
+            put(state + Cell.event_left, size)
+            put(state + Cell.packet_left, in_packet)
+            put(state + Cell.empty_packet, 1 if split else 0)
+            put(state + Cell.event_crc, 0)
+            put(state + Cell.event_crc_left, size - CHECKSUM_BYTES if get(state + Cell.checksum) != 0 else 0)
+            cursor = event
+            continue
+        trailer = _verify(state, event, size)
+        if trailer < 0:
+            reason = stops.BAD_CHECKSUM
+            break
+        body_end = event + size - trailer
+        if role == BEGIN:
+            if body_end - event < HEADER + GTID_FIELDS:
+                reason = stops.BAD_LENGTH
+                break
+            domain, sequence = load_u4(event + GTID_DOMAIN_AT), load_u8(event + GTID_SEQUENCE_AT)
+            if get(state + Cell.strict) and goes_back(state, domain, sequence):
+                reason = stops.OUT_OF_ORDER
+                break
+            put(state + Cell.group_seq, sequence)
+            put(state + Cell.group_domain, domain)
+            put(state + Cell.group_server, load_u4(event + SERVER_AT))
+            put(state + Cell.group_xa, 1 if load_u1(event + GTID_FLAGS_AT) & _XA else 0)
+            put(state + Cell.group_statements, 0)
+        elif role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
+            _count_statement(state, event, body_end - event)
+        cursor = event + size
+        if get(state + Cell.event_keep):
+            if out != event:
+                move(out, event, size)
+                body_end += out - event
+            out += size
+            offset += size
+        if role == CONTROL and get(state + Cell.event_type) in (_FDE, _HEARTBEAT):
+            # Their positions mean something of their own, which Python reads.
+            put(state + Cell.events, get(state + Cell.events) + 1)
+        else:
+            reason = _finish(state, role, size - trailer, body_end, out, offset)
+        if role == CONTROL:
+            reason = stops.CONTROL
+    put(state + Cell.cursor, cursor)
+    put(state + Cell.out, out)
+    put(state + Cell.offset, offset)
+    return reason

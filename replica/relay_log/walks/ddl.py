@@ -1,0 +1,106 @@
+"""The statements in a part of the relay log that stand there as text, each with the place where its event group begins.
+
+In: two places of the log. Out: the statements between them in order, as values: those that may be DDL, or all but the
+borders of transactions. Files are mapped and walked from event header to event header, a kernel's work; rows are not
+looked at. The parts are walked as they are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ProtocolError
+from replica.protocol.events.decode import FormatDescriptionEvent, GtidEvent, decode
+from replica.relay_log.directory.identity import stores_lower_case
+from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.location import RelayLocation, relay_path
+from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.rows.scan.statements import logged_statements, logged_texts
+from replica.schema.definition.session import ServerRules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.gtid import Gtid
+    from replica.relay_log.log import RelayLog
+    from replica.schema.definition.session import Logged
+
+STRETCH_BYTES: Final = 64 << 20
+"""Walked at once: what a planner looks through for one batch is mostly one stretch."""
+
+
+class RelayStatement(NamedTuple):
+    """A statement in the log. `location` is the beginning of its group; `server`: the rules to read it by; `alone`: the
+    group has no rows.
+    """
+
+    location: RelayLocation
+    gtid: Gtid
+    query: QueryEvent
+    server: ServerRules
+    alone: bool = True
+
+
+class RelayText(NamedTuple):
+    """A text in the log, the same of any statement; `begin` is the event that begins its group."""
+
+    location: RelayLocation
+    begin: GtidEvent
+    statement: Logged
+    server: ServerRules
+
+    @property
+    def gtid(self) -> Gtid:
+        return self.begin.gtid
+
+
+class _MappedGroups(NamedTuple):
+    file: int
+    start: int
+    mapped: MappedRelayRange
+    description: FormatDescriptionEvent
+    server: ServerRules
+
+
+def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayStatement]:
+    """Yield the statements of the groups in [start, end), which are group ends, that may be DDL.
+
+    Raises:
+        DataLossError: groups of the part were purged.
+        ProtocolError: the bytes are damaged.
+    """
+    for file, begin, mapped, description, server in _stretches(log, start, end):
+        for found in logged_statements(mapped.data, description, mapped.passed):
+            location = RelayLocation(file, begin + found.start)
+            yield RelayStatement(location, found.gtid, found.query, server, found.alone)
+
+
+def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
+    """Yield all statements of the groups in [start, end) but the borders of transactions; errors as above."""
+    for file, begin, mapped, description, server in _stretches(log, start, end):
+        for found in logged_texts(mapped.data, description, mapped.passed):
+            if not isinstance(found.begin, GtidEvent):
+                raise ProtocolError("an event group does not begin with a GTID", offset=begin + found.start)
+            location = RelayLocation(file, begin + found.start)
+            yield RelayText(location, found.begin, found.statement, server)
+
+
+def _stretches(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[_MappedGroups]:
+    lower_case = stores_lower_case(log.directory)
+    for number in range(start.file, end.file + 1):
+        begin = max(start, RelayLocation(number, 0))
+        limit = min(end, RelayLocation(number + 1, 0))
+        description: FormatDescriptionEvent | None = None
+        for part in log.ranges(begin, limit, STRETCH_BYTES):
+            if description is None:
+                description = _description(log, number)
+            server = ServerRules(description.version_number, lower_case)
+            yield _MappedGroups(number, part.start, MappedRelayRange(part), description, server)
+
+
+def _description(log: RelayLog, number: int) -> FormatDescriptionEvent:
+    event = decode(memoryview(read_file_head(relay_path(log.directory, number)).format), None)
+    if not isinstance(event, FormatDescriptionEvent):
+        raise ProtocolError("a relay file does not begin with a FORMAT_DESCRIPTION event")
+    return event

@@ -1,0 +1,1 @@
+"""Definitions of tables: what CREATE and ALTER make of them."""

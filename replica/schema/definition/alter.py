@@ -1,0 +1,219 @@
+"""The actions of ALTER TABLE, as text behind the table's name -> `Alteration`.
+
+What an action does to the columns, their character sets and defaults, the keys and the versioning of a table is read.
+An action that changes none of these is stepped over. If it is not in the lists of those that keep every stored value
+(`_HARMLESS`, `_OPTIONS`, `_ENGINES`), its words are kept in `Alteration.unproven`. An action that is not known is a
+SchemaError: it might change the definition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from replica.errors import SchemaError
+from replica.schema.definition.alteration import Alteration
+from replica.schema.definition.columns import (
+    accept_charset,
+    check_mode,
+    read_column,
+    read_default,
+    read_key,
+    starts_key,
+)
+from replica.schema.definition.create import read_items, read_option
+from replica.schema.definition.definition import PRIMARY, period_key
+
+if TYPE_CHECKING:
+    from replica.schema.definition.session import StatementContext
+    from replica.schema.text.cursor import Tokens
+    from replica.schema.text.sql_tokens import Token
+
+_ANY: Final = 1 << 30
+_HARMLESS: Final = {
+    ("DISABLE", "KEYS"): 2, ("ENABLE", "KEYS"): 2, ("FORCE",): 1, ("ORDER", "BY"): _ANY,
+    ("ALGORITHM",): 3, ("LOCK",): 3, ("WAIT",): 2, ("NOWAIT",): 1,
+    ("DROP", "FOREIGN"): 6, ("RENAME", "KEY"): 7, ("RENAME", "INDEX"): 7,
+    ("ADD", "PARTITION"): _ANY, ("COALESCE", "PARTITION"): _ANY, ("REORGANIZE", "PARTITION"): _ANY,
+    ("ANALYZE", "PARTITION"): _ANY, ("CHECK", "PARTITION"): _ANY, ("OPTIMIZE", "PARTITION"): _ANY,
+    ("REBUILD", "PARTITION"): _ANY, ("PARTITION", "BY"): _ANY, ("REMOVE", "PARTITIONING"): 2,
+}  # fmt: skip
+"""Actions that keep the definition and every stored value, and how many words each has at most. A row that fits no
+partition is an error of the server.
+"""
+_OF_ROWS: Final = (
+    ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("REPAIR", "PARTITION"),
+    ("DISCARD",), ("IMPORT",),
+)  # fmt: skip
+"""Actions that keep the definition and may change which rows there are."""
+_OPTIONS: Final = frozenset(
+    (
+        *("AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "DELAY_KEY_WRITE"),
+        *("ENCRYPTED", "ENCRYPTION_KEY_ID", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM"),
+        *("PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ROW_FORMAT", "STATS_AUTO_RECALC", "STATS_PERSISTENT"),
+        *("STATS_SAMPLE_PAGES", "TRANSACTIONAL"),
+    )
+)
+"""Table options that change no value."""
+_ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM"))
+"""Engines that keep every value of a table: BLACKHOLE keeps no row, MERGE has those of others, CSV has no NULL, …"""
+_OF_PARTITIONS: Final = frozenset(("ENGINE", "CONNECTION"))
+"""Options of a partition that may say where its rows are."""
+_OF_DEFINITION: Final = ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "WITH", "SELECT", "VALUES", "AS", "(")
+"""The first words of options that the definition has, and of what is no option."""
+_SHOWN_WORDS: Final = 6
+
+
+def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
+    """Read the actions of ALTER TABLE, from behind the table's name on."""
+    found = Alteration(server_version=session.server.version)
+    while not tokens.at_end:
+        if not _read_column_action(tokens, found, session):
+            _read_table_action(tokens, found, session.database)
+        tokens.accept(",")
+    return found
+
+
+def _read_column_action(tokens: Tokens, found: Alteration, session: StatementContext) -> bool:
+    if any(tokens.sees(*words) for words in (*_HARMLESS, *_OF_ROWS)):
+        _step_over(tokens, found)
+    elif tokens.accept("ADD", "SYSTEM", "VERSIONING"):
+        found.options.versioned = True
+    elif tokens.accept("ADD"):
+        _read_add(tokens, found, session)
+    elif verb := tokens.accept_any("CHANGE", "MODIFY"):
+        tokens.accept("COLUMN")
+        optional = tokens.accept("IF", "EXISTS")
+        old = tokens.name() if verb == "CHANGE" else None
+        item = read_column(tokens, session)
+        key = found.key(old or item.column.name)
+        found.changed[key] = item
+        found.if_exists |= {key} if optional else set()
+        found.added += [(key, item)] if item.position is not None else []
+    elif tokens.accept("DROP"):
+        _read_drop(tokens, found)
+    elif tokens.accept("ALTER"):
+        _read_default(tokens, found, session)
+    elif tokens.accept("RENAME", "COLUMN"):
+        optional = tokens.accept("IF", "EXISTS")
+        old = found.key(tokens.name())
+        tokens.expect("TO")
+        found.renamed[old] = tokens.name()
+        found.if_exists |= {old} if optional else set()
+    else:
+        return False
+    return True
+
+
+def _step_over(tokens: Tokens, found: Alteration) -> None:
+    """Step over an action that keeps the definition; what is not just one of those that keep all rows is unproven."""
+    words = next((words for words in _HARMLESS if tokens.sees(*words)), None)
+    # All but PARTITION BY, which ends the statement, stops at a comma.
+    last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
+    with tokens.keeping() as taken:
+        tokens.skip_item()
+        while last and not tokens.at_end:
+            tokens.take()
+            tokens.skip_item()
+    harmless = words is not None and len(taken) <= _HARMLESS[words]
+    if not harmless or any(token.upper in _OF_PARTITIONS for token in taken):
+        found.unproven.append(_shown(taken))
+
+
+def _shown(words: list[Token]) -> str:
+    return " ".join(word.text for word in words[:_SHOWN_WORDS])
+
+
+def _read_add(tokens: Tokens, found: Alteration, session: StatementContext) -> None:
+    if starts_key(tokens):
+        key = read_key(tokens)
+        found.keys += [key] if key else []
+        return
+    tokens.accept("COLUMN")
+    optional = tokens.accept("IF", "NOT", "EXISTS")
+    if tokens.sees("("):
+        items, keys = read_items(tokens, session)
+        found.keys += keys
+    else:
+        items = [read_column(tokens, session)]
+    found.added += [(None, item) for item in items]
+    found.if_not_exists |= {found.key(item.column.name) for item in items if optional}
+
+
+def _read_drop(tokens: Tokens, found: Alteration) -> None:
+    if tokens.accept("SYSTEM", "VERSIONING"):
+        found.unversioned = True
+    elif tokens.accept("PRIMARY", "KEY"):
+        found.dropped_keys.add(PRIMARY)
+    elif tokens.accept("PERIOD", "FOR"):
+        tokens.accept("IF", "EXISTS")
+        found.dropped_keys.add(period_key(tokens.name()))
+    elif tokens.accept_any("KEY", "INDEX", "CONSTRAINT"):
+        tokens.accept("IF", "EXISTS")
+        found.dropped_keys.add(tokens.name())
+    else:
+        tokens.accept("COLUMN")
+        optional = tokens.accept("IF", "EXISTS")
+        found.dropped[found.key(tokens.name())] = optional
+        tokens.accept_any("RESTRICT", "CASCADE")
+
+
+def _read_default(tokens: Tokens, found: Alteration, session: StatementContext) -> None:
+    """Read ALTER COLUMN … SET DEFAULT and DROP DEFAULT; step over ALTER INDEX … [NOT] IGNORED."""
+    if tokens.accept_any("INDEX", "KEY", "CONSTRAINT"):
+        tokens.skip_item()
+        return
+    tokens.accept("COLUMN")
+    tokens.accept("IF", "EXISTS")
+    name = found.key(tokens.name())
+    if tokens.accept("SET", "DEFAULT"):
+        check_mode(tokens, name)
+        found.defaults[name] = read_default(tokens, session)
+    elif tokens.accept("DROP", "DEFAULT"):
+        found.defaults[name] = None
+    with tokens.keeping() as taken:
+        tokens.skip_item()
+    found.unproven += [f"ALTER {name} {_shown(taken)}"] * bool(taken)
+
+
+def _read_table_action(tokens: Tokens, found: Alteration, database: str) -> None:
+    if tokens.accept("RENAME"):
+        tokens.accept_any("TO", "AS", "=")
+        found.rename = tokens.table_name(database)
+    elif tokens.accept("CONVERT", "PARTITION"):
+        tokens.name()
+        tokens.expect("TO", "TABLE")
+        found.to_table = tokens.table_name(database)
+        tokens.skip_item()
+    elif tokens.accept("CONVERT", "TABLE"):
+        found.from_table = tokens.table_name(database)
+        tokens.skip_item()
+    elif tokens.accept("CONVERT", "TO"):
+        charset, collation = accept_charset(tokens), None
+        if tokens.accept("COLLATE"):
+            collation = tokens.take().text.lower()
+        found.convert = (charset, collation)
+    else:
+        _read_option(tokens, found)
+
+
+def _read_option(tokens: Tokens, found: Alteration) -> None:
+    """Read a table option; one that may change rows is unproven.
+
+    Raises:
+        SchemaError: it is no option.
+    """
+    if tokens.accept("DEFAULT") or any(tokens.sees(word) for word in _OF_DEFINITION):
+        read_option(tokens, found.options)
+        if found.options.select:
+            raise SchemaError("An action of ALTER TABLE is not known.")
+        return
+    with tokens.keeping() as taken:
+        tokens.take()
+        tokens.accept("=")
+        if tokens.sees("("):
+            tokens.skip_parenthesis()
+        elif not tokens.at_end and not tokens.sees(","):
+            tokens.take()
+    name, value = taken[0].text.upper(), taken[-1].text.upper()
+    if name not in _OPTIONS and not (name in ("ENGINE", "TYPE") and value in _ENGINES):
+        found.unproven.append(_shown(taken))

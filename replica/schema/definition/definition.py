@@ -1,0 +1,228 @@
+"""A table's definition while DDL is followed: columns with their character sets, keys, versioning. Plain values.
+
+In: columns as they were read (`ColumnItem`), and the table's defaults. Out: `Table`, which ALTER makes new ones of, and
+from it the `TableSchema` that decoders use. Column names meet without regard to case, as in the server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import SchemaError
+from replica.protocol.charset import charset_named
+from replica.schema.definition.column import (
+    BLOBS,
+    GEOMETRIES,
+    TEXTS,
+    Column,
+    width_of,
+    with_charset,
+    with_default_width,
+)
+from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
+from replica.schema.text.naming import column_key
+from replica.schema.text.sql_tokens import ANY_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from replica.schema.text.sql_tokens import Token
+
+# The shortest longest key of any engine (InnoDB's old row format): a longer unique key may be kept as a hash.
+_MAX_KEY_BYTES: Final = 767
+PRIMARY: Final = "PRIMARY"
+_UTF8: Final = "utf8"  # 3 bytes a character, or 4 since 10.6 with another old_mode; the binlog does not tell
+
+
+class Encoding(NamedTuple):
+    """A character set and a collation by name; None where it is not known or the set's default."""
+
+    charset: str | None
+    collation: str | None = None
+
+
+UNKNOWN: Final = Encoding(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnItem:
+    """A column as declared; its character set is still to be met with the table's."""
+
+    column: Column
+    charset: str | None = None
+    collation: str | None = None
+    primary: bool = False
+    unique: bool = False
+    versioned: bool = False
+    position: str | None = None  # of ALTER: '' is FIRST, else the column that it comes AFTER
+    default: tuple[Token, ...] | None = None  # what stands behind DEFAULT, if anything does
+    numbered: bool = False  # AUTO_INCREMENT
+    unproven: str = ""  # an attribute that may change values beside the definition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A primary or unique key: (column, length of its prefix or None). A period is kept as a key of its two columns."""
+
+    name: str
+    parts: tuple[tuple[str, int | None], ...]
+    primary: bool = False
+    hashed: bool = False  # USING HASH
+    period: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    columns: tuple[Column, ...] = ()
+    keys: tuple[Key, ...] = ()
+    encoding: Encoding = UNKNOWN
+    versioned: bool = False
+
+    def place(self, name: str) -> int:
+        """Return the index of a column; raise a SchemaError if there is none of that name."""
+        return place(self.columns, name)
+
+    def schema(self, database: str, table: str) -> TableSchema:
+        primary = next((key for key in self.keys if key.primary), Key(name="", parts=()))
+        places = tuple(self.place(name) for name, _ in primary.parts)
+        columns: Iterable[ColumnSchema] = (c.schema(key=i in places) for i, c in enumerate(self.columns))
+        if self.versioned and not any(column.period for column in self.columns):
+            columns = (*columns, *ROW_PERIOD)
+        return TableSchema(
+            database=database,
+            table=table,
+            columns=tuple(columns),
+            primary_key=places,
+            versioned=self.versioned,
+            hash_keys=sum(self._may_be_hashed(key) for key in self.keys if not key.primary and not key.period),
+            collation=self.encoding.collation or self.encoding.charset,
+        )
+
+    def _may_be_hashed(self, key: Key) -> bool:
+        size = 0
+        for name, prefix in key.parts:
+            column = self.columns[self.place(name)]
+            if prefix is None and column.data_type in (*TEXTS, *BLOBS, *GEOMETRIES):
+                return True
+            octets = column.octets or 8
+            size += octets if prefix is None else min(octets, prefix * width_of(column.charset))
+        return key.hashed or size > _MAX_KEY_BYTES
+
+
+def place(columns: Iterable[Column], name: str, server_version: int = ANY_VERSION) -> int:
+    wanted = column_key(name, server_version)
+    for index, column in enumerate(columns):
+        if column_key(column.name, server_version) == wanted:
+            return index
+    raise SchemaError(f"The table has no column {name}.")
+
+
+def new_table(
+    items: Iterable[ColumnItem],
+    keys: Iterable[Key],
+    encoding: Encoding,
+    *,
+    versioned: bool,
+    server_version: int = ANY_VERSION,
+) -> Table:
+    """Make a table of declared columns. Two columns of one name, or a key of a column that is not there, are a
+    SchemaError. `server_version`: that of the server which compared the names.
+    """
+    items = tuple(items)
+    return with_keys(
+        [met(item, encoding) for item in items],
+        [*column_keys(items), *keys],
+        encoding,
+        versioned=versioned or any(item.versioned for item in items),
+        server_version=server_version,
+    )
+
+
+def period_key(name: str) -> str:
+    """Return the name of a period among the keys, which a column's WITHOUT OVERLAPS refers to."""
+    return f"PERIOD {column_key(name)}"
+
+
+def with_keys(
+    columns: Iterable[Column],
+    keys: Sequence[Key],
+    encoding: Encoding,
+    *,
+    versioned: bool,
+    server_version: int = ANY_VERSION,
+) -> Table:
+    """Make the table of these parts; columns of the primary key and of periods become NOT NULL for good.
+
+    Keys name columns as the statement does; in the table they have the names of its columns.
+    """
+    columns = tuple(columns)
+    names = {column_key(column.name, server_version): column.name for column in columns}
+    if len(names) != len(columns):
+        raise SchemaError("Two columns have the same name.")
+    # WITHOUT OVERLAPS puts the end of a period into the key, then the start.
+    periods = {key.name: key.parts[::-1] for key in keys if key.period}
+    resolved = tuple(
+        replace(key, parts=tuple(part for named in key.parts for part in periods.get(named[0], (named,))))
+        for key in keys
+    )
+    resolved = tuple(
+        replace(key, parts=tuple((names.get(column_key(name, server_version), name), size) for name, size in key.parts))
+        for key in resolved
+    )
+    table = Table(columns=columns, keys=resolved, encoding=encoding, versioned=versioned)
+    places = {table.place(name) for key in table.keys for name, _ in key.parts if key.primary or key.period}
+    for key in table.keys:
+        for name, _ in key.parts:
+            table.place(name)
+    return replace(
+        table,
+        columns=tuple(replace(c, nullable=False) if i in places else c for i, c in enumerate(table.columns)),
+    )
+
+
+def column_keys(items: Iterable[ColumnItem]) -> list[Key]:
+    """Return the keys that columns declare of themselves."""
+    return [
+        Key(
+            name=PRIMARY if item.primary else item.column.name,
+            parts=((item.column.name, None),),
+            primary=item.primary,
+        )
+        for item in items
+        if item.primary or item.unique
+    ]
+
+
+def met(item: ColumnItem, encoding: Encoding) -> Column:
+    """Return the column with its own character set, or else the table's."""
+    column = with_default_width(item.column)
+    if column.charset is not None and item.charset is None and item.collation is None:
+        return with_charset(column, column.charset, column.collation)  # JSON and NCHAR bring theirs
+    own = own_encoding(item.charset, item.collation, encoding)
+    guessed = _UTF8 in (item.charset, (item.collation or "").split("_")[0])
+    return with_charset(replace(column, guessed_width=guessed), *(own or encoding))
+
+
+def own_encoding(charset: str | None, collation: str | None, default: Encoding) -> Encoding | None:
+    """Return what CHARACTER SET and COLLATE ask for; None if neither was written. DEFAULT stands for `default`."""
+    if charset is None and collation is None:
+        return None
+    if charset == "default":
+        charset = default.charset
+        if collation is None:
+            return Encoding(charset)
+    if collation is None or collation == "default":
+        return Encoding(_known(charset))
+    family = collation.split("_")[0]
+    if family == "uca1400":  # fits several sets: the one of its surroundings
+        charset = _known(charset or default.charset)
+        return Encoding(charset, f"{charset}_{collation}" if charset else None)
+    named = _known(family)
+    return Encoding(named, collation.replace(f"{_UTF8}_", "utf8mb3_", 1) if family == _UTF8 else collation)
+
+
+def _known(charset: str | None) -> str | None:
+    if charset is None or charset == "binary":
+        return charset
+    return charset_named(charset).name

@@ -1,0 +1,1 @@
+"""Effects of statements on tables, from one statement to the next."""

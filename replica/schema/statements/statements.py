@@ -1,0 +1,230 @@
+"""Recognise a statement by its text, and the tables or databases it names: the head of DDL, from its first words.
+
+In: the text of a statement. Out: a `Statement` whose `tokens` stand after the head, or None for what defines no table
+(DML, BEGIN, views, routines, users). A head that names a table in a way that is not understood is a SchemaError. Names
+are as the server stores them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from replica.schema.text.cursor import Tokens
+from replica.schema.text.sql_tokens import tokenize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replica.schema.definition.session import StatementContext
+
+# What a comment says is no statement; an executable one may be. Clients put comments before statements of any size.
+_FIRST = re.compile(
+    rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)(?:CREATE|ALTER|DROP|RENAME|REPAIR|SET|/\*M?!)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class Verb(Enum):
+    CREATE_TABLE = auto()
+    TRUNCATE_TABLE = auto()
+    CREATE_INDEX = auto()
+    DROP_INDEX = auto()
+    CREATE_SEQUENCE = auto()
+    ALTER_TABLE = auto()
+    ALTER_SEQUENCE = auto()
+    DROP_TABLES = auto()
+    RENAME_TABLES = auto()
+    REPAIR_TABLES = auto()
+    CREATE_DATABASE = auto()
+    ALTER_DATABASE = auto()
+    DROP_DATABASE = auto()
+    USE = auto()
+
+
+TableNames = tuple[tuple[str, str], ...]
+
+ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX, Verb.REPAIR_TABLES)
+"""What leaves the columns of a table as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """The head of a statement. `tables`: (database, table) in order; of RENAME old, new, old, new. `database`: of
+    CREATE DATABASE, USE … `temporary`: it is about a temporary table of its session alone.
+    """
+
+    verb: Verb
+    tokens: Tokens
+    tables: TableNames = ()
+    database: str = ""
+    temporary: bool = False
+    or_replace: bool = False
+    conditional: bool = False  # IF EXISTS, IF NOT EXISTS
+    ignores: bool = False  # ALTER IGNORE TABLE, which may remove rows
+
+
+def may_define(query: bytes) -> bool:
+    """Tell whether a text may be DDL, from its first letters: most statements are not, and need no lexer."""
+    return _FIRST.match(query) is not None
+
+
+def read_statement(text: str, session: StatementContext) -> Statement | None:
+    """Return the head of a statement that may change the columns of tables."""
+    head = read_head(text, session)
+    return None if head is None or head.verb in ROWS_OR_INDEXES else head
+
+
+def read_head(text: str, session: StatementContext) -> Statement | None:
+    """Return the statement's head, also of TRUNCATE, CREATE INDEX, DROP INDEX and REPAIR TABLE."""
+    head = _head(text, session)
+    if head is not None and session.uses_temporary and head.verb in (Verb.ALTER_TABLE, *ROWS_OR_INDEXES):
+        return replace(head, temporary=True)
+    return head
+
+
+def _head(text: str, session: StatementContext) -> Statement | None:  # noqa: PLR0911  (one for each verb)
+    database = session.database
+    tokens = open_statement(text, session)
+    verb = tokens.accept_any("CREATE", "ALTER", "DROP", "RENAME", "REPAIR", "USE", "TRUNCATE")
+    match verb:
+        case "CREATE":
+            return _index(tokens, database, Verb.CREATE_INDEX) or _create(tokens, database)
+        case "ALTER":
+            return _alter(tokens, database)
+        case "DROP":
+            return _index(tokens, database, Verb.DROP_INDEX) or _drop(tokens, database)
+        case "RENAME" if tokens.accept_any("TABLE", "TABLES"):
+            return Statement(verb=Verb.RENAME_TABLES, tokens=tokens, tables=_renamed(tokens, database))
+        case "REPAIR":
+            return _repair(tokens, database)
+        case "USE":
+            return Statement(verb=Verb.USE, tokens=tokens, database=tokens.stored_name())
+        case "TRUNCATE":
+            tokens.accept("TABLE")
+            return Statement(verb=Verb.TRUNCATE_TABLE, tokens=tokens, tables=(tokens.table_name(database),))
+    return None
+
+
+def open_statement(text: str, session: StatementContext) -> Tokens:
+    """Return a cursor at the first word of a statement, after the settings of SET STATEMENT … FOR, as often as these
+    are there.
+
+    The server reads the whole text by the sql_mode from before it, and logs the sql_mode that SET STATEMENT sets
+    (10.5, 10.11, 11.8: `SET STATEMENT sql_mode='ORACLE' FOR ALTER TABLE t ADD d DATE` adds a date).
+    """
+    rules = session.server
+    tokens = Tokens(
+        tokenize(text, sql_mode=session.sql_mode, server_version=rules.version), lower_case=rules.lower_case
+    )
+    while tokens.accept("SET", "STATEMENT"):
+        while not tokens.accept("FOR"):
+            if tokens.sees("("):
+                tokens.skip_parenthesis()
+            elif tokens.take().text.lower() == "sql_mode":
+                tokens.mode_unknown = True
+    return tokens
+
+
+def _index(tokens: Tokens, database: str, verb: Verb) -> Statement | None:
+    """Read CREATE INDEX and DROP INDEX; None for another statement, of which nothing is taken."""
+    ahead = 2 if tokens.sees("OR", "REPLACE") else 0
+    ahead += any(tokens.sees(word, ahead=ahead) for word in ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"))
+    if not tokens.sees("INDEX", ahead=ahead):
+        return None
+    or_replace = ahead > 1
+    while not tokens.accept("ON"):
+        tokens.take()
+    return Statement(verb=verb, tokens=tokens, tables=(tokens.table_name(database),), or_replace=or_replace)
+
+
+def _create(tokens: Tokens, database: str) -> Statement | None:
+    or_replace = tokens.accept("OR", "REPLACE")
+    temporary = tokens.accept("TEMPORARY")
+    what = tokens.accept_any("TABLE", "SEQUENCE", "DATABASE", "SCHEMA")
+    if not what:
+        return None
+    conditional = tokens.accept("IF", "NOT", "EXISTS")
+    if what in ("DATABASE", "SCHEMA"):
+        return Statement(
+            verb=Verb.CREATE_DATABASE,
+            tokens=tokens,
+            database=tokens.stored_name(),
+            or_replace=or_replace,
+            conditional=conditional,
+        )
+    return Statement(
+        verb=Verb.CREATE_TABLE if what == "TABLE" else Verb.CREATE_SEQUENCE,
+        tokens=tokens,
+        tables=(tokens.table_name(database),),
+        temporary=temporary,
+        or_replace=or_replace,
+        conditional=conditional,
+    )
+
+
+def _alter(tokens: Tokens, database: str) -> Statement | None:
+    tokens.accept("ONLINE")
+    ignores = tokens.accept("IGNORE")
+    what = tokens.accept_any("TABLE", "SEQUENCE", "DATABASE", "SCHEMA")
+    if not what:
+        return None
+    conditional = tokens.accept("IF", "EXISTS")
+    if what in ("DATABASE", "SCHEMA"):
+        # ALTER DATABASE CHARACTER SET …: the name may be left out.
+        words = ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "UPGRADE")
+        named = database if any(tokens.sees(word) for word in words) else tokens.stored_name()
+        return Statement(verb=Verb.ALTER_DATABASE, tokens=tokens, database=named)
+    table = tokens.table_name(database)
+    if tokens.accept("WAIT"):
+        tokens.number()
+    tokens.accept("NOWAIT")
+    verb = Verb.ALTER_TABLE if what == "TABLE" else Verb.ALTER_SEQUENCE
+    return Statement(verb=verb, tokens=tokens, tables=(table,), conditional=conditional, ignores=ignores)
+
+
+def _drop(tokens: Tokens, database: str) -> Statement | None:
+    temporary = tokens.accept("TEMPORARY")
+    what = tokens.accept_any("TABLE", "TABLES", "SEQUENCE", "DATABASE", "SCHEMA")
+    if not what:
+        return None
+    conditional = tokens.accept("IF", "EXISTS")
+    if what in ("DATABASE", "SCHEMA"):
+        return Statement(verb=Verb.DROP_DATABASE, tokens=tokens, database=tokens.stored_name(), conditional=conditional)
+    tables = [tokens.table_name(database)]
+    while tokens.accept(","):
+        tables.append(tokens.table_name(database))
+    return Statement(
+        verb=Verb.DROP_TABLES, tokens=tokens, tables=tuple(tables), temporary=temporary, conditional=conditional
+    )
+
+
+def _repair(tokens: Tokens, database: str) -> Statement | None:
+    """Read REPAIR TABLE, which removes rows that are damaged."""
+    tokens.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    if not tokens.accept_any("TABLE", "TABLES"):
+        return None
+    tables = [tokens.table_name(database)]
+    while tokens.accept(","):
+        tables.append(tokens.table_name(database))
+    return Statement(verb=Verb.REPAIR_TABLES, tokens=tokens, tables=tuple(tables))
+
+
+def _renamed(tokens: Tokens, database: str) -> TableNames:
+    tokens.accept("IF", "EXISTS")
+    tables: list[tuple[str, str]] = []
+    while not tables or tokens.accept(","):
+        tables.append(tokens.table_name(database))
+        if tokens.accept("WAIT"):
+            tokens.number()
+        tokens.accept("NOWAIT")
+        tokens.expect("TO")
+        tables.append(tokens.table_name(database))
+    return tuple(tables)
+
+
+def pairs(tables: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """Return the (old, new) names of RENAME."""
+    return list(zip(tables[::2], tables[1::2], strict=True))

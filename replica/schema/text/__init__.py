@@ -1,0 +1,1 @@
+"""SQL text: tokens, names as MariaDB compares them, and a cursor over both."""

@@ -1,0 +1,127 @@
+"""The request to a mirror to repair rows, left by an audit in a table beside the control table, `<control>_repairs`.
+
+In: both sides of a table that differs, as they were compared. Out: a row of the table: where the sides were compared,
+and for each key that differs its row as the server has it there, in the target's columns, as an Arrow stream. The
+mirror takes it up between two of its batches. Refused: more rows than are worth it, and what has no key.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ConfigError
+from replica.schema.patterns import table_named
+from streaming_source.auditing.mirror.records import append_beside, make_beside
+from streaming_source.auditing.rows.differences import differing_keys
+from streaming_source.schema.spark_names import spark_column_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.auditing.rows.buckets import ComparedRows
+
+SUFFIX: Final = "_repairs"
+MOST_ROWS: Final = 100_000
+"""Rows of a request: they go through the driver; a table that lacks more is faster read again."""
+COLUMNS: Final = (
+    ("id", "STRING", "the request"),
+    ("asked_at", "TIMESTAMP", "when it was left"),
+    ("mirror", "STRING", "which mirror is asked: the id of its query"),
+    ("source_database", "STRING", "database of the table on the server"),
+    ("source_table", "STRING", "its name there"),
+    ("position", "STRING", "GTID position that the rows are of"),
+    ("batch", "BIGINT", "the last micro-batch that was in the target then"),
+    ("key", "ARRAY<STRING>", "columns of the target that tell rows apart"),
+    ("rows", "BINARY", "the rows, as an Arrow stream"),
+)
+"""Name, type and meaning of each column."""
+GONE: Final = "gone"
+ROW: Final = "row"
+
+
+class AskedOf(NamedTuple):
+    """The mirror that is asked, and where its target was compared."""
+
+    control: str
+    mirror: str
+    batch: int
+
+
+def make_requests(spark: SparkSession, control: str) -> None:
+    """Make the table of requests, where there is none."""
+    make_beside(spark, control, SUFFIX, COLUMNS)
+
+
+def ask_for_repair(
+    asked: AskedOf,
+    table: str,
+    position: str,
+    sides: tuple[DataFrame, DataFrame],
+    compared: ComparedRows,
+    buckets: Collection[int],
+    before: DataFrame | None = None,
+) -> None:
+    """Leave the request to repair the rows of these buckets that differ; `before`: and differed in an earlier look.
+
+    Raises:
+        ConfigError: the table is compared by whole rows, or too many rows differ.
+    """
+    import pyarrow as pa
+
+    if not compared.keys:
+        raise ConfigError(f"{table} has no key to repair rows by.", hint="Read the table again (mirror_resync).")
+    found = differing_keys(*sides, compared, buckets).select("key")
+    found = (found if before is None else found.join(before, "key", "left_semi")).persist()
+    try:
+        rows = _rows(*sides, compared, found).limit(MOST_ROWS + 1).toArrow()
+    finally:
+        found.unpersist()
+    if rows.num_rows > MOST_ROWS:
+        raise ConfigError(
+            f"more than {MOST_ROWS} rows of {table} would have to be written.",
+            hint="Read the table again (mirror_resync).",
+        )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    names = _names(compared, sides[1])
+    told = (
+        *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), asked.mirror, *table_named(table), position, asked.batch),
+        *([names[key] for key in compared.keys], sink.getvalue().to_pybytes()),
+    )
+    append_beside(sides[1].sparkSession, asked.control, SUFFIX, COLUMNS, [told])
+
+
+def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: DataFrame) -> DataFrame:
+    """Return what a repair writes: `gone`, with the key of rows to remove, and `row`, as the target has to have it."""
+    from pyspark.sql import functions as f
+
+    names = _names(compared, target)
+    kinds = {field.name: field.dataType for field in target.schema}
+
+    def side(rows: DataFrame, *, source: bool) -> DataFrame:
+        key = compared.key(compared.values(source=source))
+        values = [
+            (one.source if source else one.target) if source or one.name in compared.keys else f.lit(None)
+            for one in compared.columns
+        ]
+        row = f.struct(
+            *(
+                value.cast(kinds[names[one.name]]).alias(names[one.name])
+                for one, value in zip(compared.columns, values, strict=True)
+            )
+        )
+        told = rows.select(key.alias("key"), f.lit(not source).alias(GONE), row.alias(ROW))
+        return told.join(found, "key", "left_semi").dropDuplicates(["key", GONE])
+
+    return side(target, source=False).unionByName(side(source, source=True)).select(GONE, ROW)
+
+
+def _names(compared: ComparedRows, target: DataFrame) -> dict[str, str]:
+    """Return the target's names of the columns, by those of the table."""
+    there = {spark_column_key(name): name for name in target.columns}
+    return {one.name: there[spark_column_key(one.name)] for one in compared.columns}

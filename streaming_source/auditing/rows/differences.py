@@ -1,0 +1,166 @@
+"""The rows that differ, in the buckets that do: which are missing in the copy, extra, different or doubled.
+
+In: both sides and the numbers of the buckets; of a second look, what differed in the first. Out: how many rows of each
+kind there are, and a few of each with both sides' values. Spark groups the rows of these buckets by key, and only those
+that differ are kept; what is brought to the driver is bounded by `shown`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import ConfigError
+from streaming_source.auditing.result import KINDS, Difference
+from streaming_source.auditing.rows.buckets import row_hash
+from streaming_source.auditing.rows.canonical import row_text, shown_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import Column, DataFrame
+
+    from streaming_source.auditing.rows.buckets import ComparedRows
+
+MOST_NAMED: Final = 0.5
+"""The part of all buckets from which on all rows are looked at: naming buckets spares nothing then."""
+
+
+class FoundDifferences(NamedTuple):
+    """The rows of each kind, and some of them. `buckets`: how many have such a row; `passed`: the rows that differ, and
+    did not in the look before; `rows`: what a next look is to compare with, where it is wanted.
+    """
+
+    counts: dict[str, int]
+    examples: tuple[Difference, ...]
+    buckets: int = 0
+    passed: int = 0
+    rows: DataFrame | None = None
+
+
+def find_differences(
+    source: DataFrame,
+    target: DataFrame,
+    compared: ComparedRows,
+    buckets: Collection[int],
+    shown: int,
+    *,
+    before: DataFrame | None = None,
+    keep: bool = False,
+) -> FoundDifferences:
+    """Compare the rows of these buckets by key. `before`: what differed in an earlier look; of the rows that differ now
+    those count that did so, with the same row of the copy. `keep`: return what the next look needs.
+
+    Raises:
+        ConfigError: two rows of the table have one key.
+    """
+    from pyspark.sql import functions as f
+
+    every = differing_keys(source, target, compared, buckets).persist()
+    found = every if before is None else every.join(before, _same_row(every, before), "left_semi")
+    try:
+        counts = {row["kind"]: row["rows"] for row in found.groupBy("kind").agg(f.sum("rows").alias("rows")).collect()}
+        if _AMBIGUOUS in counts:
+            raise ConfigError(
+                f"{', '.join(compared.keys)} tells rows of the table not apart: two have one key.",
+                hint="Give all columns of a unique key (keys), or () to compare whole rows.",
+            )
+        return FoundDifferences(
+            {kind: int(counts.get(kind, 0)) for kind in KINDS},
+            _examples(found, compared, shown),
+            len(buckets) if before is None else found.select(compared.bucket(f.col("key"))).distinct().count(),
+            0 if before is None else every.count() - found.count(),
+            found.select("key", _COPY).localCheckpoint() if keep else None,  # read once more, it would be others
+        )
+    finally:
+        every.unpersist()
+
+
+def _same_row(found: DataFrame, before: DataFrame) -> Column:
+    return (found["key"] == before["key"]) & found[_COPY].eqNullSafe(before[_COPY])
+
+
+def differing_keys(source: DataFrame, target: DataFrame, compared: ComparedRows, buckets: Collection[int]) -> DataFrame:
+    """Return a row a key that differs: `key`, `kind`, `rows` of that kind, both sides' values as text, and the hash of
+    the copy's row.
+    """
+    from pyspark.sql import functions as f
+
+    ours = _side(source, compared, buckets, source=True)
+    theirs = _side(target, compared, buckets, source=False)
+    is_ours = f.col("ours")
+    grouped = (
+        ours.unionByName(theirs)
+        .groupBy("key")
+        .agg(
+            f.count_if(is_ours).alias("here"),
+            f.count_if(~is_ours).alias("there"),
+            f.count_distinct("hash").alias("hashes"),
+            f.first(f.when(is_ours, f.col("texts")), ignorenulls=True).alias("source"),
+            f.first(f.when(~is_ours, f.col("texts")), ignorenulls=True).alias("target"),
+            f.max(f.when(~is_ours, f.col("hash"))).alias(_COPY),
+        )
+    )
+    kind, rows = _by_key() if compared.keys else _by_row()
+    told = grouped.select("key", kind.alias("kind"), rows.alias("rows"), "source", "target", _COPY)
+    return told.filter("kind IS NOT NULL")
+
+
+_AMBIGUOUS: Final = "ambiguous"
+_COPY: Final = "copy_hash"
+
+
+def _by_key() -> tuple[Column, Column]:
+    from pyspark.sql import functions as f
+
+    here, there = f.col("here"), f.col("there")
+    kind = (
+        f.when(here > 1, _AMBIGUOUS)
+        .when(there == 0, "missing")
+        .when(here == 0, "extra")
+        .when(there > 1, "doubled")
+        .when(f.col("hashes") > 1, "different")
+    )
+    return kind, f.when(there > 1, there - here).otherwise(f.lit(1))
+
+
+def _by_row() -> tuple[Column, Column]:
+    from pyspark.sql import functions as f
+
+    here, there = f.col("here"), f.col("there")
+    kind = f.when(here > there, "missing").when((there > here) & (here == 0), "extra").when(there > here, "doubled")
+    return kind, f.abs(here - there)
+
+
+def _side(rows: DataFrame, compared: ComparedRows, buckets: Collection[int], *, source: bool) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    values = compared.values(source=source)
+    texts = [shown_text(one.source if source else one.target, one.kind) for one in compared.columns]
+    key = compared.key(values)
+    told = rows
+    if len(buckets) <= MOST_NAMED * compared.buckets:
+        told = told.filter(compared.bucket(key).isin(sorted(buckets)))
+    return told.select(
+        key.alias("key"),
+        row_hash(row_text(values)).alias("hash"),
+        f.array(*texts).alias("texts"),
+        f.lit(source).alias("ours"),
+    )
+
+
+def _examples(found: DataFrame, compared: ComparedRows, shown: int) -> tuple[Difference, ...]:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    place = f.row_number().over(Window.partitionBy("kind").orderBy("key"))
+    rows = found.withColumn("place", place).filter(f.col("place") <= shown).collect()
+    names = [one.name for one in compared.columns]
+    made = []
+    for row in sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["place"])):
+        ours, theirs = (
+            None if texts is None else dict(zip(names, texts, strict=True)) for texts in (row["source"], row["target"])
+        )
+        told = ours or theirs or {}
+        key = {name: told[name] for name in names if name in (compared.keys or names)}
+        made.append(Difference(row["kind"], key, ours, theirs, int(row["rows"])))
+    return tuple(made)

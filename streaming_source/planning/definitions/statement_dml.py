@@ -1,0 +1,215 @@
+"""The option onStatementDml along a stream: changes of selected tables that were logged as statements, without rows.
+
+In: the part of the relay log that a batch is to be of. Out: with `fail` the place right before the first group with
+such a statement, where the batch has to end; or the error, where it comes right behind the start of the batch. With
+the others they are counted, for the query's progress. A transaction that was rolled back counts: it was logged because
+it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows.
+
+Temporary tables are followed from batch to batch, and after a restart from the beginning of the relay log, which is
+looked through once, when the first statement that uses one comes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.relay_log.location import RelayLocation, relay_numbers
+from replica.relay_log.walks.ddl import texts_between
+from replica.schema.patterns import table_named
+from replica.schema.statements.temporary_tables import TemporaryTables, uses_temporary
+from replica.snapshot.frontier import NOTHING
+from streaming_source.rows.statement_dml import (
+    ANY_TABLE,
+    changed_selection,
+    commits,
+    completes,
+    prepares,
+    shown_statement,
+    statement_error,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replica.errors import StatementDmlError
+    from replica.protocol.events.transaction_events import XaId
+    from replica.protocol.gtid import GtidPosition
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.walks.ddl import RelayText
+    from replica.snapshot.frontier import Frontier
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.options.row_options import OnStatementDml
+    from streaming_source.ranges.places import OffsetPlace
+    from streaming_source.selection.resolver import SelectedTables
+
+_log = logging.getLogger(__name__)
+
+_TOLD: Final = ("warn", "row")
+
+
+class _FoundStatement(NamedTuple):
+    text: RelayText
+    tables: tuple[str, ...]
+
+
+class StatementDml:
+    """One per query, called by one thread. `count`: the statements that were gone on behind since it was made."""
+
+    def __init__(self, tables: SelectedTables, mode: OnStatementDml) -> None:
+        self.count = 0
+        self._tables = tables
+        self._mode = mode
+        self._temporary: tuple[GtidPosition, TemporaryTables] | None = None
+
+    def admit(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, head: RelayHead) -> RelayHead:
+        """Return where the batch from `start` to `head` ends.
+
+        Raises:
+            StatementDmlError: the first statement that the query may not go on behind comes right after `start`.
+        """
+        first: _FoundStatement | None = None
+        count = 0
+        for found in self._within(log, start, place, head.location, reached=head.position):
+            if self._mode == "fail":
+                return self._before(log, start, place, found)
+            first, count = first or found, count + 1
+        self.count += count
+        if first is not None and self._mode in _TOLD:
+            _warn(first, count)
+        return head
+
+    def admit_part(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: RelayLocation) -> None:
+        """Let a batch take some rows of the group that ends at `end`; its statements count with the last of them.
+
+        Raises:
+            StatementDmlError: the query may not go on behind the group.
+        """
+        if self._mode == "fail":
+            for found in self._within(log, start, place, end):
+                self._before(log, start, place, found)
+
+    def admit_all(
+        self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: OffsetPlace, upto: GtidPosition
+    ) -> None:
+        """Admit the range of a batch read, which cannot end before what it may not go on behind.
+
+        Raises:
+            StatementDmlError: there is such a statement.
+        """
+        first: _FoundStatement | None = None
+        count = 0
+        for found in self._within(log, start, place, end.reached):
+            if not end.exact and not _covers(upto, found.text):
+                continue
+            if self._mode == "fail":
+                raise _error(found, batch=True)
+            first, count = first or found, count + 1
+        if first is not None and self._mode in _TOLD:
+            _warn(first, count)
+
+    def _before(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, found: _FoundStatement) -> RelayHead:
+        head = log.at(found.text.location)
+        if found.text.location <= place.reached or head.position == start.position:
+            raise _error(found)
+        return head
+
+    def _within(
+        self,
+        log: RelayLog,
+        start: SourceOffset,
+        place: OffsetPlace,
+        end: RelayLocation,
+        *,
+        reached: GtidPosition | None = None,
+    ) -> Iterator[_FoundStatement]:
+        """Yield the statements behind `start` and before `end` that may have changed selected tables.
+
+        `reached`: the position at `end`, where the next batch will start.
+        """
+        known: TemporaryTables | None = None
+        if self._temporary is not None and self._temporary[0] == start.position:
+            known = self._temporary[1].copy()
+        prepared: dict[XaId, list[_FoundStatement]] = {}
+        for text in texts_between(log, place.scan_from, end):
+            if known is None and uses_temporary(text.statement):
+                known = _temporary_at(log, place.scan_from)
+            if known is not None:
+                known.follow(text.statement, text.server)
+            completed, xid = completes(text.begin), prepares(text.begin)
+            if completed is not None:
+                held = prepared.pop(completed, None)
+                found = self._prepared_before(log, place, completed, start.snapshot) if held is None else held
+                found = [
+                    one._replace(text=one.text._replace(location=text.location, begin=text.begin)) for one in found
+                ]
+                found = found if commits(text.statement) else []
+            else:
+                found = self._changed(text, known, start.snapshot)
+                if xid is not None:
+                    prepared.setdefault(xid, []).extend(found)
+                    continue
+            if place.exact or not _covers(start.position, text):
+                yield from found
+        if reached is not None:
+            self._temporary = None if known is None else (reached, known)
+
+    def _changed(
+        self, text: RelayText, temporary: TemporaryTables | None, reading: Frontier | None
+    ) -> list[_FoundStatement]:
+        """Return the statement, if it may have changed selected tables, beside those that are still to be read."""
+        known = TemporaryTables() if temporary is None else temporary
+        tables = changed_selection(self._tables, text.statement, text.server, known)
+        if tables is not None and reading is not None:
+            tables = tuple(name for name in tables if _delivered(reading, name))
+        return [_FoundStatement(text, tables)] if tables else []
+
+    def _prepared_before(
+        self, log: RelayLog, place: OffsetPlace, xid: XaId, reading: Frontier | None
+    ) -> list[_FoundStatement]:
+        """Return the statements of an XA transaction that was prepared before the batch; temporary tables of then are
+        gone.
+        """
+        found: list[_FoundStatement] = []
+        for group in place.prepared:
+            if group.xid == xid:
+                end = RelayLocation(group.location.file, group.bytes.end)
+                for text in texts_between(log, group.location, end):
+                    found += self._changed(text, None, reading)
+        return found
+
+
+def _delivered(reading: Frontier, name: str) -> bool:
+    return name in ANY_TABLE or reading.reached(table_named(name)) != NOTHING
+
+
+def _covers(position: GtidPosition, text: RelayText) -> bool:
+    last = position.get(text.gtid.domain_id)
+    return last is not None and last.seq_no >= text.gtid.seq_no
+
+
+def _temporary_at(log: RelayLog, location: RelayLocation) -> TemporaryTables:
+    found = TemporaryTables()
+    numbers = relay_numbers(log.directory)
+    first = RelayLocation(numbers[0], 0) if numbers else location
+    if first < location:
+        for text in texts_between(log, first, location):
+            found.follow(text.statement, text.server)
+    return found
+
+
+def _error(found: _FoundStatement, *, batch: bool = False) -> StatementDmlError:
+    return statement_error(str(found.text.gtid), found.tables, found.text.statement, batch=batch)
+
+
+def _warn(first: _FoundStatement, count: int) -> None:
+    _log.warning(
+        "%d statement%s of this batch may have changed rows of selected tables, which are not in the binlog; the first "
+        "is %s, of %s: %s",
+        count,
+        "" if count == 1 else "s",
+        first.text.gtid,
+        ", ".join(first.tables),
+        shown_statement(first.text.statement),
+    )

@@ -1,0 +1,315 @@
+"""The columns of a query's tables at each place of its stream, in the process that plans it.
+
+In: the catalog that the query was loaded with and the position it holds at; the statements in the relay log; offsets,
+which carry the state of the tables as text where rows do not name their columns. Out: for the planner, where a batch
+has to end because a change of a table asks for it, and the text for its end; for the cutter, from which place on other
+tables hold, so that each task decodes with those of its own rows. Each batch is looked through once.
+
+Refused: what onSchemaChange refuses, and changes of tables whose earlier rows may have been read with later names.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import SchemaError
+from replica.protocol.gtid import GtidPosition, ambiguous, covers
+from replica.relay_log.walks.ddl import statements_between
+from replica.schema.patterns import matcher, shadowed
+from streaming_source.planning.definitions.remembered_selection import tables_then
+from streaming_source.ranges.cutting import SchemaStretch
+from streaming_source.schema.following import SchemaFollower, TableStep
+from streaming_source.schema.table_state import TableState, state_from_text, state_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from replica.protocol.gtid import BinlogPosition
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
+    from replica.relay_log.walks.ddl import RelayStatement
+    from replica.schema.effects.history import SchemaHistory
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.ranges.places import OffsetPlace
+    from streaming_source.schema.changes import SchemaChanges
+    from streaming_source.schema.following import Reread
+    from streaming_source.schema.store import SchemaStore
+    from streaming_source.schema.table_state import CatalogOrigin
+    from streaming_source.selection.resolver import SelectedTables
+
+    _At = tuple[GtidPosition, BinlogPosition | None]
+    """A position, and its place in the primary's binlog where it may name several."""
+
+STATES_KEPT: Final = 16
+"""Spark asks about the last two offsets; more only while batches are planned ahead."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Followed(NamedTuple):
+    log: RelayLog
+    start: GtidPosition
+    begin: RelayLocation
+    end: RelayLocation
+    steps: list[TableStep]
+
+
+class TableHistory:
+    """One per query, called by one thread.
+
+    `table_by_table`: a table whose earlier rows may have been read with later names is unknown from there on, instead
+    of ending the query: rows that do not name their columns are refused for it alone.
+    """
+
+    def __init__(
+        self,
+        tables: SelectedTables,
+        origin: CatalogOrigin | None,
+        changes: SchemaChanges,
+        store: SchemaStore,
+        *,
+        declared: SchemaHistory | None = None,
+        reread: Reread | None = None,
+        table_by_table: bool = False,
+    ) -> None:
+        self._table_by_table = table_by_table
+        self._tables = tables
+        self._origin = origin
+        self._changes = changes
+        self._store = store
+        self._declared = declared
+        described = None if origin is None else origin.from_rows
+        self._catalog = tables.catalog if described is None else {(described.database, described.table): described}
+        self._follower = SchemaFollower(self._catalog, self._wants, reread)
+        self._states: OrderedDict[_At, TableState] = OrderedDict()
+        self._last: _Followed | None = None
+        self._text: tuple[TableState, str] | None = None
+        self._new_at: tuple[GtidPosition, frozenset[TableName]] = GtidPosition(), frozenset()
+        self._anew: tuple[tuple[GtidPosition, frozenset[TableName]], TableState] | None = None
+
+    def starting(self, offset: SourceOffset) -> SourceOffset:
+        """Return the first offset of a query, with what its tables look like there."""
+        state = self._loaded(offset.position)
+        if self._declared is not None:
+            names = {*self._tables.catalog, *(name for name in self._declared.tables() if name[0])}
+            told = {name: self._declared.table(*name) for name in names if self._kept(name)}
+            known = {name: table for name, table in told.items() if table is not None}
+            state = replace(state, changes={**state.changes, **known})
+        self._remember(_at(offset), state)
+        return replace(offset, schema=self._stored(state))
+
+    def read_anew(self, offset: SourceOffset, names: Collection[TableName]) -> SourceOffset:
+        """Return the offset with these tables as the server has them now, because all their rows are read from there
+        on: what was known of them may be wrong, as behind an ALTER that is in no binlog.
+        """
+        if self._origin is None or self._origin.described or not self._table_by_table:
+            return offset
+        asked = offset.position, frozenset(names)
+        if self._anew is None or self._anew[0] != asked:
+            self._anew = asked, self._follower.anew(self._state(offset), names)
+            self._last = None
+        state = self._anew[1]
+        self._remember(_at(offset), state)
+        return replace(offset, schema=self._stored(state))
+
+    def admit(
+        self, log: RelayLog, start: SourceOffset, place: OffsetPlace, head: RelayHead
+    ) -> tuple[RelayHead, str | None]:
+        """Return where the batch from `start` to `head` ends, and what its end says of the tables.
+
+        Raises:
+            SchemaError: the first change that the query may not go on behind comes right after `start`.
+        """
+        if self._origin is None:
+            return head, None
+        self._look_for_a_gap(log, start, place)
+        state = self._state(start)
+        for step in self._steps(log, start, place, head.location):
+            error = self._out_of_order(log, step) or self._refusal(start, state, step)
+            if error is not None and self._table_by_table:
+                _log.warning("%s", error.message)
+            elif error is not None:
+                head = log.at(step.location)
+                if head.position == start.position and not (start.highest and head.primary != start.primary):
+                    raise error
+                break
+            if step.reason:
+                _log.warning("%s: %s", step.gtid, step.reason)
+            state = step.state
+        state = _arrived(state, head.position)
+        several = ambiguous(head.position, log.order().highest)
+        self._remember((head.position, head.primary if several else None), state)
+        return head, self._stored(state)
+
+    def stretches(
+        self, log: RelayLog, start: SourceOffset, first: OffsetPlace, end: RelayLocation
+    ) -> list[SchemaStretch]:
+        """Return the range from `first` to `end` in stretches, in each of which the tables are the same."""
+        if self._origin is None or self._origin.from_rows is not None:
+            return [SchemaStretch(first.scan_from, end)]
+        self._look_for_a_gap(log, start, first)
+        state = self._state(start)
+        steps = self._steps(log, start, first, end)
+        states = [state, *(step.state for step in steps)]
+        places = [first.scan_from, *(step.location for step in steps), end]
+        hidden: frozenset[TableName] = frozenset()  # known as they are behind a statement that is still to come
+        found: list[SchemaStretch] = []
+        for index in range(len(steps), -1, -1):
+            masked = replace(states[index], changes={**states[index].changes, **dict.fromkeys(hidden)})
+            catalog = masked.only(self._wants)
+            if found and found[-1].catalog == catalog:
+                found[-1] = found[-1]._replace(begin=places[index])
+            else:
+                found.append(SchemaStretch(places[index], places[index + 1], catalog))
+            if index:
+                hidden = (hidden - frozenset(steps[index - 1].tables)) | steps[index - 1].late
+        return found[::-1]
+
+    def release(self, offset: SourceOffset) -> None:
+        """Forget what lies before `offset`: Spark will not ask for it again."""
+        self._store.release(offset.schema)
+
+    # -- the state at a place ----------------------------------------------------------------------------------------
+
+    def _state(self, offset: SourceOffset) -> TableState:
+        state = self._states.get(_at(offset))
+        if state is None:
+            state = self._loaded(offset.position)
+            if offset.schema is not None:
+                state = state_from_text(self._store.read(offset.schema), self._tables.catalog)
+                state = self._with_new_tables(state, offset)
+            self._remember(_at(offset), state)
+        return state
+
+    def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
+        """Return the state with the tables that the query did not ask for, or could not see, as read now: the offset
+        says nothing of them.
+        """
+        then = tables_then(self._tables, offset.selection)
+        hidden = matcher(offset.selection.unread if offset.selection else ())
+        untold = (
+            (name, table) for name, table in self._tables.catalog.items() if state.changes.get(name, table) is None
+        )
+        new = {n: table for n, table in untold if not then.wants(*n) or hidden.fits(n)}
+        if not new or self._origin is None:
+            return state
+        self._new_at = offset.position, frozenset(new)
+        read_at = {**state.read_at, **dict.fromkeys(new, self._origin.position)}
+        return _arrived(replace(state, changes={**state.changes, **new}, read_at=read_at), offset.position)
+
+    def _loaded(self, position: GtidPosition) -> TableState:
+        """Return the state as the catalog says: it may be ahead of the position."""
+        if self._origin is None:
+            return TableState()
+        return _arrived(TableState(databases=dict(self._origin.databases), as_of=self._origin.position), position)
+
+    def _remember(self, at: _At, state: TableState) -> None:
+        self._states[at] = state
+        self._states.move_to_end(at)
+        while len(self._states) > STATES_KEPT:
+            self._states.popitem(last=False)
+
+    def _stored(self, state: TableState) -> str | None:
+        if self._origin is None or self._origin.described:
+            return None
+        if self._text is None or self._text[0] != state:
+            self._text = state, self._store.write(state_to_text(state, self._tables.catalog, self._kept))
+        return self._text[1]
+
+    def _wants(self, name: TableName) -> bool:
+        return self._tables.wants(*name)
+
+    def _kept(self, name: TableName) -> bool:
+        """Tell whether a table is wanted, or a copy of one that may take its place."""
+        original = shadowed(name[1])
+        return self._wants(name) or (original is not None and self._wants((name[0], original)))
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def _steps(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: RelayLocation) -> list[TableStep]:
+        wanted = _Followed(log, start.position, place.scan_from, end, [])
+        if self._last is None or self._last[:4] != wanted[:4]:
+            statements = statements_between(log, place.scan_from, end)
+            if not place.exact:
+                statements = _after(start.position, statements)
+            self._last = wanted._replace(steps=self._follower.follow(self._state(start), statements))
+        return self._last.steps
+
+    def _look_for_a_gap(self, log: RelayLog, start: SourceOffset, place: OffsetPlace) -> None:
+        """Ask again where the log goes on behind `start` only (failOnDataLoss=false): statements are missing."""
+        if self._origin is None or self._origin.described:
+            return
+        if self._last is not None and self._last.log is log and place.scan_from in (self._last.begin, self._last.end):
+            return
+        there = log.at(place.scan_from).position
+        if not covers(start.position, there):
+            state = self._follower.anew(self._state(start))
+            _log.warning("the tables are read again: their changes from %s to %s are lost", start.position, there)
+            self._remember(_at(start), state)
+
+    def _out_of_order(self, log: RelayLog, step: TableStep) -> SchemaError | None:
+        """Return the error for sequence numbers that went back: they do not tell whether the catalog was read before a
+        statement or after.
+
+        That matters for wanted tables whose rows do not describe themselves.
+        """
+        if self._origin is None or self._origin.described or not any(map(self._wants, step.tables)):
+            return None
+        if not ambiguous((step.gtid,), log.order().highest):
+            return None
+        if log.first_out_of_order(log.oldest(), step.location) is None:
+            return None
+        return SchemaError(
+            f"{step.gtid} changed {', '.join(map('.'.join, step.tables))}: {step.sql}. Sequence numbers went back "
+            "before it, so no one can tell of which columns the rows around it are: they do not name their columns.",
+            hint="Set binlog_row_metadata=FULL on the primary, copy the tables again, start a new checkpoint there.",
+        )
+
+    def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
+        new = self._new_at[1] if start.position == self._new_at[0] else frozenset()  # no row of theirs was delivered
+        late = [name for name in step.late if self._wants(name) and name not in new]
+        if late and self._stored(state) is not None and not start.anchor:
+            return SchemaError(
+                f"{step.gtid} changed {', '.join(map('.'.join, late))}: {step.sql}. The query was loaded with the "
+                "tables as they are behind that, and rows before it did not name their columns: values that were "
+                "delivered may stand under names that their columns got later.",
+                hint="Read them again with a new checkpoint, and give the CREATE TABLE statements as they were at the "
+                "start in schemaFile; with binlog_row_metadata=FULL on the primary, rows name their columns.",
+            )
+        for name in step.tables:
+            if self._wants(name) and name not in step.late:
+                error = self._changes.refusal(step, name, self._table(state, name), self._table(step.state, name))
+                if error is not None:
+                    return error
+        return None
+
+    def _table(self, state: TableState, name: TableName) -> TableSchema | None:
+        return state.changes[name] if name in state.changes else self._catalog.get(name)
+
+
+def _at(offset: SourceOffset) -> _At:
+    return offset.position, offset.primary if offset.highest else None
+
+
+def _arrived(state: TableState, position: GtidPosition) -> TableState:
+    """Return the state where the stream is at `position`: what was read from the server before is certain from there
+    on.
+    """
+    waiting = {name: read for name, read in state.read_at.items() if not covers(position, read)}
+    as_of = GtidPosition() if covers(position, state.as_of) else state.as_of
+    if as_of == state.as_of and len(waiting) == len(state.read_at):
+        return state
+    return replace(state, as_of=as_of, read_at=waiting)
+
+
+def _after(position: GtidPosition, statements: Iterator[RelayStatement]) -> Iterator[RelayStatement]:
+    """Yield the statements whose groups are not in the position: a replayed range may begin before its batch."""
+    for statement in statements:
+        last = position.get(statement.gtid.domain_id)
+        if last is None or statement.gtid.seq_no > last.seq_no:
+            yield statement

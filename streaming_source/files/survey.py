@@ -17,7 +17,7 @@ Nothing is decoded here. Bytes are verified against their checksums, as tasks do
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -27,8 +27,10 @@ from replica.files.ranges import relocated
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events.decode import decode
 from replica.protocol.events.query import QueryEvent
+from replica.protocol.gtid import Gtid
 from replica.protocol.header import parse_header
 from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
+from replica.relay_log.groups.repeated import out_of_order
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan
@@ -37,23 +39,25 @@ from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
 from replica.schema.definition.session import ServerRules
 from replica.schema.patterns import table_text
 from replica.schema.statements.temporary_tables import TemporaryTables
-from streaming_source.files.cutting import FileCutter
-from streaming_source.files.order import FileOrder
-from streaming_source.files.partition import FileAccess, FilePartition, PreparedInFile
+from streaming_source.files.partition import RANGE_BYTES, FileAccess, FilePartition, PreparedInFile, Stretch
 from streaming_source.rows.ddl_rows import DdlRows
 from streaming_source.rows.statement_dml import changed_selection, completed, statement_error
 from streaming_source.selection.group_extent import extent_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from replica.errors import StatementDmlError
     from replica.files.binlog import FileRange
     from replica.protocol.events.transaction_events import XaId
+    from replica.rows.scan.scan import Scan
     from replica.rows.scan.statements import LoggedText
     from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import OnStatementDml
+    from streaming_source.selection.group_extent import GroupExtent
     from streaming_source.selection.resolver import Catalog, SelectedTables
 
 MAX_KEPT: Final = 4096
@@ -285,3 +289,77 @@ def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
 def _has_rows(found: Scan, xa: XaGroup, wanted: NDArray[np.bool_]) -> bool:
     first, last = (int(found.groups[field][xa.number]) for field in ("first", "last"))
     return bool(wanted[found.events["slot"][first:last]].any())
+
+
+# The ranges of a file that hold wanted rows -> partitions.
+#
+# In: ranges in the file's order, with what is known of their tables and the XA groups they need from before. Out: of
+# a plain file, partitions of one to two times RANGE_BYTES (a larger transaction is one of its own); of any other,
+# one. Neighbours that are read alike become one stretch, so that a task decodes them in one go.
+
+
+class FileCutter:
+    """A cutter that puts the stretches of one file together."""
+
+    def __init__(self, access: FileAccess, *, seekable: bool) -> None:
+        self._access = access
+        self._seekable = seekable
+        self._partitions: list[FilePartition] = []
+        self._stretches: list[Stretch] = []
+        self._bytes = 0
+
+    def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedInFile], extent: GroupExtent) -> None:
+        """Add a range with wanted rows; one that goes on where the last ended, with the same tables, makes it
+        longer.
+        """
+        stretch = Stretch(part.offset, part.end, part.description, catalog, tuple(carried), extent)
+        last = self._stretches[-1] if self._stretches else None
+        if self._seekable and last is not None and last.end == stretch.start and last.catalog == stretch.catalog:
+            outside = [g for g in carried if not (g.access == self._access and last.start <= g.start < last.end)]
+            whole = last.extent and last.extent.joined(extent)
+            self._stretches[-1] = replace(last, end=stretch.end, carried=(*last.carried, *outside), extent=whole)
+        else:
+            self._stretches.append(stretch)
+        self._bytes += part.end - part.offset
+        if self._seekable and self._bytes >= RANGE_BYTES:
+            self._close()
+
+    def partitions(self) -> list[FilePartition]:
+        self._close()
+        return self._partitions
+
+    def _close(self) -> None:
+        if self._stretches:
+            self._partitions.append(FilePartition(self._access, tuple(self._stretches)))
+        self._stretches, self._bytes = [], 0
+
+
+# The order of GTIDs along binlog files: the option gtidStrictMode, by mariadbd's rule.
+#
+# In: the event groups of one range after the other, in stream order, over all files of a read. Refused: a group whose
+# sequence number is not above the last one of its domain, before any row is read. MySQL's files have other GTIDs.
+
+
+class FileOrder:
+    """The order so far. `strict`: gtidStrictMode."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._last: dict[int, Gtid] = {}
+
+    def follow(self, found: Scan, path: str) -> None:
+        """Check the next range.
+
+        Raises:
+            OutOfOrderGtidError: one of its groups goes back.
+        """
+        if not self._strict or found.is_mysql:
+            return
+        groups = Groups(found.groups, found.expansion)
+        rows = zip(groups.domain.tolist(), groups.server_id.tolist(), groups.seq_no.tolist(), strict=True)
+        for domain, server, signed in rows:
+            gtid = Gtid(domain, server, signed % (1 << 64))
+            last = self._last.get(domain)
+            if last is not None and gtid.seq_no <= last.seq_no:
+                raise out_of_order(gtid, last, f"in {path}")
+            self._last[domain] = gtid

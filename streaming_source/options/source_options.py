@@ -23,13 +23,66 @@ from replica.errors import ConfigError
 from replica.option_places import Position, ending_place
 from replica.option_values import Endpoint, endpoint, one_of, seconds, size, switch
 from streaming_source.options import values
-from streaming_source.options.catalog_tables import WITHOUT_OPTIONS, plain_options
-from streaming_source.options.file_options import FileOptions
 from streaming_source.options.reading_options import MAX_ROWS, ReadingOptions
 from streaming_source.options.row_options import Option, RowOptions, option, options_of, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
+
+
+# The options of `spark.read` over binlog files: which files, the keys to encrypted ones, names, and damage.
+#
+# No option holds a secret: keys are named by the files they lie in, which tasks open themselves.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileOptions(RowOptions):
+    """The parsed options of a batch read."""
+
+    path: tuple[str, ...] = option(
+        "path",
+        values.paths,
+        None,
+        "Binlog files on disk, for spark.read: files, directories and globs, several with commas",
+    )
+    key_file: str | None = option(
+        "keyFile", values.file, None, "Keys of encrypted binlogs, as file_key_management has them: id;hexkey a line"
+    )
+    file_key: str | None = option(
+        "fileKey", values.file, None, "File with the password of an encrypted keyFile (file_key_management_filekey)"
+    )
+    skip_damaged: bool = option(
+        "skipDamaged", switch, "false", "Leave out damaged transactions, and log each, instead of stopping"
+    )
+
+
+# The options of a table that Spark's catalog holds: CREATE TABLE t USING `mariadb-binlog` OPTIONS (…).
+#
+# In: what Spark hands over for such a table: each of its options twice, as NAME and as option.NAME, and beside them
+# its provider, owner, location, comment and properties. Out: the options alone, as a reader that was never in a
+# catalog has them. When such a table is read, Spark (up to 4.3) passes nothing of all this, but what the query itself
+# names.
+
+WITHOUT_OPTIONS: Final = (
+    "Of a table that was made by CREATE TABLE … USING, Spark (up to 4.3) passes none of its options when it is read: "
+    "name them in the query, SELECT … FROM t WITH (host='…', …) or spark.read.options(…).table('t'), or use CREATE "
+    "TEMPORARY VIEW … USING instead."
+)
+_PREFIX: Final = "option."
+
+
+def plain_options(given: Mapping[str, str], known: Container[str]) -> Mapping[str, str]:
+    """Return the options among `given`; `known`: names of options, in lower case.
+
+    A plain NAME wins over its option.NAME: a query over the table may have given another value.
+    """
+    prefixed = {key[len(_PREFIX) :]: value for key, value in given.items() if key.lower().startswith(_PREFIX)}
+    if not prefixed:
+        return given
+    plain = {key: value for key, value in given.items() if key.lower() in known}
+    named = {key.lower() for key in plain}
+    return plain | {key: value for key, value in prefixed.items() if key.lower() not in named}
+
 
 Transport = Literal["auto", "path", "inline"]
 OnSchemaChange = Literal["ignore", "fail", "add"]

@@ -13,7 +13,7 @@ import structlog
 from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
 from replica.protocol.gtid import GtidPosition
-from replica.relay_writer.reserve import RESERVE_BYTES
+from replica.relay_writer.open_file import RESERVE_BYTES
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config

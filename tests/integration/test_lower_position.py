@@ -16,8 +16,7 @@ from replica.errors import PrerequisiteError
 from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.snapshot.connection.connection import TableConnection
-from replica.snapshot.watermark.inflight_commits import ask_no_commit
-from replica.snapshot.watermark.low import LowWatermark, ask_status
+from replica.snapshot.watermark.low import LowWatermark, ask_no_commit, ask_status
 from replica.snapshot.watermark.xa import XaCommits
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config

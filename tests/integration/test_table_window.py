@@ -32,7 +32,7 @@ from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.keys import key_bytes_of
 from replica.snapshot.connection.connection import TableConnection
-from replica.snapshot.reconcile.moved import moved
+from replica.snapshot.reconcile.reconciler import moved
 from replica.snapshot.reconcile.window import BackfillWindow
 from replica.snapshot.rows.kept_key import key_parts
 from replica.snapshot.rows.row_block import RowBlock, TableKey

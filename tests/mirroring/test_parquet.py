@@ -20,16 +20,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 TABLES = ("a", "b")
 # The n-th rename of a run does not happen: all before it did.
 BREAK = """
-from streaming_source.mirroring.writers import batch_folders
-whole, calls = batch_folders.BatchFolders._rename, []
+from streaming_source.mirroring.writers import parquet
+whole, calls = parquet.BatchFolders._rename, []
 def broken(self, old, new):
     calls.append(str(new))
     if len(calls) == {number}:
         raise RuntimeError("broken off before " + str(new))
     whole(self, old, new)
-batch_folders.BatchFolders._rename = broken
+parquet.BatchFolders._rename = broken
 """
-MEND = "batch_folders.BatchFolders._rename = whole"
+MEND = "parquet.BatchFolders._rename = whole"
 STEPS = (
     (),
     (

@@ -44,8 +44,7 @@ from replica.snapshot.connection.session import (
     settle,
     text_literal,
 )
-from replica.snapshot.connection.socket_bytes import SocketBytes
-from replica.snapshot.connection.transport_bytes import TransportBytes, end_loop
+from replica.snapshot.connection.transports import SocketBytes, TransportBytes, end_loop
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

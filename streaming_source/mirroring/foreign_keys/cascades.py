@@ -23,15 +23,17 @@ from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
 from streaming_source.mirroring.apply.table_part import kept_in
 from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_through
+from streaming_source.mirroring.batch.outline_source import OutlineSource
 from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, DeferredCascade
 from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
-from streaming_source.mirroring.foreign_keys.past_changes import past_changes
 from streaming_source.mirroring.foreign_keys.put_off import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reading.reread import RESYNC
+from streaming_source.mirroring.settings import batch_options
+from streaming_source.options.source_options import OPTIONS
 from streaming_source.queries.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
@@ -280,3 +282,23 @@ def _from_below(
 
 def _named(names: Iterable[TableName]) -> str:
     return ", ".join(sorted(table_text(name) for name in names))
+
+
+# The changes of a stretch of the binlog that the mirror has been over, once more, as the outline of a micro-batch.
+#
+# In: two positions of the mirror. Out: the outline of all changes between, whose rows tasks read as those of a batch;
+# the server's binlog is read for it, into a folder of its own.
+
+_OF_ROWS: Final = {option.name.lower() for option in OPTIONS if option.scope == "rows"}
+"""Options that say which rows there are, and what they look like: those of the mirror's stream."""
+
+
+def past_changes(spark: SparkSession, settings: MirrorSettings, since: str, end: str) -> DataFrame:
+    """Return the outline of the changes behind `since` and up to `end`.
+
+    Raises:
+        ReplicaError, PySparkException: the server cannot be asked, or does not have them any more.
+    """
+    of_rows = {name: value for name, value in settings.given.items() if name.lower() in _OF_ROWS}
+    reader = spark.read.format(OutlineSource.name()).options(**batch_options(settings), **of_rows)
+    return reader.options(startingPosition=since or "earliest", endingPosition=end).load()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.relay_writer.clock import CLOCK_NAME, MAX_STEP_S, SteppedClock
+from replica.relay_writer.retention import CLOCK_NAME, MAX_STEP_S, SteppedClock
 
 if TYPE_CHECKING:
     from pathlib import Path

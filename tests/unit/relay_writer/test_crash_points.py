@@ -23,7 +23,7 @@ from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
-from replica.relay_writer import open_file, sealer
+from replica.relay_writer import chain, open_file
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.retention import Retention, RetentionPolicy
 from replica.relay_writer.writer import RelayWriter
@@ -87,7 +87,7 @@ def live(directory: Path, patch: pytest.MonkeyPatch, seed: int) -> Life:
     """Streams, rolls, syncs, acknowledgements, age, purge, a full disk at several calls, restarts; ends by a kill."""
     chance = random.Random(seed)
     history = History(GROUPS, START, chance, sizes=(20, 900))
-    patch.setattr(sealer, "ThreadPoolExecutor", LateExecutor(chance))
+    patch.setattr(chain, "ThreadPoolExecutor", LateExecutor(chance))
     recorder = Recorder(directory, patch)
 
     def take(relay: RelayWriter, until: int) -> None:

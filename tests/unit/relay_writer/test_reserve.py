@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid
 from replica.relay_log.location import relay_path
-from replica.relay_writer import reserve as module
-from replica.relay_writer.reserve import RESERVE_BYTES, reserve
+from replica.relay_writer import open_file as module
+from replica.relay_writer.open_file import RESERVE_BYTES, reserve
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive

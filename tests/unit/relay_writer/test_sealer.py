@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from replica.relay_writer.sealer import MAX_WAITING, Sealer
+from replica.relay_writer.chain import MAX_WAITING, Sealer
 
 
 def test_in_order_and_not_after_one_that_failed() -> None:

@@ -15,8 +15,7 @@ from replica.option_values import Endpoint
 from replica.protocol.packets.packets import pack
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes
-from replica.snapshot.connection.socket_bytes import SocketBytes
-from replica.snapshot.connection.transport_bytes import TransportBytes, end_loop
+from replica.snapshot.connection.transports import SocketBytes, TransportBytes, end_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

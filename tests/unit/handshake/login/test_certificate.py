@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import AuthenticationError
-from replica.handshake.login import certificate
+from replica.handshake.login import connection as certificate
 from replica.handshake.login.authentication import Authenticated, authenticate
 from replica.handshake.plugins.plugin import Secret
 from tests.unit.handshake import conversations

@@ -8,7 +8,7 @@ import pytest
 
 from replica.config import ReplicaConfig
 from replica.errors import ConfigError
-from replica.handshake.login.tls import tls_context
+from replica.handshake.login.connection import tls_context
 from tests.fixtures.certificates import Certificates
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from replica.relay_log.directory.identity import take_identity
 from replica.relay_log.directory.lock import LOCK_NAME, lock_holder
 from replica.relay_log.directory.readers import ReaderRegistration, survey_readers
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
-from replica.relay_writer.clock import SteppedClock
+from replica.relay_writer.retention import SteppedClock
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive

@@ -9,7 +9,7 @@ from replica.relay_log.files.state import StreamState
 from replica.relay_log.kernels import stops
 from replica.relay_log.kernels.domains import MAX_DOMAINS
 from replica.relay_log.kernels.stream_record import Cell
-from replica.relay_writer.refusal import refusal
+from replica.relay_writer.receiver import refusal
 
 
 def test_a_seeded_state_gives_its_position_back() -> None:

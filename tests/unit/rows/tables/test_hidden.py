@@ -9,7 +9,7 @@ from pyspark.sql.variant_utils import VariantUtils
 
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.tables.hidden import hidden_columns
+from replica.rows.tables.layout import hidden_columns
 from replica.rows.types.types import OutputColumn
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 from tests.kit.parsed import column

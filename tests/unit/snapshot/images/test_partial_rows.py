@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replica.snapshot.images.partial_rows import PartialRowError, completed
-from replica.snapshot.reconcile.moved import moved
+from replica.snapshot.reconcile.reconciler import moved
 from replica.snapshot.rows.row_block import TableKey
 from tests.unit.snapshot.reconcile.test_window import (
     COLUMNS,

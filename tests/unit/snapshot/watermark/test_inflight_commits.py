@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.handshake.registration import Query
-from replica.snapshot.watermark.inflight_commits import ask_no_commit
+from replica.snapshot.watermark.low import ask_no_commit
 
 if TYPE_CHECKING:
     from replica.handshake.registration import Rows

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DataLossError, ProtocolError, RelayError, SchemaError
-from streaming_source.files import cutting as file_cutting
 from streaming_source.files import partition as file_partition
+from streaming_source.files import survey as file_cutting
 from tests.kit.primary import Primary
 from tests.kit.real_rows import TABLE, prepare, transaction
 from tests.kit.rows import Column, table_map

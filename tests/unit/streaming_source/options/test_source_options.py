@@ -10,8 +10,14 @@ import pytest
 from replica.config import OPTIONS as REPLICA_OPTIONS
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
-from streaming_source.options.catalog_tables import plain_options
-from streaming_source.options.source_options import OPTIONS, SECRETS, SourceOptions, file_options, names_files
+from streaming_source.options.source_options import (
+    OPTIONS,
+    SECRETS,
+    SourceOptions,
+    file_options,
+    names_files,
+    plain_options,
+)
 
 BASE = {"user": "repl", "table": "shop.orders"}
 

@@ -23,8 +23,7 @@ from replica.rows.scan import windows
 from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups
 from streaming_source.ranges.large_groups import LargeGroups
-from streaming_source.rows.change_rows import RangeFacts
-from streaming_source.rows.group_columns import numbers
+from streaming_source.rows.change_rows import RangeFacts, numbers
 from streaming_source.rows.partition import MappedRange, RowBounds
 from streaming_source.rows.row_memory import RowMemory
 from streaming_source.selection.resolver import SelectedTables

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
-from streaming_source.rows.group_columns import NUMBERS, numbers
+from streaming_source.rows.change_rows import NUMBERS, numbers
 from streaming_source.rows.row_memory import RowMemory
 
 if TYPE_CHECKING:
-    from streaming_source.rows.group_columns import Bytes
+    from streaming_source.rows.change_rows import Bytes
 
 _i64, _u32 = st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32 - 1)
 _FIELDS = ("domain", "server", "sequence", "timestamp", "xid", "thread")

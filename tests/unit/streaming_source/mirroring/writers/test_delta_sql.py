@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.mirroring.writers.delta_sql import altered, create_if_absent, create_or_replace, set_properties
+from streaming_source.mirroring.writers.delta import altered, create_if_absent, create_or_replace, set_properties
 from streaming_source.mirroring.writers.target_format import (
     AddColumns,
     DropColumns,

@@ -22,10 +22,10 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
-from replica.rows.oracle import rows as reference
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
+from tests.kit.oracle import rows as reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable

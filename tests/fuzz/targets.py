@@ -15,14 +15,14 @@ from replica.protocol.rows.rows_event import ROWS_EVENTS
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget, count_rows
 from replica.rows.decode.images import ARENA_BYTES, Arena
-from replica.rows.oracle.images import plain_rows
-from replica.rows.oracle.rows import read_rows
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import find_xa_groups
 from replica.rows.tables.layout import compile_layout
 from replica.rows.tables.unnamed import unnamed_schema
 from replica.rows.types.types import ValuePolicy
 from tests.fuzz.guarded import Guarded
+from tests.kit.oracle.images import plain_rows
+from tests.kit.oracle.rows import read_rows
 
 if TYPE_CHECKING:
     import random

@@ -15,14 +15,14 @@ from replica.protocol.events.decode import decode
 from replica.protocol.events.query import QueryEvent
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent
-from replica.rows.oracle.images import plain_rows
-from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
 from replica.schema.definition.from_catalog import table_of
 from replica.schema.definition.session import ANY_SERVER, ServerRules
+from tests.kit.oracle.images import plain_rows
+from tests.kit.oracle.rows import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from replica.protocol.header import Event, FormatDescriptionEvent
     from replica.protocol.rows.column_def import ColumnDef
-    from replica.rows.oracle.rows import RowChange
     from replica.rows.tables.layout import RowLayout
     from replica.schema.effects.history import SchemaHistory
     from replica.schema.table import ColumnSchema, TableSchema
     from tests.fixtures.mariadb import MariaDb
+    from tests.kit.oracle.rows import RowChange
 
 TEXT = ValuePolicy("text")
 

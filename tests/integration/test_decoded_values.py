@@ -17,12 +17,12 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.rows_event import RowsEvent, RowsKind
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.protocol.rows.values import format_time
-from replica.rows.oracle.images import plain_rows
-from replica.rows.oracle.rows import RowChange, read_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.generated import omits_generated
 from tests.integration.edges.log import catalog, version
+from tests.kit.oracle.images import plain_rows
+from tests.kit.oracle.rows import RowChange, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,11 +16,11 @@ from replica.protocol.events.query import QueryEvent
 from replica.protocol.events.transaction_events import GtidEvent, XaPrepareEvent, XidEvent
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent
-from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.registry import KINDS
 from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import columns_query, keys_query, read_catalog
+from tests.kit.oracle.rows import read_rows
 from tests.system.snapshot.source import binlogs
 from tests.system.snapshot.tables import DATABASE, PLAIN, SEPARATOR
 

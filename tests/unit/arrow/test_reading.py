@@ -21,9 +21,9 @@ from replica.protocol.events.query import QueryEvent
 from replica.protocol.events.transaction_events import GtidEvent
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.protocol.rows.table_map import TableMapEvent
-from replica.rows.oracle.rows import typed
 from replica.schema.effects.history import SchemaHistory
 from replica.schema.patterns import table_text
+from tests.kit.oracle.rows import typed
 from tests.kit.some import some
 from tests.unit.dump.files import vector
 from tests.unit.row_reader.test_reading import split

@@ -14,10 +14,10 @@ from replica.protocol.groups.savepoints import SavepointText, inside_statement, 
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
-from replica.rows.oracle import rows as reference
-from replica.rows.oracle.images import plain_rows
 from replica.rows.tables.layout import RowLayout, compile_layout
 from replica.rows.types.types import ValuePolicy
+from tests.kit.oracle import rows as reference
+from tests.kit.oracle.images import plain_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -21,11 +21,11 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.rows_event import RowsEvent, RowsKind
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.protocol.rows.values import format_time
-from replica.rows.oracle.images import plain_rows
-from replica.rows.oracle.rows import read_rows
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import ValuePolicy
+from tests.kit.oracle.images import plain_rows
+from tests.kit.oracle.rows import read_rows
 from tests.kit.some import some
 from tests.unit.dump.files import reading, said, vector
 

@@ -17,11 +17,11 @@ from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import RowsEvent, TableMapEvent
 from replica.protocol.rows.values import format_time
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget
-from replica.rows.oracle.images import plain_rows
-from replica.rows.oracle.rows import read_rows
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
+from tests.kit.oracle.images import plain_rows
+from tests.kit.oracle.rows import read_rows
 from tests.vectors.mysql.load import binlogs, listed_rows, read, tables
 
 if TYPE_CHECKING:

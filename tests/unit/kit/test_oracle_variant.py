@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
 from replica.protocol.constants import ColumnType
-from replica.rows.oracle.variant import variant_object
 from replica.rows.types.variant_metadata import variant_metadata
+from tests.kit.oracle.variant import variant_object
 from tests.kit.parsed import BINARY, column, integer, layout_of, varchar
 
 

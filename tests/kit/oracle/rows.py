@@ -19,12 +19,12 @@ from replica.protocol.compression import inflate
 from replica.protocol.rows import values as v
 from replica.protocol.rows.rows_event import RowsKind
 from replica.protocol.wire import Cursor, is_set
-from replica.rows.oracle.variant import variant_object
 from replica.rows.tables.layout import ABSENT
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS
 from replica.rows.types.types import ValuePolicy
 from replica.rows.types.variant_metadata import variant_metadata
+from tests.kit.oracle.variant import variant_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import tenacity
 
+from replica.backpressure import Backpressure, FullDisk
 from replica.connect import Connector, Dump
 from replica.errors import (
     AuthenticationError,
@@ -31,10 +32,9 @@ from replica.errors import (
 )
 from replica.hosts import Hosts
 from replica.progress import Progress
-from replica.quiet_watch import QuietWatch
 from replica.relay_log.directory.presence import WATCH_EVERY_S
-from replica.room import FullDisk, Room
 from replica.session import Agreed, Session
+from replica.stale_stream import StaleStreamCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -97,7 +97,7 @@ class Replica:
         self._session: Session | None = None
         self._connector = Connector(config, relay, log=log, start=start, owner=owner)
         self._full_disk = FullDisk(relay, min_free_bytes=config.min_free_bytes, progress=self.progress, log=log)
-        self._quiet = QuietWatch(lambda: relay.position, self.progress, log=log)
+        self._quiet = StaleStreamCheck(lambda: relay.position, self.progress, log=log)
         self._damage_at: GtidPosition | None = None
         self._doubted: set[Endpoint] = set()
         self._streaming_since_s = 0.0
@@ -316,7 +316,7 @@ class Replica:
                 strict=config.gtid_strict_mode,
                 sync_before_ack=config.ack_policy == "fsync",
             ),
-            room=Room(
+            room=Backpressure(
                 self._relay,
                 max_relay_bytes=self._max_relay_bytes,
                 min_free_bytes=config.min_free_bytes,

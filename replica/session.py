@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from replica.backpressure import Backpressure
 from replica.errors import DisconnectedError, ReplicaError
 from replica.handshake.start.dump_error import dump_error
 from replica.native.kernel_group import NO_GROUP
@@ -25,7 +26,6 @@ from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import ErrPacket
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_writer.receiver import Receiver
-from replica.room import Room
 from replica.semisync.frame import ack_packet
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Session(asyncio.BufferedProtocol):
         relay: RelayWriter,
         agreed: Agreed,
         *,
-        room: Room | None = None,
+        room: Backpressure | None = None,
         progress: Progress | None = None,
         on_progress: Callable[[], None] | None = None,
         on_pause: Callable[[PauseReason], None] | None = None,
@@ -86,7 +86,7 @@ class Session(asyncio.BufferedProtocol):
         self._relay = relay
         self._receiver = Receiver(relay, semi_sync=agreed.semi_sync, strict=agreed.strict)
         self._agreed = agreed
-        self.room = room or Room(relay)
+        self.room = room or Backpressure(relay)
         self._on_progress = on_progress
         self._on_pause = on_pause
         self._groups_seen = False

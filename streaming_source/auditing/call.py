@@ -16,8 +16,8 @@ from streaming_source.auditing.mirror.from_mirror import mirrored_copies
 from streaming_source.auditing.mirror.mirrored_rows import mirrored_rows
 from streaming_source.auditing.mirror.records import make_records, write_records
 from streaming_source.auditing.mirror.repair_request import AskedOf, make_requests
+from streaming_source.auditing.recheck import rechecks
 from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
-from streaming_source.auditing.second_look import second_looks
 from streaming_source.auditing.sources import position_now, source_options, value_policy
 from streaming_source.auditing.targets import as_table
 from streaming_source.driver.own_session import own_session
@@ -176,7 +176,7 @@ def _of_mirror(
 
     def compare(copy: MirroredCopy) -> TableAudit | LeftOut:
         try:
-            return second_looks(compared.spark, compared.options, control, copy, look, repair=repair)
+            return rechecks(compared.spark, compared.options, control, copy, look, repair=repair)
         except ReplicaError as error:
             told = compared.altered(copy) if isinstance(error, SchemaError) else None
             return LeftOut(copy.table, f"{type(error).__name__}: {told or error}")

@@ -14,16 +14,16 @@ from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import pin
 from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, full_disk_told
-from streaming_source.mirroring.apply.gone_targets import Presence, gone_error
 from streaming_source.mirroring.apply.merge_settings import TargetSize
+from streaming_source.mirroring.apply.missing_targets import MissingTargetCheck, gone_error
+from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
 from streaming_source.mirroring.apply.repairs import Repairs
-from streaming_source.mirroring.apply.sized_work import SizedWork
 from streaming_source.mirroring.apply.suspension import put_back, suspended, suspended_by_work
-from streaming_source.mirroring.apply.table_part import TablePart, kept_in
-from streaming_source.mirroring.apply.table_work import TableWork
+from streaming_source.mirroring.apply.table_applier import TableApplier
+from streaming_source.mirroring.apply.table_batch import TableBatch, kept_in
 from streaming_source.mirroring.batch.batch_facts import TableChanges, look_through
 from streaming_source.mirroring.control.checkpoint import end_of
-from streaming_source.mirroring.control.continuation import Alone, check_alone, is_there
+from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, is_there
 from streaming_source.mirroring.control.control_row import DROPPED, FAILED, NO_BATCH, READING, ControlRow
 from streaming_source.mirroring.control.control_table import is_as_written, mirrored_tables, write_control
 from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
@@ -65,9 +65,9 @@ class MirrorSink:
         self._first = True
         self._end: SourceOffset | None = None
         self._repairs = Repairs(settings)
-        self._alone = Alone()
-        self._presence = Presence(settings.parallel)
-        self._work = SizedWork(settings.parallel)
+        self._alone = FencingCheck()
+        self._presence = MissingTargetCheck(settings.parallel)
+        self._work = ParallelApplier(settings.parallel)
         self._cascades = Cascades(settings)
         self._lag = MirrorLag()
         self._catalog = CatalogCheck(settings.options)
@@ -234,7 +234,7 @@ class MirrorSink:
     def _control_folder(self, spark: SparkSession) -> str | None:
         return self._native.folder(spark, self._settings.names.control)
 
-    def _keep_up(self, spark: SparkSession, works: list[TableWork]) -> None:
+    def _keep_up(self, spark: SparkSession, works: list[TableApplier]) -> None:
         """Do some of the upkeep of the tables that this batch wrote without Spark."""
         written = [(work.row.target, work.row.defined_at) for work in works if work.changes_are_in or work.reads_are_in]
         folders = [self._native.folder(spark, *table) for table in (*written, (self._settings.names.control, None))]
@@ -306,7 +306,7 @@ class MirrorSink:
         facts: BatchFacts,
         begun: Collection[TableName],
         kept: Collection[TableName],
-    ) -> list[TableWork]:
+    ) -> list[TableApplier]:
         """Return the work on all tables of a batch.
 
         Args:
@@ -331,11 +331,11 @@ class MirrorSink:
                 # A target that is made again may lie elsewhere.
                 folder = self._native.folder(batch.sparkSession, row.target, row.defined_at)
                 stay = name in kept
-                part = TablePart(self._settings, batch, commit, row, changes, self._first, stay, folder=folder)
-                works.append(TableWork(part, statements))
+                part = TableBatch(self._settings, batch, commit, row, changes, self._first, stay, folder=folder)
+                works.append(TableApplier(part, statements))
         return works
 
-    def _run(self, works: list[TableWork]) -> dict[TableName, ControlRow]:
+    def _run(self, works: list[TableApplier]) -> dict[TableName, ControlRow]:
         """Do the work of all tables, and return their rows."""
         done = {work.row.name: (work, result) for work, result in self._work.done(works)}
         failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 
 from streaming_source import mirror, upsert_into
 from streaming_source.mirroring.apply.merge_settings import COMPILED, MARKED_ROWS, PARTS, SNAPSHOT_PARTS, TargetSize
-from streaming_source.mirroring.apply.sized_work import SizedWork
+from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
 from streaming_source.mirroring.settings import PARALLEL
 from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.queries.upserts import merge_statement
@@ -202,7 +202,7 @@ class Bench:
         old = self.spark.table(_delta(lake, names[0])).count()
         given = {name: self.spark.conf.get(name, None) for name in (*COMPILED, *MARKED_ROWS, PARTS, SNAPSHOT_PARTS)}
         try:
-            SizedWork(PARALLEL).fit(self.spark, TargetSize(old + changes // len(names), changes // len(names)))
+            ParallelApplier(PARALLEL).fit(self.spark, TargetSize(old + changes // len(names), changes // len(names)))
             yield
         finally:
             self.spark.catalog.clearCache()

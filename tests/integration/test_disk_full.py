@@ -40,7 +40,7 @@ def primary() -> Iterator[MariaDb]:
 
 @pytest.fixture(autouse=True)
 def _quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica.room.DISK_RETRY_S", 0.1)
+    monkeypatch.setattr("replica.backpressure.DISK_RETRY_S", 0.1)
 
 
 @pytest.fixture

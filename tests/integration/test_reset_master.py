@@ -11,7 +11,7 @@ from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError
 from replica.handshake.start.resume import Stored
 from replica.protocol.gtid import GtidPosition
-from replica.quiet_watch import QuietWatch
+from replica.stale_stream import StaleStreamCheck
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy
@@ -103,7 +103,7 @@ def test_a_reset_while_connected(server: MariaDb, tmp_path: Path) -> None:
 def test_a_reset_behind_a_connection_that_stays(
     server: MariaDb, transactions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(QuietWatch.__init__, "__kwdefaults__", {"quiet_s": 0.5})
+    monkeypatch.setattr(StaleStreamCheck.__init__, "__kwdefaults__", {"quiet_s": 0.5})
     head = replicated(server, tmp_path)
     before = relay_gtids(server, tmp_path)
     with EmbeddedReplica(replica_config(server, heartbeat_s=0.3), tmp_path) as replica:
@@ -119,15 +119,15 @@ def test_a_reset_behind_a_connection_that_stays(
 def test_a_server_at_rest_keeps_its_connection(
     server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(QuietWatch.__init__, "__kwdefaults__", {"quiet_s": 0.3})
+    monkeypatch.setattr(StaleStreamCheck.__init__, "__kwdefaults__", {"quiet_s": 0.3})
     answers: list[GtidPosition | None] = []
-    asked = QuietWatch._asked
+    asked = StaleStreamCheck._asked
 
     async def noted(*arguments: Any) -> GtidPosition | None:
         answers.append(await asked(*arguments))
         return answers[-1]
 
-    monkeypatch.setattr(QuietWatch, "_asked", noted)
+    monkeypatch.setattr(StaleStreamCheck, "_asked", noted)
     head = replicated(server, tmp_path)
     with EmbeddedReplica(replica_config(server), tmp_path) as replica:
         replica.start(head.position)

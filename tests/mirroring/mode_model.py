@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.writers.delta import DeltaTarget
 from streaming_source.mirroring.writers.versions import Commit
 from streaming_source.ruling.target_columns import TargetColumn
@@ -122,7 +122,7 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
     chosen = random.Random(seed)
     first = sum(change["place"][1] == 0 for change in changes)
     read = envelope(spark, [change | {"op": "read"} for change in changes[:first]])
-    target.append(mode.appended(BatchPart(read, target, ["id"], NAMES, partial=False, domains=False, at=at)), at)
+    target.append(mode.appended(NetChanges(read, target, ["id"], NAMES, partial=False, domains=False, at=at)), at)
     rest = changes[first:]
     while rest:
         size = chosen.choice((1, 40, 90))
@@ -132,7 +132,7 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
         for _ in range(2):
             chosen.shuffle(batch)
             rows = envelope(spark, batch).repartition(2)
-            mode.change(BatchPart(rows, target, ["id"], NAMES, partial=partial, domains=domains, at=at))
+            mode.change(NetChanges(rows, target, ["id"], NAMES, partial=partial, domains=domains, at=at))
     found = as_text(spark.table(TARGET).collect())
     for _ in range(2):
         mode.empty(target, TRUNCATED, at.of("truncate"))

@@ -29,7 +29,7 @@ _SIZES = """
 from streaming_source.mirroring.apply import merge_settings, sized_work
 kept = {name: spark.conf.get(name) for name in merge_settings.INTERPRETED}
 limit, side_by_side, seen, counted = merge_settings.MOST_ROWS, sized_work.side_by_side, [], {}
-whole = sized_work.SizedWork._done
+whole = sized_work.ParallelApplier._done
 for name in kept:
     spark.conf.unset(name)
 merge_settings.MOST_ROWS = 600
@@ -50,12 +50,12 @@ def as_a_task_has_it(_batches, names=(*merge_settings.INTERPRETED, *merge_settin
     told = [pa.array([TaskContext.get().getLocalProperty(name)]) for name in names]
     yield pa.RecordBatch.from_arrays(told, names=["wholeStage", "factory", "marks"])
 sized_work.side_by_side = told
-sized_work.SizedWork._done = shown
+sized_work.ParallelApplier._done = shown
 """
 _SEEN = """
 merge_settings.MOST_ROWS = limit
 sized_work.side_by_side = side_by_side
-sized_work.SizedWork._done = whole
+sized_work.ParallelApplier._done = whole
 result = seen, counted, [spark.conf.get(name, None) for name in kept]
 for name, value in kept.items():
     spark.conf.set(name, value)

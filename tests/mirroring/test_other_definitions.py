@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 LOST = """
 import shutil
-from streaming_source.mirroring.apply.sized_work import SizedWork
-kept = SizedWork.done
+from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
+kept = ParallelApplier.done
 def lost(work, works):
     shutil.rmtree({relay!r})
     return kept(work, works)
-SizedWork.done = lost
+ParallelApplier.done = lost
 """
 
 
@@ -90,5 +90,5 @@ def test_rows_that_are_gone_end_the_query_and_come_again(mirrored: Callable[...,
         with pytest.raises(AssertionError, match=r"RelayError|DataLossError"):
             mirror.run(before=LOST.format(relay=mirror.arguments["relayDir"]))
         assert mirror.states()["a"] == ("current", None)
-        mirror.run(before="SizedWork.done = kept")
+        mirror.run(before="ParallelApplier.done = kept")
         mirror.assert_equal("a")

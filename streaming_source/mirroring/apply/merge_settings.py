@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.apply.table_work import TableWork
+    from streaming_source.mirroring.apply.table_applier import TableApplier
 
 MOST_ROWS: Final = 50_000
 """The rows of the largest target whose plans are interpreted; docs/performance.md has what was measured around it."""
@@ -134,7 +134,7 @@ class TargetSizes:
     def __init__(self) -> None:
         self._counted: dict[TableName, _Counted] = {}
 
-    def of(self, work: TableWork) -> TargetSize:
+    def of(self, work: TableApplier) -> TargetSize:
         """Return the size of a target behind a batch; several threads may ask for different ones."""
         name, applied = work.row.name, work.row.rows
         last = self._counted.get(name, _Counted())

@@ -21,7 +21,7 @@ from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import full_disk, may_pass
-from streaming_source.mirroring.apply.gone_targets import gone_error, is_target_there
+from streaming_source.mirroring.apply.missing_targets import gone_error, is_target_there
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
@@ -32,7 +32,7 @@ from streaming_source.queries.short_errors import SPARK_ERRORS, told_by, without
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.apply.table_work import TableWork
+    from streaming_source.mirroring.apply.table_applier import TableApplier
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
@@ -62,7 +62,7 @@ def suspended(row: ControlRow, error: Exception, number: int | None = None, *, w
     return refused(row, why)
 
 
-def suspended_by_work(settings: MirrorSettings, work: TableWork, error: Exception) -> ControlRow:
+def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Exception) -> ControlRow:
     """Return the row of a table whose target could not be written: with the name of the error alone if its text may
     have values that rules hide.
     """
@@ -91,7 +91,7 @@ def with_hint(error: Exception, hint: str) -> str:
     return str(SchemaError(without_plan(error)[: LONGEST_ERROR - len(hint) - 2], hint=hint))
 
 
-def _lacking_columns(work: TableWork) -> list[str]:
+def _lacking_columns(work: TableApplier) -> list[str]:
     """Return the columns that a target lost; none if it cannot be looked at, so that the first error is the reason."""
     try:
         return work.part.lacking_columns()

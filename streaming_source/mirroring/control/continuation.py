@@ -56,7 +56,7 @@ def is_there(rows: Collection[ControlRow], number: int, end: SourceOffset, check
     return last == number
 
 
-class Alone:
+class FencingCheck:
     """The look, now and then, whether the control table is still what this run wrote."""
 
     def __init__(self) -> None:

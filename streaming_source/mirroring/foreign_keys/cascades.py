@@ -21,13 +21,13 @@ from replica.errors import ReplicaError, SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
-from streaming_source.mirroring.apply.table_part import kept_in
+from streaming_source.mirroring.apply.table_batch import kept_in
 from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_through
 from streaming_source.mirroring.batch.outline_source import OutlineSource
 from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, DeferredCascade
 from streaming_source.mirroring.control.states import doubted
+from streaming_source.mirroring.foreign_keys.deferred import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
-from streaming_source.mirroring.foreign_keys.put_off import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.modes.mode import NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -38,7 +38,7 @@ class AppendLog:
         """Return the table's own, none of them NOT NULL, and those of the flat shape."""
         return (*(column._replace(nullable=True) for column in columns), *own_columns(APPEND_LOG))
 
-    def appended(self, part: BatchPart) -> DataFrame:
+    def appended(self, part: NetChanges) -> DataFrame:
         """Return a row for each image."""
         from pyspark.sql import functions as f
 
@@ -67,7 +67,7 @@ class AppendLog:
             *(own[column.name].cast(column.type).alias(column.name) for column in own_columns(APPEND_LOG)),
         )
 
-    def change(self, part: BatchPart) -> None:
+    def change(self, part: NetChanges) -> None:
         """Append the changes."""
         part.target.append(self.appended(part), part.at)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.modes.mode import NetChanges
 
 
 class CountedRows(CurrentRows):
@@ -30,7 +30,7 @@ class CountedRows(CurrentRows):
     takes_reduced = False
     cascades: frozenset[str] = frozenset()  # no key names the rows
 
-    def change(self, part: BatchPart) -> None:
+    def change(self, part: NetChanges) -> None:
         """Take away and add rows."""
         changed = _counted(part)
         if changed.where("number < 0").isEmpty():
@@ -42,7 +42,7 @@ class CountedRows(CurrentRows):
         part.target.run(_merge(part), part.at, changes=_replaced(part, changed))
 
 
-def _counted(part: BatchPart) -> DataFrame:
+def _counted(part: NetChanges) -> DataFrame:
     """Return by how much each row becomes more or less, with what it is told from others by."""
     from pyspark.sql import functions as f
 
@@ -58,7 +58,7 @@ def _counted(part: BatchPart) -> DataFrame:
     return _summed(part, steps, "number").where("number <> 0")
 
 
-def _filled(part: BatchPart, rows: DataFrame) -> DataFrame:
+def _filled(part: NetChanges, rows: DataFrame) -> DataFrame:
     """Put into the new row of an update what its image lacks, from the old one.
 
     Raises:
@@ -84,7 +84,7 @@ def _filled(part: BatchPart, rows: DataFrame) -> DataFrame:
     return rows.withColumn("after", filled)
 
 
-def _replaced(part: BatchPart, changed: DataFrame) -> DataFrame:
+def _replaced(part: NetChanges, changed: DataFrame) -> DataFrame:
     """Return what the MERGE does: all that equal a row with `put` false go, and each one with `put` true comes."""
     from pyspark.sql import functions as f
 
@@ -108,7 +108,7 @@ def _replaced(part: BatchPart, changed: DataFrame) -> DataFrame:
     return found.select("row", f.explode(put).alias("put"))
 
 
-def _merge(part: BatchPart) -> str:
+def _merge(part: NetChanges) -> str:
     def same(name: str, kind: DataType) -> str:
         return " <=> ".join(_exact(f"{side}.{sql_name(name)}", kind) for side in ("target", "change.row"))
 
@@ -123,7 +123,7 @@ def _merge(part: BatchPart) -> str:
     )
 
 
-def _summed(part: BatchPart, rows: DataFrame, *numbers: str) -> DataFrame:
+def _summed(part: NetChanges, rows: DataFrame, *numbers: str) -> DataFrame:
     """Add up numbers of equal rows."""
     from pyspark.sql import functions as f
 
@@ -132,7 +132,7 @@ def _summed(part: BatchPart, rows: DataFrame, *numbers: str) -> DataFrame:
     )
 
 
-def _identity(part: BatchPart) -> list[Column]:
+def _identity(part: NetChanges) -> list[Column]:
     """Return what tells `row` from others, a column each."""
     from pyspark.sql import functions as f
 
@@ -140,11 +140,11 @@ def _identity(part: BatchPart) -> list[Column]:
     return [value.alias(told) for value, told in zip(values, _names(part), strict=True)]
 
 
-def _names(part: BatchPart) -> list[str]:
+def _names(part: NetChanges) -> list[str]:
     return [f"_{number}" for number, _ in enumerate(part.columns)]
 
 
-def _kinds(part: BatchPart) -> list[tuple[str, DataType]]:
+def _kinds(part: NetChanges) -> list[tuple[str, DataType]]:
     """Return the names of columns, and their types."""
     image = part.rows.schema["after"].dataType
     return [(name, image[name].dataType) for name in part.columns]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.modes.mode import NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -32,11 +32,11 @@ class CurrentRows:
         """Return the table's own, and no more."""
         return tuple(columns)
 
-    def appended(self, part: BatchPart) -> DataFrame:
+    def appended(self, part: NetChanges) -> DataFrame:
         """Return the rows as they are."""
         return part.rows.select("after.*")
 
-    def change(self, part: BatchPart) -> None:
+    def change(self, part: NetChanges) -> None:
         """Insert, update and delete by the last change of each key."""
         latest = part.rows
         if not part.reduced:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.modes.mode import NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -47,7 +47,7 @@ class History:
         """
         return (*(column._replace(nullable=True) for column in columns), *own_columns(HISTORY))
 
-    def appended(self, part: BatchPart) -> DataFrame:
+    def appended(self, part: NetChanges) -> DataFrame:
         """Return each row as a version that is valid."""
         from pyspark.sql import functions as f
 
@@ -59,7 +59,7 @@ class History:
         )
         return part.rows.select("after.*", *_own(begun, f.struct(*(f.lit(None).alias(name) for name in _PLACE))))
 
-    def change(self, part: BatchPart) -> None:
+    def change(self, part: NetChanges) -> None:
         """Close and open versions, all that happened to a key in its order."""
         part.target.run(_merge(part), part.at, changes=_closed_and_opened(part))
 
@@ -103,7 +103,7 @@ def _own(begun: Column, ended: Column) -> list[Column]:
     return [values[column.name].cast(column.type).alias(column.name) for column in own_columns(HISTORY)]
 
 
-def _closed_and_opened(part: BatchPart) -> DataFrame:
+def _closed_and_opened(part: NetChanges) -> DataFrame:
     """Return a row for each version of the batch, and one, with `_close`, for each key whose version it ends.
 
     Such a row has the place of the key's first change as its end, and as its beginning that of the version that the
@@ -144,7 +144,7 @@ def _closed_and_opened(part: BatchPart) -> DataFrame:
     )
 
 
-def _filled(events: DataFrame, part: BatchPart, in_order: WindowSpec) -> DataFrame:
+def _filled(events: DataFrame, part: NetChanges, in_order: WindowSpec) -> DataFrame:
     """Put into each row what its image lacks: from the version before, in the batch or in the target."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -166,7 +166,7 @@ def _filled(events: DataFrame, part: BatchPart, in_order: WindowSpec) -> DataFra
     return events.join(known, same, "left").withColumn("row", f.struct(*map(value, part.columns)))
 
 
-def _merge(part: BatchPart) -> str:
+def _merge(part: NetChanges) -> str:
     names = [*map(sql_name, part.columns), *(column.name for column in own_columns(HISTORY))]
     ends = ("_valid_to", "_to_gtid", "_to_sequence", "_current")
     same = "(target._from_gtid <=> change._from_gtid AND target._from_sequence <=> change._from_sequence)"

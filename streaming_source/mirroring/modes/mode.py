@@ -1,6 +1,6 @@
 """The work of a mode: a part of a batch, and the end of all rows, into a target.
 
-In: a `BatchPart`: change rows of one table, typed, between two statements. Out: the target behind them. A mode decides
+In: a `NetChanges`: change rows of one table, typed, between two statements. Out: the target behind them. A mode decides
 which columns a target has and what a change does to it; where the part begins and ends, and what an ALTER does, is
 the same in all modes.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 
-class BatchPart(NamedTuple):
+class NetChanges(NamedTuple):
     """Change rows of one table: envelope rows with STRUCT images, or with `reduced` the last change of each key.
     `partial`: an image may lack columns; `domains`: the changes may be of several replication domains; `at`: the token
     of the commit that applies them.
@@ -62,10 +62,10 @@ class Mode(Protocol):
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
         """Return the columns of a target whose table has these."""
 
-    def appended(self, part: BatchPart) -> DataFrame:
+    def appended(self, part: NetChanges) -> DataFrame:
         """Return what to append for rows of which none can be in the target."""
 
-    def change(self, part: BatchPart) -> None:
+    def change(self, part: NetChanges) -> None:
         """Bring in the changes, and the rows that were read."""
 
     def can_append(self, target: TableWriter) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import BatchPart
+    from streaming_source.mirroring.modes.mode import NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -41,7 +41,7 @@ class SoftDelete:
         """Return the table's own, and those that say whether the row is deleted."""
         return (*columns, *own_columns(SOFT_DELETE))
 
-    def appended(self, part: BatchPart) -> DataFrame:
+    def appended(self, part: NetChanges) -> DataFrame:
         """Return the rows as rows that are there."""
         return part.rows.selectExpr(
             "after.*",
@@ -50,7 +50,7 @@ class SoftDelete:
             "CAST(NULL AS STRING) AS _deleted_gtid",
         )
 
-    def change(self, part: BatchPart) -> None:
+    def change(self, part: NetChanges) -> None:
         """Insert and update by the last change of each key; mark where that is a delete."""
         latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains, last_values=True)
         part.target.run(_merge(part), part.at, changes=latest)
@@ -80,7 +80,7 @@ class SoftDelete:
         return f"WHEN MATCHED AND gone.deleted AND NOT target._deleted THEN UPDATE SET {values}{others}"
 
 
-def _merge(part: BatchPart) -> str:
+def _merge(part: NetChanges) -> str:
     values = {sql_name(name): new_value(name, part.keys, partial=part.partial) for name in part.columns}
 
     def assigned(own: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ from replica.snapshot.check.key_choice import choose_key
 from replica.snapshot.check.verdict import ABSENT, ask_verdicts
 from streaming_source.attached.folder import attached_directory
 from streaming_source.mirroring.statements.column_defaults import ask_defaults
-from streaming_source.mirroring.statements.lost_key import blurred_names, sharp_indexes
+from streaming_source.mirroring.statements.dropped_key import blurred_names, sharp_indexes
 from streaming_source.schema.origin import READINGS
 from streaming_source.selection.resolver import SelectedTables
 

@@ -1,7 +1,7 @@
 """The defaults of the columns of mirrored tables, as the catalog says them and statements change them.
 
 In: databases of the server; a statement on a table. Out: the words by column, as text: rows whose images leave a column
-out have its value (`left_out.py`). A generated column has none here, and no known value.
+out have its value (`omitted_columns.py`). A generated column has none here, and no known value.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ReplicaError
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.left_out import columns_left_out
+from streaming_source.mirroring.apply.omitted_columns import columns_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
 from streaming_source.mirroring.reading.rule_check import ruled_table
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.apply.table_part import TablePart
-    from streaming_source.mirroring.apply.table_work import TableWork
+    from streaming_source.mirroring.apply.table_applier import TableApplier
+    from streaming_source.mirroring.apply.table_batch import TableBatch
     from streaming_source.mirroring.batch.batch_facts import BatchFacts, PackedPart, TableChanges
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
@@ -72,7 +72,7 @@ class _TableTasks(NamedTuple):
     the number after it; `appended`: the rows that the tasks of `rows` share.
     """
 
-    work: TableWork
+    work: TableApplier
     number: int
     folder: str
     target: TargetShape
@@ -95,7 +95,7 @@ class NativeWriter:
         self._folders: dict[tuple[str, str | None], str | None] = {}
         self._known_left_out: dict[TableName, tuple[object, OmittedColumns]] = {}
 
-    def write(self, spark: SparkSession, works: list[TableWork], facts: BatchFacts) -> None:
+    def write(self, spark: SparkSession, works: list[TableApplier], facts: BatchFacts) -> None:
         """Write all tables that tasks can write.
 
         Args:
@@ -133,7 +133,7 @@ class NativeWriter:
                 return None
         return self._folders[table, made]
 
-    def _tasks(self, work: TableWork, number: int) -> _TableTasks | None:
+    def _tasks(self, work: TableApplier, number: int) -> _TableTasks | None:
         """Return the tasks that write a table; None if no rows of it go in.
 
         Raises:
@@ -159,7 +159,7 @@ class NativeWriter:
         left_out = self._left_out(part, columns) if part.facts.partial else None
         return (_by_key if row.keys else _by_number)(tasks, columns, left_out)
 
-    def _is_in(self, work: TableWork) -> bool:
+    def _is_in(self, work: TableApplier) -> bool:
         """Tell whether an earlier try of the batch brought in the rows of a table without a key, and mark them then.
 
         Raises:
@@ -172,7 +172,7 @@ class NativeWriter:
         self._report(work, None)
         return True
 
-    def _left_out(self, part: TablePart, columns: tuple[TableColumn, ...]) -> OmittedColumns:
+    def _left_out(self, part: TableBatch, columns: tuple[TableColumn, ...]) -> OmittedColumns:
         """Return what is known of columns that images lack, by the definition of the table."""
         row = part.row
         asked = (row.definition, tuple(row.defaults.items()))
@@ -182,7 +182,7 @@ class NativeWriter:
             self._known_left_out[row.name] = known
         return known[1]
 
-    def _report(self, work: TableWork, reason: str | None) -> None:
+    def _report(self, work: TableApplier, reason: str | None) -> None:
         """Note what writes a table, and log if it is another writer than before."""
         row, by = work.row, NATIVE if reason is None else f"{SPARK}: {reason[:LONGEST_REASON]}"
         if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
@@ -221,7 +221,7 @@ def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
     return TargetShape(row.mode, names, row.keys, owner)
 
 
-def _check_rows(part: TablePart) -> None:
+def _check_rows(part: TableBatch) -> None:
     """Refuse images that lack columns if tasks cannot bring them into a target other than a log.
 
     Raises:
@@ -276,7 +276,7 @@ def _by_number(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: O
     return tasks._replace(rows=counted, appended=1)
 
 
-def _net_changes(work: TableWork, columns: tuple[TableColumn, ...]) -> LatestOfTable:
+def _net_changes(work: TableApplier, columns: tuple[TableColumn, ...]) -> LatestOfTable:
     """Return what finds the net changes of a table.
 
     Raises:

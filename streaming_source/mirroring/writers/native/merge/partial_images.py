@@ -4,7 +4,7 @@
 value of the newest image up to the event that has the column. If no image of the batch has it, the value is that of
 the target. An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Whatever
 is not known is refused, and Spark meets the same reason. The rules are those of
-`streaming_source/queries/row_events.py` and of `apply/left_out.py`.
+`streaming_source/queries/row_events.py` and of `apply/omitted_columns.py`.
 """
 
 from __future__ import annotations

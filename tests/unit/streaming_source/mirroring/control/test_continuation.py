@@ -7,7 +7,7 @@ import pytest
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.control import continuation
-from streaming_source.mirroring.control.continuation import Alone, check_alone, is_there
+from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, is_there
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.mirroring.reading.test_rules_at_start import row
 
@@ -57,7 +57,7 @@ def test_a_control_table_that_another_run_writes_is_refused() -> None:
 def test_a_mirror_looks_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(continuation.time, "monotonic", lambda: now)
-    alone = Alone()
+    alone = FencingCheck()
     now += 59
     assert not alone.due()
     now += 1

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.foreign_keys.cascades import _from_below, uppermost
+from streaming_source.mirroring.foreign_keys.deferred import above_each
 from streaming_source.mirroring.foreign_keys.links import links_by_parent
-from streaming_source.mirroring.foreign_keys.put_off import above_each
 
 P, Q, R = (("d", name) for name in "pqr")
 

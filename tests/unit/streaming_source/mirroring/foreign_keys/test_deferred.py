@@ -9,9 +9,9 @@ from replica.protocol.gtid import GtidPosition
 from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS
 from streaming_source.mirroring.control.control_row import READING, ControlRow, DeferredCascade
-from streaming_source.mirroring.foreign_keys import put_off as module
+from streaming_source.mirroring.foreign_keys import deferred as module
+from streaming_source.mirroring.foreign_keys.deferred import above_each, due, lowest, put_off, put_off_from
 from streaming_source.mirroring.foreign_keys.links import links_by_parent
-from streaming_source.mirroring.foreign_keys.put_off import above_each, due, lowest, put_off, put_off_from
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:

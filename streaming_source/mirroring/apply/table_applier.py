@@ -1,7 +1,7 @@
 """The work on one table in a micro-batch: what the batch has of it is brought into its target.
 
 In: the table's part of the batch, the statements on it. Out: the table's row of the control table behind the batch.
-Statements come first (`statement_work.py`). Rows that were read are appended, as none of them can be there; changes are
+Statements come first (`ddl_applier.py`). Rows that were read are appended, as none of them can be there; changes are
 one MERGE with the last change of each key. The same batch again leaves the target as it is: each commit has a token.
 """
 
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.batch.table_rows import typed_columns
-from streaming_source.mirroring.statements.statement_work import StatementWork
+from streaming_source.mirroring.statements.ddl_applier import DdlApplier
 from streaming_source.mirroring.writers.versions import READS
 
 if TYPE_CHECKING:
-    from streaming_source.mirroring.apply.table_part import TablePart
+    from streaming_source.mirroring.apply.table_batch import TableBatch
     from streaming_source.mirroring.batch.batch_facts import StatementRow, TableChanges
     from streaming_source.mirroring.control.control_row import ControlRow
 
 
 @dataclass(slots=True)
-class TableWork:
+class TableApplier:
     """The work on one table in one batch."""
 
-    part: TablePart
+    part: TableBatch
     statements: list[StatementRow]
     changes_are_in: bool = False
     """Whether the native writer has merged them: only new rows are left."""
@@ -32,7 +32,7 @@ class TableWork:
     """Whether the native writer has appended the new rows: those that were read, in append_log all rows."""
     failed: Exception | None = None
     """Why the statements could not be followed."""
-    _following: StatementWork | None = None
+    _following: DdlApplier | None = None
 
     @property
     def row(self) -> ControlRow:
@@ -67,7 +67,7 @@ class TableWork:
         """
         if self.row.live:
             self.part.check_owner()
-        self._following = StatementWork(self.part, self.statements)
+        self._following = DdlApplier(self.part, self.statements)
         self._following.follow()
 
     @property

@@ -35,7 +35,7 @@ AT_ONCE: Final = 20
 """Targets that are looked at each time: a look takes 25 ms of a Delta table that is open already, more of others."""
 
 
-class Presence:
+class MissingTargetCheck:
     """One per start of a mirror."""
 
     def __init__(self, parallel: int) -> None:

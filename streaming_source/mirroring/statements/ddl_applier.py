@@ -32,14 +32,14 @@ from streaming_source.mirroring.statements.alterations import (
 )
 from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.statements.column_names import composed
-from streaming_source.mirroring.statements.lost_key import lost_key
+from streaming_source.mirroring.statements.dropped_key import lost_key
 from streaming_source.ruling.target_columns import WHOLE
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming_source.mirroring.apply.table_part import TablePart
+    from streaming_source.mirroring.apply.table_batch import TableBatch
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.statements.alterations import Asked
     from streaming_source.mirroring.statements.column_defaults import Defaults
@@ -50,10 +50,10 @@ _UNORDERED = "the batch has changes of it in several replication domains, unorde
 _MIXED = "the batch has changes of it before the statement, and others after it."
 
 
-class StatementWork:
+class DdlApplier:
     """The statements of one batch on one table."""
 
-    def __init__(self, part: TablePart, statements: Sequence[StatementRow]) -> None:
+    def __init__(self, part: TableBatch, statements: Sequence[StatementRow]) -> None:
         self._part = part
         self._settings = part.settings
         self._target = part.target

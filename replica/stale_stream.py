@@ -35,7 +35,7 @@ PROOF_HEARTBEATS: Final = 2
 _TICK_S: Final = 0.25
 
 
-class QuietWatch:
+class StaleStreamCheck:
     """The watch of one replica; `run` it beside each of its sessions.
 
     Args:

@@ -17,7 +17,7 @@ from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.batch.batch_facts import StatementRow, TableChanges
 from streaming_source.mirroring.control.control_row import DROPPED, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.statements.statement_work import StatementWork
+from streaming_source.mirroring.statements.ddl_applier import DdlApplier
 from streaming_source.mirroring.writers.versions import READS, Commit
 from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
 from tests.unit.streaming_source.mirroring import test_settings
@@ -109,7 +109,7 @@ def tried(stored: Stored, statements: list[Statement], rows: tuple[Row, ...] | N
         spark=None,
     )
     sqls = [one.sql for one in statements] + ["DROP TABLE orders"] * (rows is None)
-    StatementWork(
+    DdlApplier(
         part,
         [
             StatementRow(0, 10 + number, 0, f"0-1-{10 + number}", StatementEffect(sql, SESSION), 1_000_000)

@@ -1,7 +1,7 @@
 """One table's part of a micro-batch: its rows, and the ways by which they come into its target.
 
 In: the batch, the table's row of the control table, what the batch has of it. Out: rows as they are wanted, appends and
-MERGEs, and the table's row behind them. Which of them, and in which order, say `table_work.py` and `statement_work.py`.
+MERGEs, and the table's row behind them. Which of them, and in which order, say `table_applier.py` and `ddl_applier.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pyspark import StorageLevel
 from replica.errors import ConfigError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import in_session
-from streaming_source.mirroring.apply.left_out import values_left_out
+from streaming_source.mirroring.apply.omitted_columns import values_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_BYTES, LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.batch.met_definitions import other_definition_of
 from streaming_source.mirroring.batch.table_rows import by_name_alone, rows_of_table, values_read
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.modes.mode import BatchPart
+from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.choose import open_target
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class TablePart:
+class TableBatch:
     """The part of one table. `row` is what the control table has of it, and changes with what is brought in.
 
     `commit`: the token of its changes. `replayed`: the batch may have been tried before. `kept`: its table is read
@@ -180,7 +180,7 @@ class TablePart:
             return
         rows, keys = latest_rows(self.batch, latest, self.facts), self.row.keys
         names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
-        change = BatchPart(rows, self.target, keys, names, partial=False, domains=False, at=self.commit, reduced=True)
+        change = NetChanges(rows, self.target, keys, names, partial=False, domains=False, at=self.commit, reduced=True)
         self.mode.change(change)
 
     @property
@@ -199,12 +199,12 @@ class TablePart:
             return None
         return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 
-    def _part(self, rows: DataFrame, at: Commit) -> BatchPart:
+    def _part(self, rows: DataFrame, at: Commit) -> NetChanges:
         """Give change rows the columns of the target."""
         ruled = ruled_table(self.spark, self.row.table, self.settings)
         if self.facts.partial and not self.mode.append_only:
             ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
-        return BatchPart(
+        return NetChanges(
             rows=target_images(rows, ruled),
             target=self.target,
             keys=target_keys(self.row.keys, ruled.columns),

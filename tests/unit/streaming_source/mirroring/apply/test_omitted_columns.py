@@ -7,7 +7,7 @@ import pytest
 from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory
-from streaming_source.mirroring.apply.left_out import value_left_out
+from streaming_source.mirroring.apply.omitted_columns import value_left_out
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
 from streaming_source.ruling.target_columns import target_columns
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming_source.mirroring.apply.merge_settings import TargetSize
-    from streaming_source.mirroring.apply.table_work import TableWork
+    from streaming_source.mirroring.apply.table_applier import TableApplier
     from streaming_source.mirroring.control.control_row import ControlRow
 
 
-class SizedWork:
+class ParallelApplier:
     """One per start of a mirror."""
 
     def __init__(self, parallel: int) -> None:
@@ -34,10 +34,10 @@ class SizedWork:
         self._sessions: list[SparkSession] = []
         """Sessions that no table uses at the moment. Spark keeps a listener for each, so they are used again."""
 
-    def follow(self, works: list[TableWork]) -> None:
+    def follow(self, works: list[TableApplier]) -> None:
         """Follow the statements that the batch begins with. A work that cannot has `failed` with the reason."""
 
-        def follow(work: TableWork) -> None:
+        def follow(work: TableApplier) -> None:
             try:
                 self._move(work)
                 work.follow()
@@ -48,7 +48,7 @@ class SizedWork:
         if works:
             side_by_side(works[0].part.query_session, follow, works, at_once=self._parallel, name="mirror-statements")
 
-    def done(self, works: list[TableWork]) -> list[tuple[TableWork, ControlRow | Exception]]:
+    def done(self, works: list[TableApplier]) -> list[tuple[TableApplier, ControlRow | Exception]]:
         """Do the work of all tables, several at a time."""
         done = [(one, self._done(one)) for one in works if one.is_over]
         works = [one for one in works if not one.is_over]
@@ -56,14 +56,14 @@ class SizedWork:
             return done
         spark = works[0].part.query_session
         sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
-        groups: dict[tuple[bool, bool], list[tuple[TableWork, TargetSize]]] = {}
+        groups: dict[tuple[bool, bool], list[tuple[TableApplier, TargetSize]]] = {}
         for work, size in zip(works, sizes, strict=True):
             groups.setdefault((size.small, size.written_whole), []).append((work, size))
         for _, group in sorted(groups.items(), reverse=True):
             largest = max(size for _, size in group)
             self.fit(spark, largest)  # tasks have the settings of the query's session, plans those of their own
 
-            def write(work: TableWork, size: TargetSize = largest) -> ControlRow | Exception:
+            def write(work: TableApplier, size: TargetSize = largest) -> ControlRow | Exception:
                 self._move(work)
                 self.fit(work.part.spark, size)
                 return self._done(work)
@@ -73,7 +73,7 @@ class SizedWork:
             done += zip(some, results, strict=True)
         return done
 
-    def _done(self, work: TableWork) -> ControlRow | Exception:
+    def _done(self, work: TableApplier) -> ControlRow | Exception:
         try:
             return work.done()
         except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
@@ -82,7 +82,7 @@ class SizedWork:
             if work.part.moved and len(self._sessions) < self._parallel:
                 self._sessions.append(work.part.spark)
 
-    def _move(self, work: TableWork) -> None:
+    def _move(self, work: TableApplier) -> None:
         if not work.part.moved:
             try:
                 session = self._sessions.pop()

@@ -10,8 +10,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.apply import gone_targets
-from streaming_source.mirroring.apply.gone_targets import AT_ONCE, AT_START, LOOK_EVERY_S, Presence, is_target_there
+from streaming_source.mirroring.apply import missing_targets as gone_targets
+from streaming_source.mirroring.apply.missing_targets import (
+    AT_ONCE,
+    AT_START,
+    LOOK_EVERY_S,
+    MissingTargetCheck,
+    is_target_there,
+)
 
 
 class Row:
@@ -26,7 +32,7 @@ class Looks:
         self.now = 0.0
         self.seen: list[str] = []
         self.removed: set[str] = set()
-        self.presence = Presence(2)
+        self.presence = MissingTargetCheck(2)
         self.rows: Any = [Row(number) for number in range(150)]
         monkeypatch.setattr(gone_targets.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(gone_targets, "is_target_there", self._there)

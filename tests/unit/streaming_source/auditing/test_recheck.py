@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from replica.schema.table import TableSchema
-from streaming_source.auditing import second_look
+from streaming_source.auditing import recheck as second_look
 from streaming_source.auditing.comparison import Look
 from streaming_source.auditing.mirror.from_mirror import MirroredCopy
+from streaming_source.auditing.recheck import rechecks
 from streaming_source.auditing.result import KINDS, LeftOut, TableAudit
-from streaming_source.auditing.second_look import second_looks
 
 if TYPE_CHECKING:
     import pytest
@@ -67,7 +67,7 @@ class World:
 
 
 def looked(world: World, copy: MirroredCopy = COPY, *, repair: bool = False) -> TableAudit | LeftOut:
-    return second_looks(SPARK, {}, "control", copy, world.look, repair=repair)
+    return rechecks(SPARK, {}, "control", copy, world.look, repair=repair)
 
 
 def test_what_is_equal_and_what_no_foreign_key_changes_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

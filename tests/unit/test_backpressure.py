@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from replica.backpressure import Backpressure
 from replica.errors import (
     DisconnectedError,
 )
@@ -12,7 +13,6 @@ from replica.progress import Progress
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.room import Room
 from replica.session import Agreed, Session
 from tests.kit.primary import Primary
 from tests.kit.scripted import in_own_time, one_group, play, sending
@@ -29,13 +29,13 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
 
 
 def test_room_is_looked_at_more_often_the_smaller_the_limits(relay: RelayWriter) -> None:
-    assert Room(relay).look_every_bytes == 16 << 20
-    assert Room(relay, max_relay_bytes=None, min_free_bytes=1600).look_every_bytes == 100
-    assert Room(relay, max_relay_bytes=160, min_free_bytes=1600).look_every_bytes == 10
+    assert Backpressure(relay).look_every_bytes == 16 << 20
+    assert Backpressure(relay, max_relay_bytes=None, min_free_bytes=1600).look_every_bytes == 100
+    assert Backpressure(relay, max_relay_bytes=160, min_free_bytes=1600).look_every_bytes == 10
 
 
 def test_who_paused_wants_a_little_more(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = Room(relay, min_free_bytes=1600)
+    room = Backpressure(relay, min_free_bytes=1600)
     monkeypatch.setattr(relay, "free_bytes", lambda: 1650)
     assert not room.lacking(paused=False)
     assert room.lacking(paused=True) == "disk nearly full"
@@ -44,10 +44,10 @@ def test_who_paused_wants_a_little_more(relay: RelayWriter, monkeypatch: pytest.
 def test_without_a_limit_of_its_own_only_the_disk_counts(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "has_older_files", lambda: True)
     monkeypatch.setattr(relay, "total_bytes", lambda: 1000)
-    assert Room(relay, max_relay_bytes=999).lacking(paused=False) == "relay log full"
-    assert not Room(relay, max_relay_bytes=None, min_free_bytes=1).lacking(paused=False)
+    assert Backpressure(relay, max_relay_bytes=999).lacking(paused=False) == "relay log full"
+    assert not Backpressure(relay, max_relay_bytes=None, min_free_bytes=1).lacking(paused=False)
     monkeypatch.setattr(relay, "free_bytes", lambda: 0)
-    assert Room(relay, max_relay_bytes=999, min_free_bytes=1).lacking(paused=False) == "disk nearly full"
+    assert Backpressure(relay, max_relay_bytes=999, min_free_bytes=1).lacking(paused=False) == "disk nearly full"
 
 
 @in_own_time
@@ -56,7 +56,7 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
     for seq in range(2, 200):
         primary.transaction(Gtid(0, 1, seq), (5000,))
     wire = primary.wire()
-    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Room(relay, max_relay_bytes=200_000))
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Backpressure(relay, max_relay_bytes=200_000))
     log = RelayLog(relay.directory)
     held_back: list[int] = []
 
@@ -87,7 +87,7 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
 async def test_a_transaction_larger_than_the_limit_passes(relay: RelayWriter) -> None:
     primary = Primary.dump()
     primary.transaction(Gtid(0, 1, 1), (200_000,) * 5)
-    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Room(relay, max_relay_bytes=100_000))
+    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Backpressure(relay, max_relay_bytes=100_000))
     await play(session, sending(primary.wire()))
     assert relay.position == GtidPosition.parse("0-1-1"), "no reader could have made room: it must not wait for one"
 
@@ -103,7 +103,7 @@ async def test_a_disk_without_room_is_noticed_before_the_first_byte_is_read(
     session = Session(
         relay,
         Agreed(semi_sync=False, heartbeat_s=10),
-        room=Room(relay, min_free_bytes=1 << 20),
+        room=Backpressure(relay, min_free_bytes=1 << 20),
         progress=progress,
         on_pause=reasons.append,
     )

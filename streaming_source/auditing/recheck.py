@@ -37,18 +37,18 @@ STILL_S: Final = 120.0
 POLL_S: Final = 2.0
 
 
-class Looking(Protocol):
+class Rechecking(Protocol):
     """Compares a copy with its table: `before` is what differed in the look before, `last` that no other follows."""
 
     def __call__(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look: ...
 
 
-def second_looks(
+def rechecks(
     spark: SparkSession,
     options: Mapping[str, str],
     control: str,
     copy: MirroredCopy,
-    look: Looking,
+    look: Rechecking,
     *,
     repair: bool,
 ) -> TableAudit | LeftOut:

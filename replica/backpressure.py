@@ -30,7 +30,7 @@ MAX_DISK_RETRY_S = 30.0
 _SHARE = 16  # of a limit may come in unseen
 
 
-class Room:
+class Backpressure:
     """The room of one log. `lacking()` is the question; `look_every_bytes` is how much may be received between two of
     them.
 

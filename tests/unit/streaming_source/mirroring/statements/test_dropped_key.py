@@ -12,7 +12,7 @@ from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.check.indexes import IndexPart, TableIndex
-from streaming_source.mirroring.statements.lost_key import blurred_names, lost_key, sharp_indexes
+from streaming_source.mirroring.statements.dropped_key import blurred_names, lost_key, sharp_indexes
 
 SESSION = StatementContext(database="shop")
 UNIQUE = "CREATE TABLE t (code CHAR(3) NOT NULL, part INT NOT NULL, v INT, UNIQUE k (code, part), KEY other (v))"

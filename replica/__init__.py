@@ -13,8 +13,8 @@ from replica.version import __version__ as __version__
 TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
 if TYPE_CHECKING:
     from replica.arrow.reading import ChangeReader, decode_files, read_relay_log
-    from replica.config import ReplicaConfig
-    from replica.embedded import EmbeddedReplica
+    from replica.live.embedded import EmbeddedReplica
+    from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
 
 __all__ = ["ChangeReader", "EmbeddedReplica", "GtidPosition", "ReplicaConfig", "decode_files", "read_relay_log"]
@@ -23,9 +23,9 @@ __getattr__, __dir__ = on_demand(
     __name__,
     {
         "ChangeReader": "arrow.reading",
-        "EmbeddedReplica": "embedded",
+        "EmbeddedReplica": "live.embedded",
         "GtidPosition": "protocol.gtid",
-        "ReplicaConfig": "config",
+        "ReplicaConfig": "options.config",
         "decode_files": "arrow.reading",
         "read_relay_log": "arrow.reading",
     },

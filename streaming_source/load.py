@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.schema.table import TableSchema
     from streaming_source.schema.row_schema import TableColumn
     from streaming_source.selection.unreadable import Unreadable

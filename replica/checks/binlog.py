@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from replica.checks.access import Us
     from replica.checks.facts import ServerFacts
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 LEGACY_NET_BUFFER = 16_384
 """The default of net_buffer_length; a dump is sent in writes of this size."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica.checks.result import Result
-from replica.client_options import option_file_password
 from replica.native.compiling.code_cache import CACHE, stamp
+from replica.options.client import option_file_password
+from replica.options.secrets import exposed
 from replica.relay_log.directory.access import open_to_others
-from replica.secret_files import exposed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

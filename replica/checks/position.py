@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from replica.checks.facts import ServerFacts
     from replica.checks.relay_end import RelayEnd
-    from replica.config import ReplicaConfig
     from replica.handshake.login.login import Login
     from replica.handshake.primary.server import ServerInfo
     from replica.handshake.registration import Steps
+    from replica.options.config import ReplicaConfig
 
 
 def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:

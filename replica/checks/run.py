@@ -36,8 +36,8 @@ from replica.relay_log.directory.lock import lock_holder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from replica.config import Endpoint
     from replica.daemon.config import DaemonConfig
+    from replica.options.config import Endpoint
 
 
 async def check_all(

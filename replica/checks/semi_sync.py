@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.checks.facts import ServerFacts
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 SHORT_TIMEOUT_MS = 1_000
 """A restart of the replica or one slow fsync takes that long."""

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replica.checks.facts import ServerFacts
-    from replica.config import Endpoint
     from replica.handshake.primary.server import ServerInfo
+    from replica.options.config import Endpoint
 
     Servers = Mapping[Endpoint, ServerFacts]
 

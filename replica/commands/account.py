@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replica.client_options import home_file, option_file_password
 from replica.daemon.config import DaemonConfig
-from replica.secret_files import exposed
+from replica.options.client import home_file, option_file_password
+from replica.options.secrets import exposed
 
 if TYPE_CHECKING:
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 _ACCOUNT = frozenset({"user", "password", "password_file", "defaults_file"})
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from replica.commands.account import add_home_file, warn_of_exposed_files
-from replica.config import ENVIRONMENT_PREFIX, read_options_file, unknown_option, variables_of
 from replica.daemon.config import DaemonConfig
+from replica.options.config import ENVIRONMENT_PREFIX, read_options_file, unknown_option, variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
     _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.commands.options import option_flag
-from replica.config import ENVIRONMENT_PREFIX
 from replica.daemon.config import DaemonConfig
-from replica.option_values import written
+from replica.options.config import ENVIRONMENT_PREFIX
+from replica.options.values import written
 
 if TYPE_CHECKING:
     from replica.commands.options import Gathered

@@ -14,8 +14,8 @@ import click
 
 from replica.commands.account import add_home_file, warn_of_exposed_files
 from replica.commands.options import config_option, gather, option_of
-from replica.config import ReplicaConfig
 from replica.errors import ConfigError
+from replica.options.config import ReplicaConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

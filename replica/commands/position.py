@@ -17,7 +17,7 @@ from replica.dump.output import standard_output
 from replica.errors import ConfigError
 from replica.log_reader.in_files import FilesReader
 from replica.log_reader.in_relay_log import RelayLogReader
-from replica.option_places import instant, shown_instant
+from replica.options.places import instant, shown_instant
 from replica.plain_text import one_line
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid

@@ -18,9 +18,9 @@ import click
 from replica.command_options import Parsed
 from replica.commands.options import config_option, gather
 from replica.commands.purging import Choice, Plan, purge_files
-from replica.config import ReplicaConfig
 from replica.errors import ConfigError, RelayError
-from replica.option_values import seconds, size
+from replica.options.config import ReplicaConfig
+from replica.options.values import seconds, size
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.identity import read_identity

@@ -21,7 +21,7 @@ from replica.errors import ConfigError
 from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions
 from replica.log_reader.following import Follower, wait_for_log
 from replica.native.compile import interpret_meanwhile
-from replica.option_places import start_of_log
+from replica.options.places import start_of_log
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.location import RelayLocation

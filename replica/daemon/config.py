@@ -7,8 +7,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from replica.config import ReplicaConfig
-from replica.option_values import MAX_SECONDS, Bytes, Listen, Seconds, one_of
+from replica.options.config import ReplicaConfig
+from replica.options.values import MAX_SECONDS, Bytes, Listen, Seconds, one_of
 from replica.plain_text import has_control
 from replica.relay_log.directory.access import Access
 

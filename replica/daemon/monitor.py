@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import Endpoint
     from replica.daemon.config import DaemonConfig
+    from replica.options.config import Endpoint
 
 ANSWER_TIMEOUT_S = 10.0
 """Four short questions."""

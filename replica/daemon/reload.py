@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.client import Replica
     from replica.daemon.config import DaemonConfig
     from replica.daemon.logs import LogWriter
     from replica.daemon.retain import Retaining
+    from replica.live.client import Replica
 
 RELOADED: Final = frozenset(
     {"host", "port", "unix_socket", "retain_s", "retain_bytes", "relay_max_bytes", "reader_expiry_s", "log_level"}

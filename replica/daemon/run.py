@@ -18,7 +18,6 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from replica.client import Replica
 from replica.daemon.beginning import beginning
 from replica.daemon.http.endpoints import Endpoints
 from replica.daemon.http.guard import Guard
@@ -32,7 +31,8 @@ from replica.daemon.status.file import WRITE_EVERY_S, write_status
 from replica.daemon.status.observer import Observer
 from replica.daemon.status.record import Failure
 from replica.errors import DiskFullError, RelayError, ReplicaError, describe
-from replica.progress import Progress
+from replica.live.client import Replica
+from replica.live.progress import Progress
 from replica.relay_log.directory.access import Access, grant
 from replica.relay_log.directory.disk import disk_error
 from replica.relay_writer.writer import RelayWriter

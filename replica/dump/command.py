@@ -22,7 +22,7 @@ from replica.dump.outputs.sql import SqlDump
 from replica.errors import ConfigError
 from replica.files.opening import STANDARD_INPUT
 from replica.native.compile import interpret_meanwhile
-from replica.option_places import instant
+from replica.options.places import instant
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.identity import stores_lower_case
 from replica.row_reader.names import Names

@@ -12,17 +12,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import DisconnectedError, PositionLostError
 from replica.explain.found import Answer
 from replica.explain.in_relay_log import explain_relay
+from replica.live.embedded import EmbeddedReplica
 from replica.primary_reader.own_log import own_log
 from replica.protocol.gtid import Gtid, GtidPosition
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 WAIT_S: Final = 60.0
 """The primary seeks in a file of 1 GB for seconds; a transaction of some GB takes as long to come."""

@@ -19,8 +19,8 @@ from replica.handshake.login.login import log_in
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
+    from replica.options.config import Endpoint, ReplicaConfig
 
 _Result = TypeVar("_Result")
 

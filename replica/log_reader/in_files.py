@@ -16,7 +16,7 @@ from replica.errors import ConfigError, DataLossError
 from replica.files.opening import STANDARD_INPUT, open_binlog
 from replica.log_reader.found import FoundPosition, NextGroup
 from replica.log_reader.part import Part
-from replica.option_places import shown_instant
+from replica.options.places import shown_instant
 from replica.protocol.constants import BINLOG_MAGIC, EventType
 from replica.protocol.events.decode import decode
 from replica.protocol.events.transaction_events import GtidListEvent

@@ -15,7 +15,7 @@ from replica.errors import ConfigError, DataLossError
 from replica.files.opening import open_binlog
 from replica.log_reader.found import FoundPosition, NextGroup
 from replica.log_reader.part import Part
-from replica.option_places import shown_instant
+from replica.options.places import shown_instant
 from replica.relay_log.directory.identity import stores_lower_case
 from replica.relay_log.groups.groups import RelayGroups
 from replica.relay_log.groups.gtid_search import GtidSearch

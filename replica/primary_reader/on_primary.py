@@ -26,7 +26,7 @@ from replica.handshake.start.binlog_files import BinlogFiles, begun_at, binlog_f
 from replica.handshake.start.peek import ER_NO_SUCH_PLACE, MAX_DUMP_POSITION, group_at
 from replica.handshake.start.start import gtids, latest_position
 from replica.log_reader.found import FoundPosition, NextGroup
-from replica.option_places import shown_instant
+from replica.options.places import shown_instant
 from replica.primary_reader.passing import Passed, TooFarError, pass_by
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import Gtid, GtidPosition, covers
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.primary_reader.passing import Look
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition

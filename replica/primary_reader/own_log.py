@@ -12,15 +12,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.config import FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
+from replica.options.config import FIRST_RANDOM_SERVER_ID, MAX_SERVER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.log import RelayLog
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import ReplicaConfig
-    from replica.embedded import EmbeddedReplica
+    from replica.live.embedded import EmbeddedReplica
+    from replica.options.config import ReplicaConfig
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.groups.groups import LogGroup

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.option_values import Endpoint
+    from replica.options.values import Endpoint
 
 CHUNK_ROWS: Final = 100_000
 CHUNK_BYTES: Final = 32 << 20

@@ -32,8 +32,8 @@ from replica.snapshot.watermark.lagging import await_position
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from replica.config import ReplicaConfig
-    from replica.option_values import Endpoint
+    from replica.options.config import ReplicaConfig
+    from replica.options.values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from replica.snapshot.connection.asking import SnapshotConnection

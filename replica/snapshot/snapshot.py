@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
-    from replica.option_values import Endpoint
+    from replica.options.config import ReplicaConfig
+    from replica.options.values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from replica.snapshot.chunks.choice import ReadLimit

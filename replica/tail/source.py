@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
+from replica.live.embedded import EmbeddedReplica
 from replica.plain_text import plain_event
 from replica.primary_reader.own_log import own_log
 from replica.relay_log.log import RelayLog
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
     from replica.row_reader.live_names import Ask
     from replica.schema.table import TableSchema

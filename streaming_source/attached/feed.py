@@ -18,7 +18,7 @@ from replica.errors import DataLossError
 from replica.handshake.ask import ask
 from replica.handshake.start.start import latest_and_prepared
 from replica.log_reader.in_relay_log import RelayLogReader
-from replica.option_places import CommitTime
+from replica.options.places import CommitTime
 from replica.protocol.gtid import covers
 from replica.relay_log.directory.readers import READERS_NAME
 from replica.relay_log.log import RelayLog
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from replica.errors import RelayFileRemovedError
     from replica.handshake.start.end import ServerEnd
     from replica.handshake.start.start import Latest
-    from replica.option_places import Position
+    from replica.options.places import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.options.source_options import SourceOptions

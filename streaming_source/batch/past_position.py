@@ -17,7 +17,7 @@ from streaming_source.driver.relay_directory import private_base
 from streaming_source.planning.feed import ReplicaFeed
 
 if TYPE_CHECKING:
-    from replica.option_places import Position
+    from replica.options.places import Position
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
 

@@ -17,7 +17,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.embedded import library_logger
 from replica.errors import (
     AmbiguousPositionError,
     DataLossError,
@@ -28,6 +27,7 @@ from replica.errors import (
 )
 from replica.handshake.ask import ask
 from replica.handshake.start.start import earliest_position
+from replica.live.embedded import library_logger
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import Order, covers
 from replica.relay_log.location import index_path, relay_numbers, relay_path

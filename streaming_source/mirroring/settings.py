@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from replica.errors import ConfigError
-from replica.option_values import seconds
+from replica.options.values import seconds
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reading.reread import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS

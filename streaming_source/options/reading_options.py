@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from replica.errors import ConfigError
-from replica.option_places import Position, starting_place
-from replica.option_values import endpoint, one_of
+from replica.options.places import Position, starting_place
+from replica.options.values import endpoint, one_of
 from replica.schema.patterns import table_patterns
 from streaming_source.options import values
 from streaming_source.options.row_options import RowOptions, option

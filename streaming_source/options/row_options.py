@@ -12,7 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from replica.errors import ConfigError
-from replica.option_values import one_of, switch
+from replica.options.values import one_of, switch
 from replica.schema.patterns import matcher, table_patterns, table_text
 from streaming_source.options import values
 

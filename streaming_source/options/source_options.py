@@ -4,8 +4,8 @@ In: the mapping Spark hands over (keys lower-cased, all values text). Out: froze
 else `SourceOptions`, which may do without a server where a daemon's relay log is named. Refused, with a `ConfigError`
 that names the option: unknown names (with the nearest known one), values outside their type or range, options of a
 server together with a path, and combinations that contradict each other. The options of the replica (connection, TLS,
-relay log) are those of `replica.config`, under the same names in camelCase, checked there. docs/spark.md is checked
-against this table.
+relay log) are those of `replica.options.config`, under the same names in camelCase, checked there. docs/spark.md is
+checked against this table.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from replica.config import OPTIONS as REPLICA_HELP
-from replica.config import ReplicaConfig
 from replica.errors import ConfigError
-from replica.option_places import Position, ending_place
-from replica.option_values import Endpoint, endpoint, one_of, seconds, size, switch
+from replica.options.config import OPTIONS as REPLICA_HELP
+from replica.options.config import ReplicaConfig
+from replica.options.places import Position, ending_place
+from replica.options.values import Endpoint, endpoint, one_of, seconds, size, switch
 from streaming_source.options import values
 from streaming_source.options.reading_options import MAX_ROWS, ReadingOptions
 from streaming_source.options.row_options import Option, RowOptions, option, options_of, parsed

@@ -2,8 +2,8 @@
 
 In: the text of one option. Out: its typed value. Each parser raises ValueError with the end of a sentence: "is outside
 1 to 9"; the option's name is added by the caller (row_options.py). Sizes, durations, switches, words, patterns and
-places are read by the parsers that the command line and the files of options have (replica/option_values.py,
-replica/option_places.py).
+places are read by the parsers that the command line and the files of options have (replica/options/values.py,
+replica/options/places.py).
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from replica.embedded import EmbeddedReplica, library_logger
 from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
 from replica.handshake.ask import ask
 from replica.handshake.start.check_start import check_start
 from replica.handshake.start.end import ServerEnd, is_last, server_end
 from replica.handshake.start.resume import Stored
 from replica.handshake.start.start import latest_position
-from replica.option_places import CommitTime
+from replica.live.embedded import EmbeddedReplica, library_logger
+from replica.options.places import CommitTime
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import covers
 from replica.relay_log.directory.readers import READERS_NAME
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import Endpoint
     from replica.errors import RelayFileRemovedError
     from replica.handshake.start.start import Latest
-    from replica.option_places import Position
+    from replica.options.config import Endpoint
+    from replica.options.places import Position
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation

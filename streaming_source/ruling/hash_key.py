@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from replica.errors import ConfigError
-from replica.secret_files import exposed
+from replica.options.secrets import exposed
 
 FEWEST_BYTES: Final = 32
 """The length of what SHA-256 gives: a shorter key is easier to guess than the hash."""

@@ -26,8 +26,8 @@ from tests.fixtures.replicas import replica_config
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
+    from replica.options.config import ReplicaConfig
 
 WORKLOADS = ("narrow", "bulk")
 WAYS: dict[str, dict[str, object]] = {

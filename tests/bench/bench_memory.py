@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replica.config import ReplicaConfig
 from replica.errors import ReplicaError
+from replica.options.config import ReplicaConfig
 from replica.protocol.gtid import GtidPosition
 from tests.bench.process_times import peak_bytes
 from tests.bench.receiving import receive_relay

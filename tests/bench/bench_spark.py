@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 from pyspark.sql.types import DayTimeIntervalType, StructType
 
-from replica.config import ReplicaConfig
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
+from replica.options.config import ReplicaConfig
 from streaming_source.source import MariaDbBinlogSource
 from tests.bench.ready_made import NAME as READY_MADE
 from tests.bench.ready_made import write_partition

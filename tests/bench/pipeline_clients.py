@@ -89,7 +89,7 @@ def receive_only(asked: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _config(asked: dict[str, Any]) -> Any:
-    from replica.config import ReplicaConfig  # noqa: PLC0415
+    from replica.options.config import ReplicaConfig  # noqa: PLC0415
 
     return ReplicaConfig.parse({name: asked[name] for name in ("host", "port", "user", "password")})
 

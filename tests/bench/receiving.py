@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from replica.handshake.login.login import log_in
 from replica.handshake.registration import Registration, register
+from replica.live.session import Agreed, Session
 from replica.relay_writer.receiver import RECEIVE_BYTES
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Agreed, Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
     from replica.handshake.login.login import Detached
+    from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import compile_layout
@@ -33,7 +33,7 @@ from streaming_source.selection.resolver import SelectedTables
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
     from replica.schema.table import TableSchema
     from replica.snapshot.spool.batches import SpoolPart
 

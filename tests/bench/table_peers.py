@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pymysql
 
-from replica.config import ReplicaConfig
+from replica.options.config import ReplicaConfig
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.pace import CHUNK_ROWS

@@ -11,9 +11,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from replica.arrow.reading import decode_files, read_relay_log
-from replica.config import ReplicaConfig
-from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError
+from replica.live.embedded import EmbeddedReplica
+from replica.options.config import ReplicaConfig
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.events.encode import encode_event
 from replica.protocol.gtid import GtidPosition, covers

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, ProtocolError, ReplicaError
 from replica.handshake.login.login import log_in
 from replica.handshake.registration import Query
+from replica.options.config import ReplicaConfig
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.proxy import FaultProxy

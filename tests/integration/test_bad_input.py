@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import (
     AuthenticationError,
     ChecksumError,
@@ -20,6 +19,7 @@ from replica.errors import (
     SchemaError,
     UnsupportedEventError,
 )
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 pytestmark = pytest.mark.server
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import ConfigError, DataLossError, PositionPurgedError, RelayError
-from replica.option_places import shown_instant
+from replica.options.places import shown_instant
 from streaming_source.batch import folders as batch_folders
 from streaming_source.driver import driver_process
 from streaming_source.driver.driver_process import DriverProcess

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.charset import CHARSETS, charset_of
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import ValuePolicy, output_column

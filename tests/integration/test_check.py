@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from replica.checks.run import check_all
 from replica.cli import program
 from replica.daemon.config import DaemonConfig
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb, wait_until

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
 from replica.relay_log.directory.lock import RelayLock

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import ChecksumError, PrerequisiteError
 from replica.handshake.login.login import Login, log_in
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Send
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.constants import DumpFlag
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.commands import com_binlog_dump
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
     from replica.handshake.registration import Rows, Steps
+    from replica.options.config import ReplicaConfig
 
 pytestmark = pytest.mark.server
 

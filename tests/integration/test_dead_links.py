@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.listing import relay_gtids, server_gtids
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -103,7 +103,7 @@ def test_a_server_that_stands_still_is_left_and_found_again(any_server: MariaDb,
 def test_an_idle_connection_that_ends_is_no_lost_patience(
     any_server: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replica.client.STEADY_S", 0.3)
+    monkeypatch.setattr("replica.live.client.STEADY_S", 0.3)
     with FaultProxy(any_server.host, any_server.port) as proxy:
         config = replica_config(any_server, port=proxy.port, reconnect_retry_s=0.2, heartbeat_s=30)
         with EmbeddedReplica(config, tmp_path) as replica:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_writer.open_file import RESERVE_BYTES
 from tests.fixtures.listing import relay_gtids, server_gtids
@@ -40,7 +40,7 @@ def primary() -> Iterator[MariaDb]:
 
 @pytest.fixture(autouse=True)
 def _quick_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica.backpressure.DISK_RETRY_S", 0.1)
+    monkeypatch.setattr("replica.live.backpressure.DISK_RETRY_S", 0.1)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import MariaDb

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.lock import RelayLock
 from tests.fixtures.installation import PROJECT
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.server
 WAIT_S = 60.0
 HOST_PROGRAM = """
 import signal, sys, json, pathlib
-from replica.config import ReplicaConfig
-from replica.embedded import EmbeddedReplica
+from replica.options.config import ReplicaConfig
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 replica = EmbeddedReplica(ReplicaConfig.parse(json.loads(sys.argv[1])), pathlib.Path(sys.argv[2]))
 def ended(*_):

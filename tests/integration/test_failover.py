@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-import replica.session
-from replica.embedded import EmbeddedReplica
+import replica.live.session
 from replica.errors import PositionLostError, PrerequisiteError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.semisync.frame import ack_packet
 from tests.fixtures.listing import relay_gtids
@@ -215,7 +215,7 @@ def test_acknowledgements_after_a_failover_are_of_the_new_primarys_files(
         sent.append((file, position))
         return ack_packet(file, position)
 
-    monkeypatch.setattr(replica.session, "ack_packet", noting)
+    monkeypatch.setattr(replica.live.session, "ack_packet", noting)
     options = (*OPTIONS, "--log-slave-updates")
     with MariaDb(None, *options, server_id=1) as first, MariaDb(None, *options, server_id=2) as second:
         replicate(first, second)

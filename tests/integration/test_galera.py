@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError, PrerequisiteError
 from replica.handshake.start.resume import Stored
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.identity import IDENTITY_NAME, source_of
 from replica.relay_log.log import RelayLog
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
     from replica.relay_log.location import RelayHead
     from tests.fixtures.galera import GaleraNode
 

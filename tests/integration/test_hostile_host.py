@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 import replica.handshake.login.login
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.hostile import ANSWERS, Answer, HostileServer
 from tests.fixtures.mariadb import MariaDb, wait_until

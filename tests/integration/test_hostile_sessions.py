@@ -17,7 +17,6 @@ import pytest
 
 from replica.arrow.reading import read_relay_log
 from replica.checks.facts import ServerFacts, ask_facts
-from replica.embedded import EmbeddedReplica
 from replica.errors import AuthenticationError, DisconnectedError
 from replica.handshake.ask import ask
 from replica.handshake.login.login import log_in
@@ -25,6 +24,7 @@ from replica.handshake.login.session_settings import SETTINGS
 from replica.handshake.primary.catalog import read_tables
 from replica.handshake.primary.progress import ask_primary
 from replica.handshake.registration import Query
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.check.facts import ask_table_facts
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
     from replica.handshake.registration import Rows, Steps
+    from replica.options.config import ReplicaConfig
 
 pytestmark = pytest.mark.server
 

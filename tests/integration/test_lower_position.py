@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import PrerequisiteError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.snapshot.connection.connection import TableConnection

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError
 from replica.handshake.login.login import log_in
+from replica.options.config import ReplicaConfig
 from tests.fixtures.mysql import MySql
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 import pymysql
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError
 from replica.handshake.start.resume import Stored
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from tests.fixtures.listing import relay_files

@@ -13,8 +13,8 @@ import pytest
 import structlog
 from pymysql.constants import COMMAND
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import DuplicateServerIdError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.commands import com_register_slave
 from replica.relay_log.directory.identity import DumpThread, read_identity, write_identity
@@ -74,8 +74,8 @@ def test_leaving_is_noticed_at_once(primary: MariaDb, tmp_path: Path, running: C
 KILLED = """
 import sys, threading
 from pathlib import Path
-from replica.config import ReplicaConfig
-from replica.embedded import EmbeddedReplica
+from replica.options.config import ReplicaConfig
+from replica.live.embedded import EmbeddedReplica
 replica = EmbeddedReplica(ReplicaConfig.parse(eval(sys.argv[2])), Path(sys.argv[1]))
 replica.start(None)
 threading.Event().wait()

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from replica.cli import program
-from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ReplicaError
-from replica.option_places import shown_instant
+from replica.live.embedded import EmbeddedReplica
+from replica.options.places import shown_instant
 from replica.primary_reader.on_primary import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.tail.source import warnings_logger

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.errors import PositionLostError, ServerError
 from replica.handshake.login.login import Detached, Login, log_in
 from replica.handshake.primary.server import ServerInfo, check, inspect_server
 from replica.handshake.registration import Query, Registered, Registration, Steps, register
 from replica.handshake.start.peek import event_at
 from replica.handshake.start.resume import Stored, verify
+from replica.options.config import ReplicaConfig
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.events.decode import decode
 from replica.protocol.gtid import BinlogPosition, GtidPosition

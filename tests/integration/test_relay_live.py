@@ -19,11 +19,11 @@ from replica.errors import (
 )
 from replica.handshake.login.login import log_in
 from replica.handshake.registration import Registration, register
+from replica.live.session import Agreed, Session
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Agreed, Session
 from tests.bench.bench_memory import WANTED_PEAK_MB
 from tests.bench.bench_memory import measure as measure_memory
 from tests.fixtures.mariadb import MariaDb, wait_until

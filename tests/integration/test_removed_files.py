@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pymysql
 import pytest
 
-import replica.client
-import replica.connect
+import replica.live.client
+import replica.live.connect
 from replica.daemon.status.file import read_status
-from replica.embedded import EmbeddedReplica
 from replica.errors import RelayError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
@@ -368,7 +368,7 @@ def test_it_ends_when_idle_and_when_its_primary_is_away(start: Callable[..., Dae
 
 def test_it_ends_while_its_primary_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nobody to say goodbye to."""
-    monkeypatch.setattr(replica.connect, "GOODBYE_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(replica.live.connect, "GOODBYE_TIMEOUT_S", 3600.0)
     with MariaDb(None) as server:
         prepared(server)
         with EmbeddedReplica(replica_config(server, connect_timeout_s=3600.0, **ACCOUNT), tmp_path / "relay") as hung:
@@ -385,8 +385,8 @@ def test_it_ends_while_its_primary_hangs(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_watch_does_not_keep_it_from_its_goodbye(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An ACK found the loss; the watch that looks meanwhile finds it too."""
-    monkeypatch.setattr(replica.client, "WATCH_EVERY_S", 0.001)
-    monkeypatch.setattr(replica.client, "PARTING_S", 0.0)
+    monkeypatch.setattr(replica.live.client, "WATCH_EVERY_S", 0.001)
+    monkeypatch.setattr(replica.live.client, "PARTING_S", 0.0)
     monkeypatch.setattr(RelayWriter, "ensure_whole", RelayWriter.reopen)  # it looks no earlier than the ACK
     with MariaDb(None, *SEMI_SYNC) as server:
         server.add_user("repl", "secret", grants="REPLICATION SLAVE")
@@ -407,7 +407,7 @@ def test_its_last_file_is_missed_by_a_replica_that_just_connects(
     primary: MariaDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads the end of its own log back then; the watch may come later."""
-    monkeypatch.setattr(replica.client, "WATCH_EVERY_S", 3600.0)
+    monkeypatch.setattr(replica.live.client, "WATCH_EVERY_S", 3600.0)
     config, relay = replica_config(primary, **ACCOUNT), tmp_path / "relay"
     position = GtidPosition.parse(primary.gtid_binlog_pos())
     with EmbeddedReplica(config, relay) as first:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import PositionLostError
 from replica.handshake.start.resume import Stored
+from replica.live.embedded import EmbeddedReplica
+from replica.live.stale_stream import StaleStreamCheck
 from replica.protocol.gtid import GtidPosition
-from replica.stale_stream import StaleStreamCheck
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from replica.cli import main
-from replica.config import Endpoint, ReplicaConfig
 from replica.errors import AuthenticationError, ConfigError
 from replica.handshake.login.login import log_in
+from replica.options.config import Endpoint, ReplicaConfig
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.man_in_the_middle import ManInTheMiddle
 from tests.fixtures.mariadb import MariaDb, wait_until

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
-import replica.session
-from replica.embedded import EmbeddedReplica
+import replica.live.session
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.semisync.frame import ack_packet
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -61,7 +61,7 @@ def acknowledged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         seen.append((file, position))
         return ack_packet(file, position)
 
-    monkeypatch.setattr(replica.session, "ack_packet", noting)
+    monkeypatch.setattr(replica.live.session, "ack_packet", noting)
     return seen
 
 

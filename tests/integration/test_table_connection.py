@@ -26,7 +26,7 @@ from tests.fixtures.replicas import replica_config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 pytestmark = [pytest.mark.server, pytest.mark.quick_on("newest")]
 

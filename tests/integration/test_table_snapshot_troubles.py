@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, DiskFullError, PrerequisiteError
+from replica.options.config import ReplicaConfig
 from replica.snapshot import errors as reading_errors
 from replica.snapshot.check.catalog import describe_table, list_tables
 from replica.snapshot.chunks import names as followed_names

@@ -20,8 +20,8 @@ import numpy as np
 import pymysql
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import StatementDmlError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_path
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
     from replica.rows.decode.batch import ChangeBatch
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb

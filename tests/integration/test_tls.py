@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import AuthenticationError, ReplicaError
 from replica.handshake.login.login import log_in
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.installation import installations
 from tests.fixtures.listing import relay_gtids, server_gtids

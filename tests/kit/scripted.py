@@ -18,7 +18,7 @@ from tests.kit.primary import Primary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
-    from replica.session import Session
+    from replica.live.session import Session
 
     Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

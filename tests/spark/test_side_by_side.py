@@ -12,7 +12,7 @@ import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.lock import lock_holder
 from replica.relay_log.directory.readers import registered_readers

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from replica.command_options import Parsed
 from replica.commands.options import gather
-from replica.config import ReplicaConfig
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
-from replica.option_places import instant
-from replica.option_values import one_of, seconds, size, switch
+from replica.options.config import ReplicaConfig
+from replica.options.places import instant
+from replica.options.values import one_of, seconds, size, switch
 from replica.schema.patterns import table_patterns
 from streaming_source.options.source_options import SourceOptions
 from tests.kit.tree import files
@@ -142,8 +142,8 @@ def test_a_default_may_differ_between_the_daemon_and_other_replicas() -> None:
 def test_no_other_file_reads_a_size_a_duration_or_a_time() -> None:
     """A second grammar would begin with a table of units, or with Python's reader of times."""
     allowed = {
-        "replica/option_values.py",
-        "replica/option_places.py",
+        "replica/options/values.py",
+        "replica/options/places.py",
         "streaming_source/queries/query_lag.py",  # Spark's time of a progress report, which no user writes
     }
     found = set()

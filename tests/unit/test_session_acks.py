@@ -11,12 +11,12 @@ import pytest
 from replica.errors import (
     DuplicateServerIdError,
 )
+from replica.live.session import Agreed, Session
 from replica.protocol.events.encode import encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.protocol.packets.packets import pack
 from replica.relay_writer.writer import RelayWriter
 from replica.semisync.frame import ack_packet
-from replica.session import Agreed, Session
 from tests.kit.primary import CRC32, FILE, SERVER_ID, Primary, packet
 from tests.kit.scripted import in_own_time, one_group, play, sending
 

@@ -9,7 +9,7 @@ import pytest
 
 from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
-from replica.option_places import CommitTime
+from replica.options.places import CommitTime
 from replica.snapshot.check.cascades import Cascade
 from replica.snapshot.check.table_verdict import BYTES_A_SECOND, ROWS_A_SECOND
 from replica.snapshot.check.verdict import judge

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from replica.daemon.http.server import Route
     from replica.daemon.status.observer import Observer
-    from replica.progress import Progress
+    from replica.live.progress import Progress
 
 HUNG_S: Final = 30.0
 """A disk may hold an fsync up for seconds; a loop that has not run for so long is taken for dead."""

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, exposition
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from replica.live.progress import ACK_BUCKETS_S, State
 from replica.plain_text import one_line
-from replica.progress import ACK_BUCKETS_S, State
 from replica.protocol.gtid import GtidPosition
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from replica.daemon.status.record import StatusRecord
-    from replica.progress import AckLatency
+    from replica.live.progress import AckLatency
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_1_0_0
 MAX_LABELS: Final = 64

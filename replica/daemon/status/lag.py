@@ -21,7 +21,7 @@ from replica.protocol.gtid import Order
 
 if TYPE_CHECKING:
     from replica.handshake.primary.progress import ListedBinlog, PrimaryAnswer
-    from replica.progress import Progress
+    from replica.live.progress import Progress
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
     from replica.daemon.monitor import Known, Monitor
     from replica.daemon.retain import Retaining
-    from replica.progress import Progress
+    from replica.live.progress import Progress
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_writer.writer import RelayWriter
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from replica.daemon.status.lag import Purge  # noqa: TC001  (pydantic reads the annotations when the class is made)
-from replica.progress import PauseReason, State  # noqa: TC001
+from replica.live.progress import PauseReason, State  # noqa: TC001
 
 
 class _Part(BaseModel):

@@ -26,8 +26,8 @@ from replica.protocol.packets.login import NEEDED, Capability, handshake_respons
 from replica.protocol.packets.packets import MAX_PAYLOAD, MAX_PIECE
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.login.authentication import Authenticated
+    from replica.options.config import Endpoint, ReplicaConfig
 
 MAX_LOGIN_BYTES: Final = 256 << 10
 """All that a server says before it lets us in: a dozen packets, the largest of them a public key or an error."""

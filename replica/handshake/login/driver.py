@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping
 
-    from replica.option_values import Endpoint
+    from replica.options.values import Endpoint
 
 DriverError = pymysql.err.MySQLError
 NotConnectedError = pymysql.err.InterfaceError

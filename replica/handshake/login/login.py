@@ -31,7 +31,7 @@ from replica.protocol.packets.result_set import ErrorReply, read_reply
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
 
 _Result = TypeVar("_Result")
 

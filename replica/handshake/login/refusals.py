@@ -15,7 +15,7 @@ from replica.handshake.login.driver import DriverError, NotConnectedError
 from replica.handshake.plugins.table import advice
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint
+    from replica.options.config import Endpoint
 
 AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 3159, 4151})
 """Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None passes by itself."""

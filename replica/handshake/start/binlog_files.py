@@ -19,7 +19,7 @@ from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.header import parse_header
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
 
 
 class BinlogFiles(NamedTuple):

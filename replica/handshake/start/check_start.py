@@ -20,7 +20,7 @@ from replica.handshake.start.peek import probe
 from replica.handshake.start.resume import Here, Stored, verify
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
 
 
 async def check_start(config: ReplicaConfig, stored: Stored) -> None:

@@ -20,9 +20,9 @@ from replica.handshake.start.resume import HINT, Here
 from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.login.login import Login
     from replica.handshake.start.resume import Stored
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import GtidPosition
 
 

@@ -22,8 +22,8 @@ from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
+    from replica.options.config import Endpoint, ReplicaConfig
 
 
 class ServerEnd(NamedTuple):

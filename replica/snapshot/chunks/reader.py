@@ -26,7 +26,7 @@ from replica.snapshot.rows.select_list import select_list
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.option_values import Endpoint
+    from replica.options.values import Endpoint
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
     from replica.snapshot.connection.asking import SnapshotConnection

@@ -28,8 +28,8 @@ from replica.snapshot.rows.kept_key import kept_integer, kept_integers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.config import ReplicaConfig
-    from replica.option_values import Endpoint
+    from replica.options.config import ReplicaConfig
+    from replica.options.values import Endpoint
     from replica.snapshot.chunks.reader import Read
     from replica.snapshot.chunks.schedule import ReadingList
     from replica.snapshot.chunks.table_reading import TableReading

@@ -49,7 +49,7 @@ from replica.snapshot.connection.transports import SocketBytes, TransportBytes, 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import GtidPosition
 
 _Result = TypeVar("_Result")

@@ -13,7 +13,7 @@ from replica.errors import PrerequisiteError
 from replica.protocol.gtid import covers
 
 if TYPE_CHECKING:
-    from replica.option_values import Endpoint
+    from replica.options.values import Endpoint
     from replica.protocol.gtid import GtidPosition
     from replica.snapshot.connection.asking import SnapshotConnection
     from replica.snapshot.log_view import LogView

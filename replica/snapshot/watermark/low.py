@@ -25,8 +25,8 @@ from replica.snapshot.watermark.replica import ReplicaWatermark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Rows, Steps
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
 

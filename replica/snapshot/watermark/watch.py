@@ -19,9 +19,9 @@ from replica.snapshot.errors import passes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from replica.config import ReplicaConfig
     from replica.handshake.registration import Rows
-    from replica.option_values import Endpoint
+    from replica.options.config import ReplicaConfig
+    from replica.options.values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.snapshot.connection.asking import SnapshotConnection
     from replica.snapshot.pace import Pace

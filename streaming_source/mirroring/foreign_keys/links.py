@@ -22,8 +22,8 @@ from replica.snapshot.rows.select_list import quoted
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from replica.config import Endpoint
     from replica.handshake.registration import Steps
+    from replica.options.config import Endpoint
     from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions

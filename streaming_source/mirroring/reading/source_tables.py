@@ -30,8 +30,8 @@ from streaming_source.selection.resolver import SelectedTables
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.registration import Steps
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.schema.known_tables import TableName
     from replica.snapshot.check.indexes import TableIndex
     from replica.snapshot.check.table_verdict import InitialVerdict

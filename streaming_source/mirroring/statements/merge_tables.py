@@ -24,8 +24,8 @@ from replica.schema.text.sql_tokens import tokenize
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from replica.config import Endpoint
     from replica.handshake.registration import Steps
+    from replica.options.config import Endpoint
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions
 

@@ -21,7 +21,7 @@ from replica.snapshot.rows.kept_key import key_bytes
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.schema.known_tables import TableName
     from replica.snapshot.frontier import Frontier
     from replica.snapshot.rows.chunk import ReadTable

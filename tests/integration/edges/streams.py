@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.relay_log.location import RelayLocation, relay_numbers, relay_path

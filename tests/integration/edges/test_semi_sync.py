@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.constants import EventType
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.packets.packets import pack
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from replica.config import ReplicaConfig
+    from replica.options.config import ReplicaConfig
 
 pytestmark = pytest.mark.server
 

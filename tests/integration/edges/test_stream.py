@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.embedded import EmbeddedReplica
 from replica.errors import ConfigError, PositionLostError, ReplicaError
+from replica.live.embedded import EmbeddedReplica
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.events.decode import decode
 from replica.protocol.events.file_events import HeartbeatEvent, RotateEvent

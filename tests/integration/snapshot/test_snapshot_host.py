@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import PrerequisiteError
-from replica.option_values import Endpoint
+from replica.options.values import Endpoint
 from replica.snapshot.chunks.choice import ReadLimit
 from replica.snapshot.pace import Pace
 from replica.snapshot.watermark import lagging as server_lag

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from replica.cli import program
-from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, ConfigError, PrerequisiteError
 from replica.handshake.ask import ask
+from replica.options.config import ReplicaConfig
 from replica.schema.patterns import matcher
 from replica.snapshot.check.facts import TableFacts, ask_table_facts
 from replica.snapshot.check.verdict import InitialVerdicts, judge, require

@@ -6,7 +6,7 @@ import pytest
 
 from replica.checks.access import Us, connection, privileges, server_ids
 from replica.checks.facts import OtherReplica
-from replica.config import Endpoint
+from replica.options.config import Endpoint
 from tests.unit.checks.facts import GOOD, INFO, config, primary
 
 US = Us(77, configured=True, settled=True, running=False, left_open=frozenset())

@@ -4,8 +4,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from replica.checks.together import together
-from replica.config import Endpoint
 from replica.handshake.start.start import gtids
+from replica.options.config import Endpoint
 from replica.protocol.gtid import GtidPosition
 from tests.unit.checks.facts import GOOD, INFO, PRIMARY
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.commands.account import add_home_file, warn_of_exposed_files
-from replica.config import ReplicaConfig
+from replica.options.config import ReplicaConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

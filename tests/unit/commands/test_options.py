@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 import replica
 from replica.commands.options import configured, gather, gathered, option_flag
-from replica.config import ReplicaConfig
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
+from replica.options.config import ReplicaConfig
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:

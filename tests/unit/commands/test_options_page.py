@@ -9,8 +9,8 @@ import pytest
 
 from replica.commands.options import Gathered
 from replica.commands.options_page import EXAMPLE, PAGE, effective, example, options_table
-from replica.config import read_options_file
 from replica.daemon.config import DaemonConfig
+from replica.options.config import read_options_file
 
 PROJECT = Path(__file__).resolve().parents[3]
 SECRET = "hunter2-nobody-knows"

@@ -7,7 +7,7 @@ from typing import Any
 from replica.daemon.status.lag import Sample
 from replica.daemon.status.record import StatusRecord
 from replica.handshake.primary.progress import PrimaryAnswer
-from replica.progress import Progress
+from replica.live.progress import Progress
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import RelayHead, RelayLocation
 

@@ -31,7 +31,7 @@ from replica.errors import (
     ServerError,
     StatementDmlError,
 )
-from replica.progress import AckLatency
+from replica.live.progress import AckLatency
 from tests.kit.some import some
 from tests.unit.daemon.records import record
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.client import Replica
 from replica.daemon.config import DaemonConfig
 from replica.daemon.logs import LogWriter
 from replica.daemon.reload import RELOADED, Reloader, differences
 from replica.daemon.retain import Retaining
-from replica.option_values import Endpoint
+from replica.live.client import Replica
+from replica.options.values import Endpoint
 from replica.protocol.gtid import GtidPosition
 from replica.relay_writer.writer import RelayWriter
 

@@ -16,8 +16,8 @@ from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.replicas import replica_config
 
 if TYPE_CHECKING:
-    from replica.config import Endpoint
     from replica.handshake.registration import Steps
+    from replica.options.config import Endpoint
     from tests.fixtures.mariadb import MariaDb
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica.config import Endpoint, ReplicaConfig
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
 from replica.handshake.ask import ask
 from replica.handshake.login import login as login_module
@@ -20,6 +19,7 @@ from replica.handshake.primary.server import inspect_server
 from replica.handshake.registration import MAX_REPLY_BYTES
 from replica.handshake.start.peek import event_at
 from replica.handshake.start.start import latest_position
+from replica.options.config import Endpoint, ReplicaConfig
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.fixtures.hostile import ANSWERS, OK, Answer, HostileServer, greeting, lenenc, rows
 from tests.fixtures.replicas import replica_config

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from replica.errors import DisconnectedError
 from replica.handshake.login.driver import unread
 from replica.handshake.login.login import Detached
-from replica.option_values import Endpoint
+from replica.options.values import Endpoint
 from replica.protocol.packets.packets import pack
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes

@@ -10,8 +10,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from replica.config import ReplicaConfig
-from replica.option_values import Endpoint
+from replica.options.config import ReplicaConfig
+from replica.options.values import Endpoint
 from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import TableSchema
 from replica.snapshot.chunks.names import FollowedNames

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from replica.daemon.http.endpoints import HUNG_S, Endpoints
 from replica.daemon.status.record import Failure
-from replica.progress import Progress
+from replica.live.progress import Progress
 from tests.unit.daemon.records import record
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import math
 from prometheus_client.parser import text_string_to_metric_families
 
 from replica.daemon.http.metrics import MAX_LABELS, Metrics
-from replica.progress import ACK_BUCKETS_S, AckLatency
+from replica.live.progress import ACK_BUCKETS_S, AckLatency
 from tests.unit.daemon.records import record
 
 

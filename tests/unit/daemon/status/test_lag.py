@@ -4,7 +4,7 @@ import pytest
 
 from replica.daemon.status.lag import PrimaryLag, bytes_between, groups_between
 from replica.handshake.primary.progress import ListedBinlog
-from replica.progress import Progress
+from replica.live.progress import Progress
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from tests.unit.daemon.records import NOW, answer, head, sample
 

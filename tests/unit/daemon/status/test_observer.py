@@ -10,7 +10,7 @@ from replica.daemon.monitor import Monitor
 from replica.daemon.retain import Retaining
 from replica.daemon.status.observer import Observer
 from replica.daemon.status.record import Failure
-from replica.progress import Progress
+from replica.live.progress import Progress
 from replica.protocol.gtid import Gtid
 from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.location import RelayLocation, relay_path

@@ -7,9 +7,9 @@ import asyncio
 import pymysql.err
 import pytest
 
-from replica.config import Endpoint, ReplicaConfig
 from replica.errors import AuthenticationError, ConfigError, ProtocolError
 from replica.handshake.login.connection import MAX_LOGIN_BYTES, PACKET_COST, DriverConnection, secret_of
+from replica.options.config import Endpoint, ReplicaConfig
 from replica.protocol.packets.packets import MAX_PIECE, pack
 
 TCP, SOCKET = Endpoint("db1", 3306), Endpoint("", 0, "/run/mysqld.sock")

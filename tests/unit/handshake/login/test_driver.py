@@ -15,10 +15,10 @@ import pymysql.err
 import pytest
 from aiomysql.connection import Connection
 
-from replica.config import Endpoint, ReplicaConfig
 from replica.handshake.login import driver
 from replica.handshake.login.connection import DriverConnection
 from replica.handshake.login.driver import Driver, unread
+from replica.options.config import Endpoint, ReplicaConfig
 from replica.protocol.packets.packets import pack
 
 if TYPE_CHECKING:

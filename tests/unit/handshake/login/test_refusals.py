@@ -8,9 +8,9 @@ import ssl
 import pymysql.err
 import pytest
 
-from replica.config import Endpoint
 from replica.errors import AuthenticationError, DisconnectedError, ReplicaError, ServerError
 from replica.handshake.login.refusals import translated as translated_for
+from replica.options.config import Endpoint
 
 ENDPOINT = Endpoint("db1", 3306)
 

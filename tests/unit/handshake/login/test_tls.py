@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.errors import ConfigError
 from replica.handshake.login.connection import tls_context
+from replica.options.config import ReplicaConfig
 from tests.fixtures.certificates import Certificates
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.config import Endpoint, ReplicaConfig
 from replica.errors import PrerequisiteError
 from replica.handshake.start import binlog_files as module
 from replica.handshake.start.binlog_files import BegunFile, BinlogFiles, binlog_files, last_begun_by
+from replica.options.config import Endpoint, ReplicaConfig
 from tests.unit.handshake.steps import converse
 
 if TYPE_CHECKING:

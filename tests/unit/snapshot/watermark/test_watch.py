@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.errors import AuthenticationError, DisconnectedError, PrerequisiteError, ServerError
-from replica.option_values import Endpoint
+from replica.options.config import ReplicaConfig
+from replica.options.values import Endpoint
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import RelayHead, RelayLocation
 from replica.snapshot.pace import Pace

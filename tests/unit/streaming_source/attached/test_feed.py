@@ -11,7 +11,7 @@ import pytest
 
 from replica.daemon.status.file import write_status
 from replica.errors import ConfigError, DataLossError, RelayError
-from replica.option_places import shown_instant
+from replica.options.places import shown_instant
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.readers import mark_dropped, registered_readers
 from replica.relay_log.location import RelayLocation, index_path, relay_path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.config import ReplicaConfig
 from replica.daemon.status.file import write_status
 from replica.errors import ConfigError, RelayError
+from replica.options.config import ReplicaConfig
 from replica.relay_log.directory.head import HEAD_NAME
 from replica.relay_log.directory.identity import DumpThread, Identity, write_identity
 from replica.relay_log.directory.lock import RelayLock

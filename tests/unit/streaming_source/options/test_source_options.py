@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from replica.config import OPTIONS as REPLICA_OPTIONS
 from replica.errors import ConfigError
+from replica.options.config import OPTIONS as REPLICA_OPTIONS
 from replica.protocol.gtid import GtidPosition
 from streaming_source.options.source_options import (
     OPTIONS,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from replica.config import Endpoint
+from replica.options.config import Endpoint
 from streaming_source.planning.feed import replica_log
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.errors import ReplicaError
-    from replica.option_values import Endpoint
+    from replica.options.values import Endpoint
 
 
 class Hosts:

@@ -24,10 +24,10 @@ from pydantic import (
     model_validator,
 )
 
-from replica.client_options import client_options, option_file_password
 from replica.errors import ConfigError
-from replica.option_places import start_of_log
-from replica.option_values import Bytes, Endpoint, Hosts, Seconds, Switch, WholeSeconds, endpoint, one_of, written
+from replica.options.client import client_options, option_file_password
+from replica.options.places import start_of_log
+from replica.options.values import Bytes, Endpoint, Hosts, Seconds, Switch, WholeSeconds, endpoint, one_of, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

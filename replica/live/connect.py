@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import Endpoint, ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_writer.writer import RelayWriter
 

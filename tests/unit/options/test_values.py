@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
-from replica.option_values import Bytes, Endpoint, Hosts, Listen, Seconds, WholeSeconds, endpoint, written
+from replica.options.values import Bytes, Endpoint, Hosts, Listen, Seconds, WholeSeconds, endpoint, written
 
 
 def read(kind: object, value: object) -> object:

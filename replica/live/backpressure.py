@@ -16,7 +16,7 @@ from replica.errors import DiskFullError
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from replica.progress import PauseReason, Progress
+    from replica.live.progress import PauseReason, Progress
     from replica.relay_writer.writer import RelayWriter
 
 MAX_RELAY_BYTES = 64 << 30

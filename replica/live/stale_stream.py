@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import Endpoint, ReplicaConfig
-    from replica.progress import Progress
+    from replica.live.progress import Progress
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import GtidPosition
 
 QUIET_S: Final = 30.0

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ConfigError
-from replica.option_file import MAX_FILE_BYTES, Setting, read_option_file
+from replica.options.file import MAX_FILE_BYTES, Setting, read_option_file
 from tests.fixtures.installation import installation
 
 GROUPS = ("client", "client-server", "client-mariadb")  # those of the client that are no version's own

@@ -16,11 +16,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replica.backpressure import Backpressure
 from replica.errors import DisconnectedError, ReplicaError
 from replica.handshake.start.dump_error import dump_error
+from replica.live.backpressure import Backpressure
+from replica.live.progress import Progress
 from replica.native.kernel_group import NO_GROUP
-from replica.progress import Progress
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import ErrPacket
@@ -31,7 +31,7 @@ from replica.semisync.frame import ack_packet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replica.progress import PauseReason
+    from replica.live.progress import PauseReason
     from replica.relay_writer.writer import RelayWriter
 
 SILENT_HEARTBEATS = 3

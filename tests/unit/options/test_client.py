@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from replica.client_options import home_file, option_file_password
-from replica.config import ReplicaConfig
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
+from replica.options.client import home_file, option_file_password
+from replica.options.config import ReplicaConfig
 from tests.fixtures.installation import installations
 
 

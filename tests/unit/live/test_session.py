@@ -19,14 +19,14 @@ from replica.errors import (
     DuplicateServerIdError,
     RelayError,
 )
+from replica.live.progress import Progress
+from replica.live.session import Agreed, Session
 from replica.native.kernel_group import NO_GROUP
-from replica.progress import Progress
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets.packets import pack
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Agreed, Session
 from tests.kit.primary import FILE, packet
 from tests.kit.scripted import in_own_time, listening, one_group, play, sending
 

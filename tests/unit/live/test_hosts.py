@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from replica.errors import PositionLostError, PrerequisiteError
-from replica.hosts import Hosts
-from replica.option_values import Endpoint
+from replica.live.hosts import Hosts
+from replica.options.values import Endpoint
 
 A, B = Endpoint("a", 1), Endpoint("b", 2)
 

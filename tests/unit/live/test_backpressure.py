@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.backpressure import Backpressure
 from replica.errors import (
     DisconnectedError,
 )
-from replica.progress import Progress
+from replica.live.backpressure import Backpressure
+from replica.live.progress import Progress
+from replica.live.session import Agreed, Session
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.session import Agreed, Session
 from tests.kit.primary import Primary
 from tests.kit.scripted import in_own_time, one_group, play, sending
 

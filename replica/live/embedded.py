@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import structlog
 
-from replica.client import Replica
 from replica.errors import DisconnectedError, RelayError, ReplicaError
 from replica.handshake.ask import ask
 from replica.handshake.primary.catalog import read_tables
 from replica.handshake.start.resume import Stored
 from replica.handshake.start.start import earliest, latest_and_prepared, latest_position
-from replica.progress import Progress
+from replica.live.client import Replica
+from replica.live.progress import Progress
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from replica.config import ReplicaConfig
     from replica.handshake.registration import Steps
     from replica.handshake.start.start import Latest
+    from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import BinlogPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.catalog import Selection

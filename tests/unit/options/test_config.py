@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica.config import FIRST_RANDOM_SERVER_ID, OPTIONS, Endpoint, ReplicaConfig, variables_of
 from replica.errors import ConfigError, ReplicaError
+from replica.options.config import FIRST_RANDOM_SERVER_ID, OPTIONS, Endpoint, ReplicaConfig, variables_of
 
 if TYPE_CHECKING:
     from pathlib import Path

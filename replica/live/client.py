@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import tenacity
 
-from replica.backpressure import Backpressure, FullDisk
-from replica.connect import Connector, Dump
 from replica.errors import (
     AuthenticationError,
     ChecksumError,
@@ -30,20 +28,22 @@ from replica.errors import (
     RelayError,
     ReplicaError,
 )
-from replica.hosts import Hosts
-from replica.progress import Progress
+from replica.live.backpressure import Backpressure, FullDisk
+from replica.live.connect import Connector, Dump
+from replica.live.hosts import Hosts
+from replica.live.progress import Progress
+from replica.live.session import Agreed, Session
+from replica.live.stale_stream import StaleStreamCheck
 from replica.relay_log.directory.presence import WATCH_EVERY_S
-from replica.session import Agreed, Session
-from replica.stale_stream import StaleStreamCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.config import Endpoint, ReplicaConfig
     from replica.handshake.start.resume import Stored
-    from replica.progress import PauseReason
+    from replica.live.progress import PauseReason
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.directory.identity import Owner
     from replica.relay_writer.writer import RelayWriter

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from replica.client import Replica
-from replica.config import ReplicaConfig
 from replica.errors import ConfigError, DisconnectedError, describe
+from replica.live.client import Replica
+from replica.options.config import ReplicaConfig
 from replica.relay_writer.writer import RelayWriter
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replica.progress import ACK_BUCKETS_S, AckLatency
+from replica.live.progress import ACK_BUCKETS_S, AckLatency
 
 
 def test_there_is_no_quantile_before_the_first_acknowledgement() -> None:

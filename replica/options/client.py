@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
-from replica.option_file import Setting, read_option_file
+from replica.options.file import Setting, read_option_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

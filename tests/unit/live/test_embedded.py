@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.config import ReplicaConfig
-from replica.embedded import EmbeddedReplica, library_logger
 from replica.errors import ConfigError, DisconnectedError, RelayError
+from replica.live.embedded import EmbeddedReplica, library_logger
+from replica.options.config import ReplicaConfig
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.lock import RelayLock
 

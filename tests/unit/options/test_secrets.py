@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.secret_files import exposed
+from replica.options.secrets import exposed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""The live side: one replica from its first connection on, and inside another program."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -83,14 +84,16 @@ def history(mirror: Mirrored, table: str) -> list[tuple[int, str]]:
 
 
 def test_small_files_are_joined_and_every_version_stays(primary: MariaDb, mirrored: Callable[..., Mirrored]) -> None:
-    primary.sql("CREATE DATABASE joined", f"CREATE TABLE joined.t ({COLUMNS})")
+    primary.sql("CREATE DATABASE joined", f"CREATE TABLE joined.t ({COLUMNS}, large MEDIUMTEXT)")
     mirror = mirrored(primary, "joined", writer="native")
     mirror.run()
     for row in ENDS:
-        primary.sql(f"INSERT INTO joined.t VALUES ({row})")
+        # A small file of its own each: a smaller one is written again with the rows that come next.
+        primary.sql(f"INSERT INTO joined.t VALUES ({row}, '{secrets.token_hex(1 << 20)}')")
         mirror.run()
     before = mirror.workbench.run(_FOUND.format(target=f"{mirror.lake}.t"))
-    primary.sql("UPDATE joined.t SET i = i WHERE id = 0", "CREATE TABLE joined.other (id INT PRIMARY KEY)")
+    primary.sql("CREATE TABLE joined.other (id INT PRIMARY KEY)")
+    mirror.run()  # a batch ends before a statement: what follows is one
     primary.sql("INSERT INTO joined.t (id) VALUES (7)", "DELETE FROM joined.t WHERE id = 7")
     mirror.run(before=_SOON.format(few=3))
     mirror.workbench.run(_SOON.format(few=20) + "; result = True")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replica.relay_log import head, identity, index, readers
+from replica.relay_log.directory import head, identity, readers
+from replica.relay_log.files import index
 from streaming_source.driver.spark_versions import SPARK_VERSIONS, SparkVersion
 from streaming_source.offsets import offset
 from tests.kit.tree import files

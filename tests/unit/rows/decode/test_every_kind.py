@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump import json_rows, sql
+from replica.dump.outputs import json_rows, sql
 from replica.dump.rows.kernel_escapes import JSON, SQL
 from replica.dump.rows.kernel_values import EXACT_IN_JSON
 from replica.dump.rows.rows_text import RangeOrigin, RowTexts

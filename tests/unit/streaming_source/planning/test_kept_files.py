@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from replica.relay_log.location import relay_numbers
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
-from streaming_source.planning import planner, table_rows
+from streaming_source.planning import planner
+from streaming_source.planning.tables import table_rows
 from tests.unit.streaming_source.row_feed import Group, again
 from tests.unit.streaming_source.scripted_tables import ScriptedTables
 from tests.unit.streaming_source.table_feed import A, T, TableFeed, U, alter, read, reading_planner

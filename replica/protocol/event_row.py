@@ -3,7 +3,7 @@ written down.
 
 `EventRow` is the form of the table, `constants.EventType` is the table: a row an event type. Everything that depends on
 the type is made from it: the decoders (events.py), the grouping rule (groups.py), the arrays of the kernels
-(native/kernel_header.py) and the page docs/events.md (events_doc.py).
+(native/kernel_header.py) and the page docs/events.md.
 """
 
 from __future__ import annotations

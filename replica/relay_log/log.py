@@ -97,7 +97,7 @@ class RelayLog:
         Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
         not be a place of this log, though each of its groups is in it.
 
-        A position that names several places of this log (ambiguity.py) is told apart by `place`, that on the primary.
+        A position that names several places of this log (`ambiguous`) is told apart by `place`, that on the primary.
 
         Raises:
             AmbiguousPositionError: it names several, and `place` was not given.

@@ -1,7 +1,7 @@
 """The range of a batch read made definite, fetched where need be, and cut into partitions.
 
 In: the options, the plan, and where the binlog ended at load(). Out: partitions, and the folder they lie in, if it is
-ours. Refused: see batch_server.py.
+ours. Refused: see server.py.
 """
 
 from __future__ import annotations

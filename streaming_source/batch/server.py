@@ -2,7 +2,7 @@
 
 In: the options and the plan; where the reading ends if that was `latest`, as it was at load(). Out: Spark's reader
 object. Spark asks it once a DataFrame for its partitions, when that is first used: then the range is fetched into a
-folder of its own (batch_folders.py) by a replica that ends with it, and planned like a micro-batch of a stream, so that
+folder of its own (folders.py) by a replica that ends with it, and planned like a micro-batch of a stream, so that
 rows and shapes are those of a stream. A daemon's log is planned where it is.
 
 Refused: an end that lies before the start or is not reached yet, a range larger than relayMaxBytes, and what a stream

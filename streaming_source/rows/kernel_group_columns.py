@@ -1,5 +1,5 @@
 # ruff: noqa: C901  (one pass, one function)
-"""Kernel of group_columns.py: the numbers of a group become numbers of each of its rows, all columns in one pass."""
+"""Kernel of change_rows.py: the numbers of a group become numbers of each of its rows, all columns in one pass."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What each writer of targets holds: a batch that is broken off at any commit and tried again is in the target once.
 
 That of the tasks is held to it in `tests/unit/streaming_source/mirroring/writers/native/test_contract.py`, and the
-order of the steps, on a model in memory, in `test_statement_work.py`.
+order of the steps, on a model in memory, in `test_ddl_applier.py`.
 """
 
 from __future__ import annotations

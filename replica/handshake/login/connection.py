@@ -201,7 +201,7 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
 
     required encrypts and checks nothing; verify-ca checks who signed the certificate; verify-identity also that it
     names the host. Without tls_ca the system's authorities are trusted. verify-password takes any certificate here:
-    it is checked when the password was accepted (certificate.py).
+    it is checked when the password was accepted (`check_certificate`).
 
     Raises:
         ConfigError: a certificate or key file cannot be read or is none.

@@ -1,4 +1,4 @@
-"""Keep where sequence numbers went back in a relay log: what makes a GTID position name two places (ambiguity.py).
+"""Keep where sequence numbers went back in a relay log: what makes a GTID position name two places (`ambiguous`).
 
 In and out: `relay.order` beside the relay log, a small JSON file that is there only where it says something: those
 highest numbers, and the place at which the log was begun. It is on disk before the head of the log shows readers a

@@ -1,7 +1,7 @@
 """MySQL's event groups: a GTID event to the head of a group record.
 
 The record has domain 0, the server id of the event and the GTID's number; the uuid
-and the tag are in the event (mysql_gtid.py of the protocol reads it).
+and the tag are in the event (protocol/mysql/gtid.py reads it).
 """
 
 from __future__ import annotations

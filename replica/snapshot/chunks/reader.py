@@ -88,7 +88,7 @@ class ChunkReader:
             defined=table.defined,
             left_out=table.left_out,
         )
-        grown = wanted.rows > self.pace.chunk_rows  # at the end of a table: see table_end.py
+        grown = wanted.rows > self.pace.chunk_rows  # at the end of a table: see `TableEnd`
         most_bytes = OVERRUN * max(self.pace.chunk_bytes, CHUNK_BYTES if grown else 0)
         size, cut = 0, False
         for stretch in stream.stretches():

@@ -32,7 +32,7 @@ MAX_ROW_BYTES: Final = 1 << 30
 
 
 class ReceivedBytes(Protocol):
-    """The bytes of a connection, plain (socket_bytes.py) or through a transport (transport_bytes.py)."""
+    """The bytes of a connection, plain or through a transport (transports.py)."""
 
     def send(self, data: bytes) -> None:
         """Write bytes; DisconnectedError where the connection has ended."""

@@ -1,7 +1,7 @@
 """The rows of a stretch of the stream as halves: what each change removes, and what it puts.
 
 An update removes its before image and puts its after image, an insert puts, a delete removes. All addresses are of
-memory that the caller holds. What halves leave of a key is decided by `kernel_window.py`.
+memory that the caller holds. What halves leave of a key is decided by `kernel_key_states.py`.
 """
 
 from __future__ import annotations

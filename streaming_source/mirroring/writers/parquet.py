@@ -1,6 +1,6 @@
 """Folders of Parquet files as targets: for the log of all changes, without a transaction log.
 
-What a batch appends is kept until `finish` and then written as one folder (`batch_folders.py`). A batch that comes
+What a batch appends is kept until `finish` and then written as one folder (`BatchFolders`). A batch that comes
 again finds its folder, and writes nothing. The columns stand in a note beside the folders; files keep those that they
 were written with. A column that goes stays, NULL from then on, as a log says what was; one that gets a wider type is
 read as that. Refused: a column whose values of before and of now have no type in common.

@@ -67,8 +67,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Long files first: with several processes, a long file that starts last is waited for alone."""
     turn = config.getoption("turn")
     if turn is not None:
-        config.hook.pytest_deselected(items=[item for item in items if not _has_its_turn(item, turn)])
-        items[:] = [item for item in items if _has_its_turn(item, turn)]
+        chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            chosen[_has_its_turn(item, turn)].append(item)
+        items[:] = chosen[True]
+        config.hook.pytest_deselected(items=chosen[False])
     longest_first = {name: place for place, name in enumerate(("system", "spark", "integration", "unit"))}
     items.sort(key=lambda item: longest_first.get(item.path.relative_to(TESTS).parts[0], 0))
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from replica.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _HINT = (
     "A position is written like 0-1-4711,7-2-9: domain-server-sequence, one per domain, as @@gtid_binlog_pos prints it."

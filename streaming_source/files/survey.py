@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from replica.errors import StatementDmlError
     from replica.files.binlog import FileRange
     from replica.protocol.events.transaction_events import XaId
-    from replica.rows.scan.scan import Scan
     from replica.rows.scan.statements import LoggedText
     from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema

@@ -23,8 +23,6 @@ from streaming_source.rows.kernel_group_columns import take_numbers
 from streaming_source.rows.row_texts import Words, gtid_texts, sequence_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from replica.rows.decode.batch import ChangeBatch, Groups
     from streaming_source.rows.partition import ReadRows
     from streaming_source.rows.row_memory import RowMemory

@@ -54,12 +54,6 @@ def asked(mirror: Mirrored, sql: str) -> list[list[Any]]:
     return found
 
 
-def operations(mirror: Mirrored, table: str) -> list[str]:
-    history = f"DESCRIBE HISTORY {mirror.lake}.{table}"
-    found: list[str] = mirror.workbench.run(f"result = [row['operation'] for row in spark.sql({history!r}).collect()]")
-    return found
-
-
 def test_modes(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:
     modes = {"a": "soft_delete", "b": "history", "c": "append_log"}
     mirror = mirrored(primary, database, rules={f"{database}.{name}": {"mode": mode} for name, mode in modes.items()})
@@ -128,8 +122,8 @@ def test_truncate_drop_and_swap(primary: MariaDb, database: str, mirrored: Calla
     mirror.run()
     mirror.assert_equal("a", "b", "old_b", "c")
     assert {state for name, (state, _) in mirror.states().items() if name != "new_b"} == {"current"}
-    assert operations(mirror, "b").count("CREATE OR REPLACE TABLE") == 1  # emptied by delta-rs when it was read again
-    assert operations(mirror, "c").count("CREATE OR REPLACE TABLE") == 2
+    assert mirror.operations("b").count("CREATE OR REPLACE TABLE") == 1  # emptied by delta-rs when it was read again
+    assert mirror.operations("c").count("CREATE OR REPLACE TABLE") == 2
 
 
 def test_policies_and_the_return_of_a_table(primary: MariaDb, database: str, mirrored: Callable[..., Mirrored]) -> None:

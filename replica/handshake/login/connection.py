@@ -26,7 +26,6 @@ from replica.protocol.packets.login import NEEDED, Capability, handshake_respons
 from replica.protocol.packets.packets import MAX_PAYLOAD, MAX_PIECE
 
 if TYPE_CHECKING:
-    from replica.handshake.login.authentication import Authenticated
     from replica.options.config import Endpoint, ReplicaConfig
 
 MAX_LOGIN_BYTES: Final = 256 << 10
@@ -193,7 +192,7 @@ def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:
 # The TLS context of a connection: which of the five modes, which certificates. Never a mode that falls back.
 #
 # Source: measured on 10.5, 10.11 and 11.8. A server without TLS, or one of which a man in the middle says so, leaves
-# out its capability flag; connection.py refuses it then, where the driver would go on in plain text.
+# out its capability flag; the login above refuses it then, while the driver would go on in plain text.
 
 
 def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:

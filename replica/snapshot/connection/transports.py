@@ -1,8 +1,8 @@
-"""The bytes of a plain connection, read by a thread that blocks in the socket: one system call for much.
+"""Transports of a connection that reads tables: `SocketBytes` without TLS and compression, `TransportBytes` with them.
 
-In: a connection that the login let go of, without TLS and compression. asyncio would cost as much as the bytes do:
-servers write 16 KB at a time, and each is a turn of its loop. Here the kernel gathers them (SO_RCVLOWAT) for a moment
-(SO_RCVTIMEO), so that the thread wakes up a tenth as often.
+A thread of `SocketBytes` blocks in the socket, and one system call brings much. asyncio would cost as much as the bytes
+do: servers write 16 KB at a time, and each is a turn of its loop. Here the kernel gathers them (SO_RCVLOWAT) for a
+moment (SO_RCVTIMEO), so that the thread wakes up a tenth as often.
 
 Refused: silence of more than `silence_s`. Thread-safe is `interrupt` alone.
 """

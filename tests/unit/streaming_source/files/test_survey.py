@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DataLossError, ProtocolError, RelayError, SchemaError
-from streaming_source.files import partition as file_partition
-from streaming_source.files import survey as file_cutting
+from streaming_source.files import partition, survey
 from tests.kit.primary import Primary
 from tests.kit.real_rows import TABLE, prepare, transaction
 from tests.kit.rows import Column, table_map
@@ -38,7 +37,7 @@ def write(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Path]
 
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (file_partition, file_cutting):
+    for module in (partition, survey):
         monkeypatch.setattr(module, "RANGE_BYTES", 300)
 
 

@@ -132,8 +132,8 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
         for _ in range(2):
             chosen.shuffle(batch)
             rows = envelope(spark, batch).repartition(2)
-            mode.change(NetChanges(rows, target, ["id"], NAMES, partial=partial, domains=domains, at=at))
+            target.apply(mode, NetChanges(rows, target, ["id"], NAMES, partial=partial, domains=domains, at=at))
     found = as_text(spark.table(TARGET).collect())
     for _ in range(2):
-        mode.empty(target, TRUNCATED, at.of("truncate"))
+        mode.all_gone(target, TRUNCATED, "truncate", at.of("truncate"))
     return [found, as_text(spark.table(TARGET).collect())]

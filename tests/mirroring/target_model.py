@@ -15,6 +15,7 @@ from streaming_source.mirroring.writers.versions import ROWS, Commit
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.ruling.target_columns import TargetColumn
@@ -122,16 +123,20 @@ class ModelTarget:
     def truncate(self, at: Commit) -> None:
         self._once(at, self._stored.rows.clear)
 
-    def run(self, statement: str, at: Commit, **rows: Any) -> None:
-        """Insert, update and delete by the key `id`: whatever the MERGE says, the mode current means that."""
-        assert statement.startswith("MERGE")
+    def apply(self, mode: Mode, changes: NetChanges) -> None:
+        """Insert, update and delete by the key `id`. The rows of the changes are pairs: a row, and whether it went."""
+        assert mode.name == "current", "the model keeps no rows that ended"
+        pairs: Any = changes.rows
 
         def merge() -> None:
-            for row, gone in rows["changes"]:
+            for row, gone in pairs:
                 self._stored.rows[:] = [one for one in self._stored.rows if one["id"] != row["id"]]
                 self._stored.rows += [] if gone else [self._fitting(row)]
 
-        self._once(at, merge)
+        self._once(changes.at, merge)
+
+    def end_rows(self, mode: Mode, statement: Any, at: Commit) -> None:
+        raise NotImplementedError(mode.name, statement, at)
 
     def append(self, rows: Any, at: Commit) -> None:
         self._once(at, lambda: self._stored.rows.extend(map(self._fitting, rows)))

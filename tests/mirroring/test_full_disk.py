@@ -30,8 +30,8 @@ def fill(disk: Path) -> Path:
             return filler
 
 
-@pytest.mark.parametrize("full", ["control", "targets"])
-def test_a_full_disk_is_named(full: str, mirrored: Callable[..., Mirrored], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("full", "writer"), [("control", None), ("targets", None), ("targets", "spark")])
+def test_a_full_disk_is_named(full: str, writer: str | None, mirrored: Callable[..., Mirrored], tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         try:
             place = stack.enter_context(small_disk(tmp_path, 4))
@@ -48,7 +48,7 @@ def test_a_full_disk_is_named(full: str, mirrored: Callable[..., Mirrored], tmp_
         where = {"control": str(place / "control")} if full == "control" else {"into": f"{place}/{{table}}"}
         if full == "targets":
             where["control"] = str(tmp_path / "control")
-        mirror = mirrored(primary, "shop", **where)
+        mirror = mirrored(primary, "shop", writer=writer, **where)
         mirror.run()
         filler = fill(place)
         primary.sql("UPDATE shop.a SET v = v + 1", "UPDATE shop.b SET v = v + 1")

@@ -16,12 +16,12 @@ from replica.schema.effects.effect import StatementEffect
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.added_values import KnownValue
 from streaming_source.mirroring.writers import delta
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
 from streaming_source.mirroring.writers.versions import AGAIN, READS, Commit
-from streaming_source.queries.upserts import merge_statement
 from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
@@ -121,14 +121,18 @@ def altered_and_filled(target: TableWriter) -> None:
         told = "_op STRING, id INT, b INT, a INT, n BIGINT, c STRING"
         of_changes = target.spark.createDataFrame([{"_op": "update", **changed}], told)
     target.append(of_rows, AT.of(READS))
-    target.run(merge_statement(target.name, ["id"], list(read), partial=False), AT, changes=of_changes)
+    changes = NetChanges(of_changes, target, ["id"], list(read), partial=False, domains=False, at=AT, reduced=True)
+    target.apply(mode_of("current", ("id",)), changes)
 
 
 def emptied_and_filled(target: TableWriter) -> None:
-    """TRUNCATE, and then rows that change nothing that is there: without a token they would come twice."""
+    """TRUNCATE, and then rows of a table without a key: without a token they would come twice."""
     target.truncate(STATEMENT)
     target.append(rows(target.spark, "(1, 1, 1, 1, 1), (2, 2, 2, 2, 2) AS t(id, a, b, c, n)"), AT.of(READS))
-    target.run(f"UPDATE {target.name} SET n = n + 1", AT)
+    image = "named_struct('id', 3, 'a', 3, 'b', 3, 'c', 3, 'n', 3)"
+    inserted = target.spark.sql(f"SELECT 'insert' AS op, {image} AS before, {image} AS after, false AS history")
+    names = ["id", "a", "b", "c", "n"]
+    target.apply(mode_of("current", ()), NetChanges(inserted, target, (), names, partial=False, domains=False, at=AT))
 
 
 def read_again(target: TableWriter) -> None:
@@ -138,7 +142,7 @@ def read_again(target: TableWriter) -> None:
     columns = [column("id"), column("b"), column("a", "STRING"), column("n", "BIGINT"), column("new")]
     target.rename({"id": "id", "a": "b", "b": "a", "n": "n", "new": None}, at.step("names"))
     target.alter(mode.columns(columns), at)
-    mode.read_again(target, ENDED, at)
+    mode.all_gone(target, ENDED, "again", at)
     target.finish(1, at)
 
 
@@ -205,7 +209,7 @@ def parquet(spark: SparkSession, name: str) -> list[str]:
         target = open_target(spark, name)
         at = Commit("m", number, f"0-1-{number}")
         wrong += [f"{number} is there"] if target.has(at) and number == 9 else []
-        log.empty(target, ENDED, at.of("0-1-90:0"))
+        log.all_gone(target, ENDED, "truncate", at.of("0-1-90:0"))
         target.append(told, at.of(READS))
         target.finish(1, at)
         wrong += [] if target.has(at) else [f"{number} is not there"]

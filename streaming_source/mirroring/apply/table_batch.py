@@ -170,7 +170,7 @@ class TableBatch:
 
     def merge(self, rows: DataFrame, part: str = CHANGES) -> None:
         """Apply changes, and rows that were read, by their keys; `part`: that of the batch which they are."""
-        self.mode.change(self._part(rows, self.commit.of(part)))
+        self.target.apply(self.mode, self._part(rows, self.commit.of(part)))
 
     def merge_changes(self) -> None:
         """Bring in all changes: where that can be done, by the last one of each key, as one task finds it."""
@@ -181,7 +181,7 @@ class TableBatch:
         rows, keys = latest_rows(self.batch, latest, self.facts), self.row.keys
         names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
         change = NetChanges(rows, self.target, keys, names, partial=False, domains=False, at=self.commit, reduced=True)
-        self.mode.change(change)
+        self.target.apply(self.mode, change)
 
     @property
     def plain(self) -> bool:

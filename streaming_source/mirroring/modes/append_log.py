@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.modes.mode import SparkChange
 from streaming_source.queries.row_events import sequence_text
 from streaming_source.queries.sql_text import text_value
 from streaming_source.schema.target_modes import APPEND_LOG
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import NetChanges
+    from streaming_source.mirroring.modes.mode import Gone, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 class AppendLog:
     """Appends, and nothing else."""
 
+    name = APPEND_LOG
     append_only = True
     by_key = False
     takes_reduced = False
@@ -67,39 +69,31 @@ class AppendLog:
             *(own[column.name].cast(column.type).alias(column.name) for column in own_columns(APPEND_LOG)),
         )
 
-    def change(self, part: NetChanges) -> None:
+    def merge(self, part: NetChanges) -> SparkChange:
         """Append the changes."""
-        part.target.append(self.appended(part), part.at)
+        return SparkChange(self.appended(part))
 
     def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: it has no keys."""
         return True
 
-    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Append that the table was emptied."""
-        _append_statement(target, statement, "truncate", at)
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:
+        """Append that they ended, and why."""
+        told = {
+            "_change_type": text_value(why),
+            "_commit_version": str(statement.number),
+            "_commit_timestamp": f"timestamp_micros({statement.committed_us})",
+            "_gtid": text_value(statement.gtid),
+            "_sequence": text_value(statement.sequence),
+        }
+        types = {column.name: column.type for column in own_columns(APPEND_LOG)}
+        columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]
+        target.append(target.spark.range(1).selectExpr(*columns), at)
 
-    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Append that the table was dropped."""
-        _append_statement(target, statement, "drop", at)
-
-    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Append that all rows come again."""
-        _append_statement(target, statement, "again", at)
+    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+        """Refuse: the log keeps its rows as they are."""
+        raise NotImplementedError(target.name, statement)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Refuse: the log has what the stream says."""
         raise NotImplementedError(nulls)
-
-
-def _append_statement(target: TableWriter, statement: StatementRow, kind: str, at: Commit) -> None:
-    told = {
-        "_change_type": text_value(kind),
-        "_commit_version": str(statement.number),
-        "_commit_timestamp": f"timestamp_micros({statement.committed_us})",
-        "_gtid": text_value(statement.gtid),
-        "_sequence": text_value(statement.sequence),
-    }
-    types = {column.name: column.type for column in own_columns(APPEND_LOG)}
-    columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]
-    target.append(target.spark.range(1).selectExpr(*columns), at)

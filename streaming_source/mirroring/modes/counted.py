@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import SchemaError
 from streaming_source.mirroring.modes.current import CurrentRows
+from streaming_source.mirroring.modes.mode import SparkChange
 from streaming_source.queries.sql_text import identifier
 from streaming_source.queries.upserts import merge_head, sql_name
 
@@ -30,16 +31,15 @@ class CountedRows(CurrentRows):
     takes_reduced = False
     cascades: frozenset[str] = frozenset()  # no key names the rows
 
-    def change(self, part: NetChanges) -> None:
+    def merge(self, part: NetChanges) -> SparkChange:
         """Take away and add rows."""
         changed = _counted(part)
         if changed.where("number < 0").isEmpty():
             from pyspark.sql import functions as f
 
             more = changed.withColumn("each", f.explode(f.array_repeat(f.lit(0), f.col("number").cast("int"))))
-            part.target.append(more.select("row.*"), part.at)
-            return
-        part.target.run(_merge(part), part.at, changes=_replaced(part, changed))
+            return SparkChange(more.select("row.*"))
+        return SparkChange(_replaced(part, changed), _merge(part))
 
 
 def _counted(part: NetChanges) -> DataFrame:

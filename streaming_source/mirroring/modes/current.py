@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming_source.mirroring.modes.mode import SparkChange
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.upserts import merge_statement
+from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import NetChanges
+    from streaming_source.mirroring.modes.mode import Gone, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 class CurrentRows:
     """One MERGE with the last change of each key."""
 
+    name = CURRENT
     append_only = False
     by_key = True
     takes_reduced = True
@@ -36,27 +39,25 @@ class CurrentRows:
         """Return the rows as they are."""
         return part.rows.select("after.*")
 
-    def change(self, part: NetChanges) -> None:
+    def merge(self, part: NetChanges) -> SparkChange:
         """Insert, update and delete by the last change of each key."""
         latest = part.rows
         if not part.reduced:
             latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
-        merge = merge_statement(part.target.name, part.keys, part.columns, partial=part.partial)
-        part.target.run(merge, part.at, changes=latest)
+        return SparkChange(latest, merge_statement(part.target.name, part.keys, part.columns, partial=part.partial))
 
     def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: a target is made new before its rows are read again."""
         return True
 
-    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:  # noqa: ARG002  (others say when)
-        """Delete all rows."""
-        target.truncate(at)
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002  (others say when)
+        """Delete the rows of a table that is emptied; else they stay (onDrop=keep), or a new target comes."""
+        if why == "truncate":
+            target.truncate(at)
 
-    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Leave the last rows as they are: so onDrop=keep says."""
-
-    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Do nothing: the target is made new."""
+    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+        """Refuse: no row of it says that it ended."""
+        raise NotImplementedError(target.name, statement)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Delete the rows."""

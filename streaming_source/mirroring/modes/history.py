@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.modes.mode import SparkChange
 from streaming_source.queries.row_events import row_events, sequence_text
 from streaming_source.queries.sql_text import identifier, text_value
 from streaming_source.queries.upserts import merge_head, sql_name
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import NetChanges
+    from streaming_source.mirroring.modes.mode import Gone, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -34,6 +35,7 @@ _PLACE = ("gtid", "committed", "sequence")
 class History:
     """One MERGE with all that happened to each key."""
 
+    name = HISTORY
     append_only = False
     by_key = True
     takes_reduced = False
@@ -59,27 +61,23 @@ class History:
         )
         return part.rows.select("after.*", *_own(begun, f.struct(*(f.lit(None).alias(name) for name in _PLACE))))
 
-    def change(self, part: NetChanges) -> None:
+    def merge(self, part: NetChanges) -> SparkChange:
         """Close and open versions, all that happened to a key in its order."""
-        part.target.run(_merge(part), part.at, changes=_closed_and_opened(part))
+        return SparkChange(_closed_and_opened(part), _merge(part))
 
     def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
         """Tell that they are: what they replace is closed."""
         return True
 
-    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Close all versions."""
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002  (always alike)
+        """Close all versions; those that are read again open others."""
+        target.end_rows(self, statement, at)
+
+    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+        """Close them."""
         closed = f"_valid_to = timestamp_micros({statement.committed_us}), _current = false"
         place = f"_to_gtid = {text_value(statement.gtid)}, _to_sequence = {text_value(statement.sequence)}"
-        target.run(f"UPDATE {target.name} SET {closed}, {place} WHERE _current", at)  # noqa: S608  (names and texts are quoted)
-
-    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Close all versions."""
-        self.empty(target, statement, at)
-
-    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Close all versions; those that are read open others."""
-        self.empty(target, statement, at)
+        return f"UPDATE {target.name} SET {closed}, {place} WHERE _current"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Close the versions: none that is valid has another value, which SET NULL would ask for."""

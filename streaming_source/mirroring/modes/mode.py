@@ -1,13 +1,13 @@
 """The work of a mode: a part of a batch, and the end of all rows, into a target.
 
-In: a `NetChanges`: change rows of one table, typed, between two statements. Out: the target behind them. A mode decides
-which columns a target has and what a change does to it; where the part begins and ends, and what an ALTER does, is
-the same in all modes.
+In: a `NetChanges`: change rows of one table, typed, between two statements. Out: what a writer of targets does with
+them. A mode decides which columns a target has and what a change means there; where the part begins and ends, and what
+an ALTER does, is the same in all modes. Writers that are no Spark know the modes by `name`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
+
+
+Gone = Literal["truncate", "drop", "again"]
+"""Why all rows of a table end: it is emptied, it is dropped and its target stays, or its rows are read again."""
+
+
+class SparkChange(NamedTuple):
+    """Rows, and the MERGE by which Spark brings them in, which calls them `changes`; without one they are appended."""
+
+    rows: DataFrame
+    merge: str = ""
 
 
 class NetChanges(NamedTuple):
@@ -40,6 +51,10 @@ class Mode(Protocol):
     """One way to hold a table."""
 
     @property
+    def name(self) -> str:
+        """What it is called in rules and in the control table."""
+
+    @property
     def append_only(self) -> bool:
         """Whether all rows are appended, changes too."""
 
@@ -49,7 +64,7 @@ class Mode(Protocol):
 
     @property
     def takes_reduced(self) -> bool:
-        """Whether `change` needs no more than the last change of each key."""
+        """Whether `merge` needs no more than the last change of each key."""
 
     @property
     def appends_values(self) -> bool:
@@ -65,20 +80,17 @@ class Mode(Protocol):
     def appended(self, part: NetChanges) -> DataFrame:
         """Return what to append for rows of which none can be in the target."""
 
-    def change(self, part: NetChanges) -> None:
-        """Bring in the changes, and the rows that were read."""
+    def merge(self, part: NetChanges) -> SparkChange:
+        """Return how Spark brings in the changes, and the rows that were read."""
 
     def can_append(self, target: TableWriter) -> bool:
         """Tell whether rows that are read can only be new to the target."""
 
-    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Bring in that all rows are gone."""
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:
+        """Bring in that all rows ended with a statement."""
 
-    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Bring in that the table is gone, while the target stays."""
-
-    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """End all rows, because those of the table come again. Never asked of the mode current."""
+    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+        """Return the UPDATE by which Spark ends all rows that are valid. Asked of modes that keep such rows."""
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Return how a MERGE of `gone` goes on behind the comparison of its keys: what it does to rows that a foreign

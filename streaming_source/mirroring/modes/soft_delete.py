@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.modes.mode import SparkChange
 from streaming_source.queries.latest_changes import reduced
 from streaming_source.queries.sql_text import text_value
 from streaming_source.queries.upserts import merge_head, new_value, sql_name
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import NetChanges
+    from streaming_source.mirroring.modes.mode import Gone, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -31,6 +32,7 @@ _THERE = {"_deleted": "false", "_deleted_at": "NULL", "_deleted_gtid": "NULL"}
 class SoftDelete:
     """One MERGE with the last change of each key, which deletes no row."""
 
+    name = SOFT_DELETE
     append_only = False
     by_key = True
     takes_reduced = False
@@ -50,28 +52,24 @@ class SoftDelete:
             "CAST(NULL AS STRING) AS _deleted_gtid",
         )
 
-    def change(self, part: NetChanges) -> None:
+    def merge(self, part: NetChanges) -> SparkChange:
         """Insert and update by the last change of each key; mark where that is a delete."""
         latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains, last_values=True)
-        part.target.run(_merge(part), part.at, changes=latest)
+        return SparkChange(latest, _merge(part))
 
     def can_append(self, target: TableWriter) -> bool:
         """Tell whether no row is marked, which one that is read could bring back."""
         return target.spark.table(target.name).where("_deleted").isEmpty()
 
-    def empty(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Mark all rows that are there."""
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002  (always alike)
+        """Mark all rows that are there; those that are read again come back."""
+        target.end_rows(self, statement, at)
+
+    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+        """Mark them."""
         deleted = f"_deleted = true, _deleted_at = timestamp_micros({statement.committed_us})"
         told = f"{deleted}, _deleted_gtid = {text_value(statement.gtid)}"
-        target.run(f"UPDATE {target.name} SET {told} WHERE NOT _deleted", at)  # noqa: S608  (names and texts are quoted)
-
-    def end(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Mark all rows: no server has them any more."""
-        self.empty(target, statement, at)
-
-    def read_again(self, target: TableWriter, statement: StatementRow, at: Commit) -> None:
-        """Mark all rows; those that are still there come back."""
-        self.empty(target, statement, at)
+        return f"UPDATE {target.name} SET {told} WHERE NOT _deleted"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Mark the rows."""

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+    from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.mirroring.writers.versions import Commit
@@ -211,7 +214,8 @@ class DeltaTarget(DeltaTable):
         added = self.spark.range(1).select(*(value.column().alias(f"v{n}") for n, value in enumerate(values.values())))
         told = ", ".join(f"target.{braced(identifier(name))} = added.v{n}" for n, name in enumerate(values))
         merge = f"MERGE INTO {braced(self.name)} AS target USING {{added}} AS added ON true"
-        self.run(f"{merge} WHEN MATCHED THEN UPDATE SET {told}", at, added=added)
+        merge = f"{merge} WHEN MATCHED THEN UPDATE SET {told}"
+        self._once(at, lambda: self.spark.sql(merge, added=added))
 
     def truncate(self, at: Commit) -> None:
         """Delete all rows: without Spark, which needs seconds for it, where that can be."""
@@ -227,9 +231,15 @@ class DeltaTarget(DeltaTable):
 
         self._once(at, delete)
 
-    def run(self, statement: str, at: Commit, **rows: DataFrame) -> None:
-        """Run a statement as one commit."""
-        self._once(at, lambda: self.spark.sql(statement, **rows))
+    def apply(self, mode: Mode, changes: NetChanges) -> None:
+        """Run the MERGE of a mode, or append what it makes of the changes."""
+        rows, merge = mode.merge(changes)
+        merged = partial(self.spark.sql, merge, changes=rows)
+        self._once(changes.at, merged if merge else rows.writeTo(self.name).append)
+
+    def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
+        """Run the UPDATE of a mode."""
+        self._once(at, lambda: self.spark.sql(mode.ended(self, statement)))
 
     def append(self, rows: DataFrame, at: Commit) -> None:
         """Append rows as one commit."""

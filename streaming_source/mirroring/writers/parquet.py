@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+    from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.mirroring.writers.versions import Commit
@@ -146,9 +148,15 @@ class ParquetTarget(ParquetFolder):
         """Refuse: rows of a log stay as they are."""
         raise NotImplementedError(f"{self.name}: a log keeps its rows.")
 
-    def run(self, statement: str, at: Commit, **rows: DataFrame) -> None:
+    def apply(self, mode: Mode, changes: NetChanges) -> None:
+        """Append what a log keeps of the changes."""
+        self.append(mode.appended(changes), changes.at)
+
+    def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """Refuse: rows of a log stay as they are."""
-        raise NotImplementedError(f"{self.name}: a log does not change its rows ({statement}).")
+        raise NotImplementedError(
+            f"{self.name}: a log does not end its rows ({mode.name}, {statement.gtid}, {at.part})."
+        )
 
     def append(self, rows: DataFrame, at: Commit) -> None:  # noqa: ARG002  (that of `finish` says it)
         """Keep rows for `finish`."""

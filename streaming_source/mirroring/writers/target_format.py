@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -104,8 +106,11 @@ class TableWriter(Protocol):
     def truncate(self, at: Commit) -> None:
         """Remove all rows."""
 
-    def run(self, statement: str, at: Commit, **rows: DataFrame) -> None:
-        """Change rows by a statement of SQL (MERGE, UPDATE, DELETE). `rows`: what it names in braces."""
+    def apply(self, mode: Mode, changes: NetChanges) -> None:
+        """Bring in changes, and rows that were read, as a mode means them: by one commit, `changes.at`."""
+
+    def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
+        """End all rows that are valid, in a mode that keeps those that ended."""
 
     def append(self, rows: DataFrame, at: Commit) -> None:
         """Append rows."""

@@ -17,6 +17,7 @@ from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.batch.batch_facts import StatementRow, TableChanges
 from streaming_source.mirroring.control.control_row import DROPPED, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.ddl_applier import DdlApplier
 from streaming_source.mirroring.writers.versions import READS, Commit
 from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
@@ -118,7 +119,7 @@ def tried(stored: Stored, statements: list[Statement], rows: tuple[Row, ...] | N
     ).follow()
     if rows is not None:
         changes: Any = [(rows[0], False), (rows[0] | {"id": 1}, True)]
-        target.run("MERGE", COMMIT, changes=changes)
+        target.apply(part.mode, NetChanges(changes, target, ["id"], (), partial=False, domains=False, at=COMMIT))
         read: Any = rows[1:]
         target.append(read, COMMIT.of(READS))
     row: ControlRow = part.row

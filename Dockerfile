@@ -2,7 +2,8 @@
 FROM python:3.13-slim AS whole
 WORKDIR /src
 COPY constraints constraints
-COPY pyproject.toml hatch_build.py slim_environment.py README.md LICENSE pyspark_mariadb_binlog.py ./
+COPY pyproject.toml hatch_build.py slim_environment.py README.md LICENSE ./
+COPY pyspark_mariadb_binlog pyspark_mariadb_binlog
 COPY replica replica
 COPY streaming_source streaming_source
 # What builds the wheel stays out of the environment that is shipped.

@@ -1,4 +1,6 @@
-"""The demo from start to verdict: full tables, a mirror, what it has to follow, the audit. Exit code 0: equal."""
+"""The demo from start to verdict: filled tables, a mirror, the changes that it follows, the audit. Exit code 0:
+equal.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,13 @@ if TYPE_CHECKING:
 
 LOG = Path(__file__).resolve().parents[1] / ".cache" / "demo.log"
 PATIENCE_S = 900.0
-"""How long nothing at all may arrive while something is on its way. Two idle cores need a few seconds, busy ones a
-minute or two, those with a load of thirty more than five; a query that has ended is told at once."""
+"""Seconds without any progress after which the demo fails. Two idle cores need a few seconds, busy ones a minute or
+two, and those with a load of thirty more than five. A query that has ended is noticed at once.
+"""
 SERVER_OPTIONS = (
     "--binlog-row-metadata=FULL",
     "--max-allowed-packet=64M",
-    "--innodb-log-file-size=256M",  # a row must fit a tenth of it
+    "--innodb-log-file-size=256M",  # InnoDB's limit for a row is a tenth of it
     "--innodb-buffer-pool-size=128M",
 )
 
@@ -48,7 +51,7 @@ def arguments() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def step(console: Console, doing: str) -> Iterator[list[str]]:
-    """Say what is being done, and then what was done (the list's last text) and how long it took."""
+    """Show a task while it runs, and then its result (the last text of the list) and its duration."""
     begin, done = time.monotonic(), [doing]
     with console.status(f"{doing} …"):
         yield done
@@ -90,7 +93,7 @@ def run(console: Console, options: argparse.Namespace) -> bool:
 
 
 def load(console: Console, lake: Lake, rows: int) -> None:
-    """Return when the rows that there were are in the lake."""
+    """Wait until the initial rows are in the lake."""
     begin = time.monotonic()
     with LoadBar(console, rows) as bar:
         patient(lake, lambda: bar.show(lake.loaded), until=lambda: lake.whole)
@@ -113,7 +116,7 @@ def watch(console: Console, shop: Shop, lake: Lake, seconds: float, title: str) 
 
 
 def patient(lake: Lake, meanwhile: Callable[[], None], *, until: Callable[[], bool]) -> None:
-    """Look at the mirror again and again, until something is so; not for ever where nothing arrives."""
+    """Poll the mirror until `until` returns True. Raise TimeoutError if nothing arrives for PATIENCE_S."""
     since = time.monotonic()
     while not until():
         if lake.look():
@@ -148,7 +151,7 @@ def report(console: Console, shop: Shop, lake: Lake, result: AuditResult) -> Non
 
 
 def doubt(console: Console, lake: Lake, result: AuditResult) -> None:
-    """Show that the audit sees one cent.
+    """Show that the audit detects a difference of one cent.
 
     Raises:
         AssertionError: it does not.
@@ -163,11 +166,11 @@ def doubt(console: Console, lake: Lake, result: AuditResult) -> None:
 
 def main() -> int:
     options = arguments()
-    # Without a terminal the width is unknown: a line a file holds should not be broken at 80 characters.
+    # Without a terminal the width is unknown, and lines of a file should not be wrapped at 80 characters.
     console = Console() if sys.stdout.isatty() else Console(width=140)
     LOG.parent.mkdir(exist_ok=True)
     LOG.write_bytes(b"")
-    # What the libraries log belongs beside Spark's own log, not between the lines of the screen.
+    # Library logs go to the file of Spark's log, so that they do not disturb the screen.
     logging.basicConfig(filename=LOG, level=logging.WARNING)
     begin = time.monotonic()
     try:

@@ -1,9 +1,8 @@
-"""The Spark side of the demo, written as a user would: one call of `mirror()`, its progress, one call of `audit()`.
+"""The Spark side of the demo, as a user would write it: one call of `mirror()`, its progress, one call of `audit()`.
 
-In: where the server is. Out: `Lake`, which knows up to which GTID position the Delta tables are, and how long the
-oldest transaction of each micro-batch took to get there. A query that Spark ends because a Python process of its own
-took more than ten seconds to start, as on a busy machine, is started again where it was; so is a table read again that
-the mirror has set aside. Both are said.
+`Lake` knows the GTID position of the Delta tables, and the delay of the oldest transaction of each micro-batch. On a
+busy machine, Spark may end a query because a Python process took more than ten seconds to start. Then the query is
+started again. If the mirror suspends a table, the table is re-snapshotted. Both are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from demo.shop import DATABASE
-from streaming_source import audit, mirror
+from pyspark_mariadb_binlog import audit, mirror
 from streaming_source.mirroring.apply.merge_settings import INTERPRETED
 from streaming_source.queries.query_start import TOO_SLOW, TRIES
 from tests.fixtures.jars import delta_settings
@@ -39,20 +38,23 @@ if TYPE_CHECKING:
 
 CONTROL: Final = "lake.mirror_control"
 GOODBYE_S: Final = 20.0
-"""A replica that is told to stop needs well under one, a Java machine that is killed too."""
+"""Seconds to wait for processes to end. A replica stops in well under a second, and so does a killed JVM."""
 FOR_A_MINUTE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss16m",
     **INTERPRETED,
 }
-"""A session that lives for a minute or two: compiling code well would take longer than running it. The compiler that is
-left has room for 48 MB by itself, which the plans fill: then code is thrown out and compiled again. And a query that is
-stopped inside of foreachBatch needs a large stack (docs/spark.md)."""
+"""Settings of a session that lives for a minute or two, in which compiling code well would take longer than running it.
+The remaining compiler has 48 MB for code by default, which Spark's plans fill, so that code is discarded and compiled
+again. A query that is stopped inside of foreachBatch needs a large stack (docs/spark.md).
+"""
 Result = TypeVar("Result")
 
 
 @contextlib.contextmanager
 def output_to(log: Path) -> Iterator[None]:
-    """Send this process's output, and that of children started meanwhile for good, to a file: Spark talks a lot."""
+    """Redirect the output of this process, and of children that it starts meanwhile, to a file, because Spark prints a
+    lot.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     kept = os.dup(1), os.dup(2)
@@ -69,7 +71,9 @@ def output_to(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_or_gone() -> Iterator[None]:
-    """End what was started within it where it is interrupted: Java ignores Ctrl-C, and would go on writing files."""
+    """Kill the processes that were started in this block if it fails. Java ignores Ctrl-C, and would continue to write
+    files.
+    """
     before = set(psutil.Process().children())
     try:
         yield
@@ -86,7 +90,7 @@ def session(log: Path, folder: Path) -> SparkSession:
     """Make a local Spark session with Delta tables in a folder.
 
     Raises:
-        JarsMissingError: Delta's jars are not there.
+        JarsMissingError: Delta's jars are missing.
     """
     settings = {
         **delta_settings(),
@@ -99,7 +103,7 @@ def session(log: Path, folder: Path) -> SparkSession:
         "spark.driver.memory": "1g",
         **FOR_A_MINUTE,
     }
-    # Its temporary files go where all others of the demo are, which are removed together.
+    # Its temporary files go into the folder of the demo, which is removed as a whole.
     settings["spark.driver.extraJavaOptions"] += f' "-Djava.io.tmpdir={folder}"'
     builder = SparkSession.builder.master("local[2]").appName("mariadb-binlog demo")
     for name, value in settings.items():
@@ -111,7 +115,7 @@ def session(log: Path, folder: Path) -> SparkSession:
 
 
 def let_go(folder: Path) -> bool:
-    """Tell whether no replica writes a relay log there: it holds `relay.lock` for as long."""
+    """Return True if no replica writes a relay log there. A replica holds `relay.lock` while it does."""
     try:
         with (folder / "relay.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -123,10 +127,10 @@ def let_go(folder: Path) -> bool:
 
 
 class Lake:
-    """`start()` the mirror, `look()` often, `stop()` it.
+    """The mirror: `start()` it, call `look()` often, and `stop()` it.
 
-    `say` gets what a viewer has to know; `delays` are seconds from the commit of the oldest transaction of each batch
-    to the moment when the batch was in all tables.
+    `say` gets messages for the viewer. `delays`: seconds from the commit of the oldest transaction of each batch to the
+    moment when the batch is in all tables.
     """
 
     def __init__(
@@ -136,7 +140,7 @@ class Lake:
         self.batches = 0
         self.delays: list[float] = []
         self.tables: list[Any] = []
-        """Rows of the control table behind the last batch."""
+        """Rows of the control table after the last batch."""
         self._spark = spark
         self._folder = folder
         self._written = written
@@ -170,19 +174,20 @@ class Lake:
 
     @property
     def loaded(self) -> int:
-        """The rows that are in the targets by the last batch, and changes."""
+        """Rows in the targets after the last batch, plus changes."""
         return sum(row.rows for row in self.tables)
 
     @property
     def whole(self) -> bool:
-        """Whether every table is current: all of its rows were read, and it is not set aside."""
+        """Whether every table is current: all of its rows were read, and it is not suspended."""
         return bool(self.tables) and all(row.state == "current" for row in self.tables)
 
     def look(self) -> bool:
-        """Tell whether batches have come in since the last look; start again what has ended and can go on.
+        """Return True if batches have arrived after the last call. It starts a query again that has ended and can
+        continue.
 
         Raises:
-            StreamingQueryException: what the query died of.
+            StreamingQueryException: the error with which the query ended.
         """
         assert self._query is not None  # noqa: S101
         if (failure := self._query.exception()) is not None:
@@ -214,9 +219,9 @@ class Lake:
             self.delays.append(ended - waiting)
 
     def _read_again(self) -> None:
-        """Read tables again that were set aside and do not come back by themselves."""
+        """Re-snapshot tables that the mirror has suspended and does not resume itself."""
         aside = [row for row in self.tables if row.state == "failed" and not row.asDict().get("waits_for")]
-        # A batch that was planned before the table was asked for again still says that it is set aside.
+        # A batch that was planned before a re-snapshot was requested still reports the table as suspended.
         aside = [row for row in aside if row.again == self._asked.get(row.source_table)]
         if not aside:
             return
@@ -241,7 +246,7 @@ class Lake:
         return self.patiently(lambda: audit(self._spark, tables=copy, at=position, **self._server))
 
     def patiently(self, asked: Callable[[], Result]) -> Result:
-        """Ask Spark; ask again where it was too slow to start its own process."""
+        """Call a function of Spark, and repeat it if Spark was too slow to start its own process."""
         while True:
             try:
                 return asked()
@@ -252,9 +257,9 @@ class Lake:
                 self._say("this machine is busy: Spark could not start a Python process within ten seconds. Once more")
 
     def stop(self) -> None:
-        """End the query, and return when its replica has let go of the relay folder.
+        """End the query, and return when its replica has released the relay folder.
 
-        Spark only sends SIGTERM and waits for nothing: a caller that then removes the folder races with the last write.
+        Spark only sends SIGTERM and does not wait, so removing the folder at once would race with the last write.
         """
         if self._query:
             self._query.stop()

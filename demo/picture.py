@@ -1,7 +1,7 @@
-"""Record the demo as a picture that moves: `python -m demo.picture docs/demo.svg`, behind scripts/setup.
+"""Record the demo as an animated picture, after scripts/setup: `python -m demo.picture docs/demo.svg`.
 
-A real run in a terminal of tmux: its screen is looked at twice a second, and what is new becomes a frame. A line that
-several frames have is in the file once. A reader who asks for less motion sees the last frame alone.
+It runs the demo in a tmux terminal, captures the screen twice a second, and makes a frame of each change. A line that
+several frames share is in the file once. Readers who prefer reduced motion see only the last frame.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS: Final = 34
 LOOK_S: Final = 0.5
 LIMIT_S: Final = 1800.0
 FRAMES: Final = 24
-"""A file of some 100 KB: a README is read over slow lines, too."""
+"""Most frames, for a file of some 100 KB, because a README is also read over slow connections."""
 FRAME_S: Final = 0.9
 LAST_S: Final = 9.0
 CELL_W: Final = 8.4
@@ -47,11 +47,11 @@ COLOURS: Final = {
     6: "#76e3ea",
     7: "#d7dce2",
 }
-"""The eight colours of a terminal, as they can be read on the background."""
+"""The eight colours of a terminal, in shades that are readable on the background."""
 
 
 class Piece(NamedTuple):
-    """Text of one look within a line: where it begins, and the attributes of SVG that show the look."""
+    """Text of one style within a line. `column`: its first column; `look`: the SVG attributes of its style."""
 
     column: int
     text: str
@@ -59,14 +59,14 @@ class Piece(NamedTuple):
 
 
 def pieces(screen: str) -> list[tuple[Piece, ...]]:
-    """Return what each line of a screen with ANSI escapes shows, blanks left out."""
+    """Return the pieces of text in each line of a screen with ANSI escapes, without blanks."""
     return [tuple(_pieces(line)) for line in Text.from_ansi(screen).split("\n", allow_blank=True)]
 
 
 def _pieces(line: Text) -> Iterator[Piece]:
     column = 0
     for segment in line.render(Console(width=4 * COLUMNS, color_system="standard"), end=""):
-        # Cut at two blanks: SVG shows several as one, and columns stand where they stand.
+        # Split at two blanks, because SVG shows several as one, and columns must not move.
         for words in re.finditer(r"\S+(?: \S+)*", segment.text):
             yield Piece(column + words.start(), words[0], _look(segment.style))
         column += len(segment.text)
@@ -88,7 +88,7 @@ def _look(style: Style | None) -> str:
 
 
 def thinned(screens: Sequence[str]) -> list[str]:
-    """Return a few of the screens, evenly chosen, the first and the last among them."""
+    """Return at most FRAMES screens at even distances, with the first and the last."""
     if len(screens) <= FRAMES:
         return list(screens)
     step = (len(screens) - 1) / (FRAMES - 1)
@@ -128,7 +128,7 @@ def svg(screens: Sequence[str], title: str) -> str:
 
 
 def _line(line: tuple[Piece, ...]) -> str:
-    # A length for each piece: fonts differ in width, and columns must not.
+    # Each piece has a length, because fonts differ in width and columns must not move.
     return "".join(
         f'<text x="{piece.column * CELL_W:g}" textLength="{len(piece.text) * CELL_W:g}" '
         f'lengthAdjust="spacingAndGlyphs"{piece.look}>{escape(piece.text)}</text>'
@@ -150,10 +150,10 @@ def _motion(frames: int, whole_s: float) -> str:
 
 
 def recorded(command: str) -> list[str]:
-    """Run a command in a terminal, and return each screen that differed from the one before, with ANSI escapes.
+    """Run a command in a terminal; return each screen that differs from the previous one, with ANSI escapes.
 
     Raises:
-        RuntimeError: the command did not end with 0, or not at all.
+        RuntimeError: the command did not end within LIMIT_S, or not with 0.
     """
     tmux = ["tmux", "-L", f"demo-picture-{os.getpid()}", "-f", os.devnull]
     start = f"printf '\\033[1m$ scripts/demo\\033[0m\\n'; {command}; printf 'code %s' $?; sleep 60"

@@ -1,9 +1,9 @@
-"""The shop: tables that are full already, and a writer that sells, pays, ships, cancels and changes its mind.
+"""The shop: filled tables, and a writer that sells, pays, ships and cancels.
 
-In: a running server. Out: committed transactions at a steady rate in two GTID domains (product images in 1, all else in
-0), and one after the other what a mirror has to follow: an image over 16 MB, which the protocol has to split over
-packets, an ALTER TABLE, a table swapped as gh-ost does it, a TRUNCATE. The writer knows when it sent which transaction
-and how many row changes were in it, which is what rates and lag on the screen are measured with.
+`Shop` commits transactions at a steady rate in two GTID domains (product images in 1, everything else in 0). In
+between, it makes changes that a mirror has to follow: an image over 16 MB, which the protocol splits over packets; an
+ALTER TABLE; a table swap as gh-ost does it; a TRUNCATE. The writer records the time and the row changes of each
+transaction, from which the screen computes rates and lag.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ FILLED: Final = (
     f"""INSERT INTO product_images SELECT seq, 'image/webp', LEFT(REPEAT(MD5(seq), 1900), 1000 * seq), NOW(6)
         FROM seq_1_to_{IMAGES}""",
 )
-"""What fills the tables, in the server itself."""
+"""Statements that fill the tables in the server."""
 BIG_IMAGE_BYTES: Final = 17 << 20
-"""Over the 16 MB that one packet of the protocol can carry."""
+"""More than the 16 MB that one packet of the protocol can carry."""
 IN_IMAGE_DOMAIN: Final = "SET gtid_domain_id = 1"
 ALTER: Final = "ALTER TABLE customers ADD COLUMN points INT"
 SWAP: Final = (
@@ -67,7 +67,7 @@ SWAP: Final = (
     "RENAME TABLE orders TO _orders_del, _orders_gho TO orders",
     "DROP TABLE _orders_del",
 )
-"""What gh-ost comes to where no one writes meanwhile."""
+"""The statements of a swap by gh-ost, if no one writes meanwhile."""
 TRUNCATE: Final = "TRUNCATE TABLE visits"
 TICK_S: Final = 0.1
 
@@ -76,9 +76,9 @@ LAST_NAMES: Final = ("Lovelace", "Ångström", "Dupont", "Ivanov", "Yücel", "Di
 
 
 class Shop:
-    """`fill()` makes the tables; `start(seconds)` writes in a thread of its own until `done()`.
+    """The shop. `fill()` makes the tables; `start(seconds)` writes in a thread until `done()`.
 
-    That is later than asked for where something that the mirror has to follow is still to come.
+    The writer takes longer than `seconds` if some of the changes that a mirror has to follow are still due.
     """
 
     def __init__(self, server: MariaDb, *, transactions_per_second: int) -> None:
@@ -90,13 +90,13 @@ class Shop:
         self._next_order = ORDERS + 1
         self._next_visit = VISITS + 1
         self._customers = CUSTOMERS
-        self._rows = 0  # of the transactions that are being made
+        self._rows = 0  # row changes of the transactions that are being made
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._failure: BaseException | None = None
 
     def fill(self) -> int:
-        """Make the tables with their first rows; return how many rows that are."""
+        """Make the tables with their first rows; return the number of rows."""
         self.server.sql(
             f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4",
             f"USE {DATABASE}",
@@ -108,7 +108,6 @@ class Shop:
 
     @property
     def names(self) -> list[str]:
-        """The names of the tables."""
         return [definition.split()[0] for definition in TABLES]
 
     def start(self, seconds: float) -> None:
@@ -116,7 +115,7 @@ class Shop:
         self._thread.start()
 
     def done(self) -> bool:
-        """Tell whether the writer has finished; raise what it failed with."""
+        """Return True if the writer has finished; raise its error if it failed."""
         if self._failure:
             raise self._failure
         return self._thread is not None and not self._thread.is_alive()
@@ -144,7 +143,7 @@ class Shop:
                 (0.85, lambda: self._truncate(cursor)),
             ]
             tick = 0
-            # A machine that stalls may be past its time before all of them were due.
+            # A slow machine may pass the end before all of them are due.
             while (now := time.monotonic() - begin) < seconds or special:
                 if self._stop.is_set():
                     break
@@ -159,7 +158,9 @@ class Shop:
                 time.sleep(max(0.0, begin + tick * TICK_S - time.monotonic()))
 
     def _send(self, cursor: Cursor, transactions: list[list[str]], told: str = "") -> None:
-        """Send transactions in one round trip, and note the time before: delays are rather over- than understated."""
+        """Send transactions in one round trip, and record the time before, so that delays are rather over- than
+        understated.
+        """
         sent, rows = time.time(), self._rows
         self._rows = 0
         sql = "; ".join(statement for transaction in transactions for statement in transaction)
@@ -270,7 +271,7 @@ class Shop:
         return [f"UPDATE orders SET status = 'sent' WHERE id = {order}"]
 
     def _image(self, product: int, size: int) -> str:
-        # REPEAT keeps 17 MB of hexadecimal off our own wire; the binlog carries the bytes.
+        # REPEAT in the statement avoids sending 17 MB of hexadecimal. The binlog carries the bytes.
         seed = self._chance.randbytes(64)
         image = f"LEFT(REPEAT({literal(seed)}, {size // 64 + 1}), {size})"
         self._rows += 1

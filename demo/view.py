@@ -1,8 +1,7 @@
-"""The terminal while the mirror works: a bar, then a live screen; a line now and then where there is no terminal.
+"""The terminal while the mirror works: a progress bar, then a live screen; without a terminal, some lines of text.
 
-In: what the shop has written and up to where the lake has it, read while both grow. Out: figures (written, in the
-lake, rates, lag), the state of each table, and a line for each thing that a mirror has to follow, when it is
-followed.
+The screen reads the shop's writes and the lake's position while both grow. It shows figures (written, in the lake,
+rates, lag) and the state of each table. It prints a line when the mirror has applied a special change.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 REFRESH_S: Final = 0.25
 LINE_EVERY_S: Final = 5.0
 RATE_OVER_S: Final = 10.0
-"""Batches come every few seconds: a rate over less would jump between nothing and all of it."""
+"""Seconds over which a rate is computed. Batches arrive every few seconds, so a rate over less time would jump."""
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 SPARK_SAMPLES: Final = 160
 STATES: Final = {"current": "green", "reading": "yellow", "failed": "red"}
@@ -65,7 +64,7 @@ class Meter:
 
 
 class LoadBar:
-    """`with LoadBar(...) as bar: bar.show(rows)`: how much of the tables has been read."""
+    """The progress of the initial load: `with LoadBar(...) as bar: bar.show(rows)`."""
 
     def __init__(self, console: Console, rows: int) -> None:
         self._rows = rows
@@ -84,7 +83,7 @@ class LoadBar:
         self._bar.__exit__(None, None, None)
 
     def show(self, rows: int) -> None:
-        """Show so many rows as read."""
+        """Show the number of rows that were read."""
         seconds = time.monotonic() - self._begin
         told = f"{thousands(rows)} of {thousands(self._rows)} rows" if rows else "Spark makes the tables"
         self._bar.update(self._task, completed=rows, told=told)
@@ -94,7 +93,9 @@ class LoadBar:
 
 
 class Screen:
-    """`with Screen(...) as screen: screen.update()` as often as one likes; it shows what is due."""
+    """The live screen: `with Screen(...) as screen: screen.update()`, as often as the caller likes. It shows what is
+    due.
+    """
 
     def __init__(self, console: Console, written: Written, lake: Lake, *, title: str, seconds: float) -> None:
         self._console = console
@@ -129,11 +130,11 @@ class Screen:
         if self._live:
             self._live.update(self._render())
         elif time.monotonic() >= self._due:
-            self._due = time.monotonic() + LINE_EVERY_S  # not more often behind a long pause
+            self._due = time.monotonic() + LINE_EVERY_S  # so that a long pause is not followed by many lines
             self._print_line()
 
     def _tell_followed(self) -> None:
-        """Print a line for what the mirror had to follow, once all tables are current behind it."""
+        """Print a line for each special change once all tables are current after it."""
         while self._followed < len(self._written.told) and self._lake.whole:
             gtid, sent, told = self._written.told[self._followed]
             if not covers(self._lake.position, gtid):
@@ -167,7 +168,7 @@ class Screen:
         grid = Table.grid(padding=(0, 2), expand=True)
         for justify in ("left", "right", "right"):
             grid.add_column(justify=justify, no_wrap=True)
-        grid.add_column(ratio=1)  # the one that gives way on a narrow terminal
+        grid.add_column(ratio=1)  # the column that shrinks on a narrow terminal
         for name, rows, meter in zip(
             ("changes in MariaDB", "changes in the lake"), (written, arrived), self._meters, strict=True
         ):

@@ -1,4 +1,4 @@
-"""`python -m replica` is `mariadb-replica`."""
+"""Entry point of `python -m replica`, which runs `mariadb-replica`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""`mariadb-replica`: the replica as a program. Each command is a file of `commands/` (`dump` has its own package).
+"""The command-line program `mariadb-replica`. Each command is a module of `commands/`; `dump` has its own package.
 
-Options come from the tables in config.py and daemon/config.py, in this order of strength: command line, environment
-(MARIADB_REPLICA_USER), configuration file (TOML). Logs are structured, one line an event on standard error; answers go
-to standard output. The exit code is the error's (errors.py), 0 for a replica that was asked to stop.
+Options come from the tables in `options/config.py` and `daemon/config.py`. The command line overrides the environment
+(MARIADB_REPLICA_USER), and the environment overrides the configuration file (TOML). Logs go to standard error, one
+structured line an event; answers go to standard output. The exit code is that of the error (`errors.py`), or 0 after a
+requested stop.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ COMMANDS = {
     "files": ("replica.commands.files", "files", "Copy out unit files, alerts, dashboard, example configuration."),
     "dump": ("replica.dump.command", "dump", "Show what is in binlog files."),
 }
-"""Name -> module, object, what the overview says. Loaded when it is called: `status` must not wait for the decoder."""
+"""Command name -> module, object, help text. A module is imported only when its command runs, so that `status` does not
+wait for the import of the decoder.
+"""
 
 
 class _Commands(click.Group):
@@ -55,5 +58,5 @@ def program() -> None:
 
 
 def main() -> None:
-    """Run the program: our errors become one line on standard error and their exit code."""
+    """Run the program. A `ReplicaError` becomes one line on standard error and its exit code."""
     call(program)

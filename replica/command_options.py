@@ -1,7 +1,7 @@
-"""Options of the command line that several commands have, each made of the one parser of its kind of value.
+"""Command-line options that several commands share, with one parser for each kind of value.
 
-In: the text behind an option. Out: its typed value, so that a command's function gets positions, times and keys, and
-never their text. Refused with a ConfigError that begins with the option's name, as for an option in a file.
+In: the text of an option. Out: its typed value, so that a command receives positions, times and keys instead of text.
+Refused: text that the parser rejects, as a ConfigError that begins with the option's name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Parsed(click.ParamType[Any]):
-    """The type of an option whose text `parse` reads: it raises ValueError with what goes behind the text."""
+    """Click type of an option that `parse` reads.
+
+    `parse` raises ValueError with the words that follow the option's text.
+    """
 
     name = "text"
 
@@ -41,7 +44,7 @@ class Parsed(click.ParamType[Any]):
 
 
 def tables_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --table; it is called with `tables`, all the patterns."""
+    """Add the option --table to a command, which receives all patterns as `tables`."""
 
     def patterns(_ctx: click.Context, _param: click.Parameter, given: tuple[tuple[str, ...], ...]) -> list[str]:
         return [pattern for several in given for pattern in several]
@@ -58,7 +61,7 @@ def tables_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def keys_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --key-file and --file-key; it is called with `keys`, what both say together."""
+    """Add --key-file and --file-key to a command, which receives the loaded key ring as `keys`."""
 
     @functools.wraps(command)
     def call(key_file: Path | None, file_key: str | None, **given: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every error this project raises, and the exit code it ends a command with.
+"""Every error that this project raises, and the exit code with which it ends a command.
 
     ReplicaError
     ├── ConfigError 20                an option is unknown, missing or out of range: fix the call
@@ -7,26 +7,26 @@
     ├── ServerError 30                the server answered with an ERR packet (code, sqlstate, message)
     │   ├── AuthenticationError 31    wrong user or password, TLS required, missing privilege
     │   ├── PositionLostError 32      the position is diverged, or not in this server's binlog
-    │   │   ├── PositionPurgedError   what follows it was purged: the only one that leaves something to go on from
-    │   │   └── AmbiguousPositionError it names several places: sequence numbers went back
-    │   └── DuplicateServerIdError 33 another replica took our server id (4052): never reconnect
+    │   │   ├── PositionPurgedError   the transactions after the position were purged; later ones can still be read
+    │   │   └── AmbiguousPositionError the position matches several places: sequence numbers went back
+    │   └── DuplicateServerIdError 33 another replica uses our server id (4052): never reconnect
     ├── OutOfOrderGtidError 34        a sequence number went back within its domain: stopped before that transaction
-    ├── DisconnectedError 40          the connection ended; reconnecting may help (the only retryable one)
-    ├── ProtocolError 50              the bytes are not what the protocol allows
-    │   ├── TruncatedError            they end too early
+    ├── DisconnectedError 40          the connection ended; reconnecting may help (the only retryable error)
+    ├── ProtocolError 50              the bytes violate the protocol
+    │   ├── TruncatedError            the bytes end too early
     │   ├── ChecksumError             an event does not match its CRC32
-    │   └── UnsupportedEventError     an event type we cannot read and must not skip
+    │   └── UnsupportedEventError     an event type that we cannot read and must not skip
     ├── SchemaError 60                a table is unknown, or its columns do not match the row images
-    │   ├── UnsupportedColumnError    a column type or character set we cannot decode
-    │   ├── KeyChangedError           a table has another key than the one a part of its rows was delivered by
-    │   └── ColumnsAddedError         a table has new columns, and the query was told to stop there: restart it
-    ├── StatementDmlError 61          rows of the selected tables were changed by a statement that was logged as text
+    │   ├── UnsupportedColumnError    a column type or character set that we cannot decode
+    │   ├── KeyChangedError           the key of a table changed after a part of its rows was delivered
+    │   └── ColumnsAddedError         a table has new columns, and the query's options stop it there: restart it
+    ├── StatementDmlError 61          a statement that was logged as text changed rows of the selected tables
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
-    │   └── DiskFullError             the disk or the quota is full: what is durable stays, room lets it go on
-    └── DataLossError 80              what was asked for is no longer retained
-        └── RelayFileRemovedError     a relay file is needed that was removed
+    │   └── DiskFullError             the disk or the quota is full: free space, and the work continues
+    └── DataLossError 80              the requested data is no longer retained
+        └── RelayFileRemovedError     a relay file that is needed was removed
 
-Each says what happened, where (a file and offset, an option, a table), and in `hint` what to do about it.
+The message says what happened and where (a file and offset, an option, a table). The `hint` says what to do.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ __all__ = [
 ]
 
 MAY_READ: Final = "Check its name, and that this user may read it."
-"""What to do about a file of the user's that cannot be read."""
+"""Hint for a file of the user that cannot be read."""
 
 _ENDS_OF_SENTENCES: Final = (".", ":", "!", "?", "…")
 
 
 class ReplicaError(Exception):
-    """Root of the tree. `hint` is one sentence of advice, shown after the message."""
+    """Base class of all errors. `hint` is one sentence of advice, shown after the message."""
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        # What a server or the system says may be a sentence already; the one that ends with it has its own full stop.
+        # A text from the server or the system may end with a full stop, and the message around that text adds its own.
         if message.endswith("..") and not message.endswith("..."):
             message = message.removesuffix(".")
         super().__init__(message)
@@ -86,7 +86,7 @@ class ReplicaError(Exception):
         return f"{self.message}{'' if self.message.endswith(_ENDS_OF_SENTENCES) else '.'} {self.hint}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process borders in Spark: rebuild without calling a subclass's own __init__.
+        # Spark pickles errors between processes. Unpickle them without the `__init__` of a subclass.
         return _rebuild, (type(self), self.message, self.__dict__)
 
 
@@ -104,13 +104,13 @@ class ConfigError(ReplicaError):
 
 
 class PrerequisiteError(ReplicaError):
-    """The server or the account is not set up for replication; the message lists every failed check."""
+    """The server or the account is not set up for replication. The message lists every failed check."""
 
     exit_code = 21
 
 
 class InstallationError(ReplicaError):
-    """A package that is needed is missing or broken, or a file of the same name is found before it."""
+    """A required package is missing or broken, or Python finds a file of the same name before it."""
 
     exit_code = 22
 
@@ -133,21 +133,21 @@ class AuthenticationError(ServerError):
 
 
 class PositionLostError(ServerError):
-    """The server does not have the position: purged, diverged, reset, or another server's."""
+    """The server does not have the position: it was purged, it diverged, or it belongs to a reset or another server."""
 
     exit_code = 32
 
 
 class PositionPurgedError(PositionLostError):
-    """The server knows the position, but the binlogs with what follows it were removed."""
+    """The server knows the position, but removed the binlogs that contain the transactions after it."""
 
 
 class AmbiguousPositionError(PositionLostError):
-    """The position names more than one place, because sequence numbers went back."""
+    """The position matches more than one place in the binlog, because sequence numbers went back."""
 
 
 class DuplicateServerIdError(ServerError):
-    """Another replica registered with our server id and the server dropped us (error 4052)."""
+    """Another replica registered with our server id, and the server closed our connection (error 4052)."""
 
     exit_code = 33
 
@@ -159,13 +159,13 @@ class OutOfOrderGtidError(ReplicaError):
 
 
 class DisconnectedError(ReplicaError):
-    """The connection ended or went silent; the only error that a reconnect may fix."""
+    """The connection ended or became silent. This is the only error that a reconnect may fix."""
 
     exit_code = 40
 
 
 class ProtocolError(ReplicaError):
-    """The bytes are not what the protocol allows; `offset` is where, counted from the start of what was read."""
+    """The bytes violate the protocol. `offset` is the byte offset of the fault, from the start of the input."""
 
     exit_code = 50
 
@@ -175,12 +175,12 @@ class ProtocolError(ReplicaError):
 
     @property
     def placeless(self) -> str:
-        """The message without its offset, for a caller who knows a better one."""
+        """The message without its offset, for a caller that knows a more useful one."""
         return self.message.removesuffix(f" (at offset {self.offset})")
 
 
 class TruncatedError(ProtocolError):
-    """The bytes end before the structure does."""
+    """The bytes end before the structure ends."""
 
 
 class ChecksumError(ProtocolError):
@@ -192,7 +192,7 @@ class UnsupportedEventError(ProtocolError):
 
 
 class SchemaError(ReplicaError):
-    """A table is unknown, or its columns do not match what the row images hold."""
+    """A table is unknown, or its columns do not match the columns of the row images."""
 
     exit_code = 60
 
@@ -202,15 +202,21 @@ class UnsupportedColumnError(SchemaError):
 
 
 class KeyChangedError(SchemaError):
-    """A table has another key than the one by which a part of its rows was delivered."""
+    """The key of a table changed after a part of its rows was delivered by the old key."""
 
 
 class ColumnsAddedError(SchemaError):
-    """A table has new columns, and the query was told to stop there: a restart goes on right behind, with them."""
+    """A table has new columns, and the query's options stop it there.
+
+    A restart continues from there with the new columns.
+    """
 
 
 class StatementDmlError(ReplicaError):
-    """Rows were changed by a statement that the binlog holds as text: they are in no row event, and no one has them."""
+    """A statement that the binlog holds as text changed rows.
+
+    No row event has these changes, so they cannot be delivered.
+    """
 
     exit_code = 61
 
@@ -222,19 +228,22 @@ class RelayError(ReplicaError):
 
 
 class DiskFullError(RelayError):
-    """A disk or quota is full, of a relay log or a mirror. Nothing committed is lost; with room, it goes on."""
+    """The disk or quota of a relay log or a mirror is full.
+
+    Nothing committed is lost. Free space, and the work continues.
+    """
 
 
 class DataLossError(ReplicaError):
-    """The data that was asked for is no longer retained anywhere we can reach."""
+    """The requested data is no longer retained anywhere that we can reach."""
 
     exit_code = 80
 
 
 class RelayFileRemovedError(DataLossError):
-    """A relay file is needed that was removed; the primary may still have what it held."""
+    """A relay file that is needed was removed. The primary may still have the same transactions."""
 
 
 def describe(error: ReplicaError) -> dict[str, object]:
-    """Describe an error as key-value pairs for a structured log or a JSON answer."""
+    """Return the fields of an error for a structured log or a JSON answer."""
     return {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}

@@ -1,8 +1,7 @@
-"""The report on an installation in which a package cannot be imported: it is missing, broken or hidden.
+"""Report of a package that cannot be imported because it is missing, broken or hidden.
 
-In: the error of an import, or of an attribute that a module lacks because it is another package's. Out: an
-`InstallationError` that names the package, the interpreter and, where a file of the same name stands before the package
-on the path, that file.
+In: the error of an import, or of an attribute that a module lacks because another package has its name. Out: an
+`InstallationError` that names the package, the interpreter and the file that hides the package, if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ OURS = ("replica", "streaming_source")
 
 
 def installation_error(error: ImportError | AttributeError) -> InstallationError | None:
-    """Return the error to raise instead; None for an attribute that is lacking for another reason: a fault of ours."""
+    """Return the error to raise instead, or None for an AttributeError that is a bug of this project."""
     names = [name for name in (_named(error), _failing(error)) if name]
     for name in names:
         hiding = _hiding(name)
@@ -42,7 +41,7 @@ def installation_error(error: ImportError | AttributeError) -> InstallationError
 
 
 def _named(error: ImportError | AttributeError) -> str:
-    """Return the package that the error is about."""
+    """Return the name of the package that the error is about."""
     if isinstance(error, AttributeError):
         module = error.obj
         return module.__name__.partition(".")[0] if isinstance(module, ModuleType) else ""
@@ -50,7 +49,7 @@ def _named(error: ImportError | AttributeError) -> str:
 
 
 def _failing(error: BaseException) -> str:
-    """Return the package whose code failed, if that is not ours."""
+    """Return the name of the package whose code failed, or '' if it is one of this project."""
     name, step = "", error.__traceback__
     while step is not None:
         name = str(step.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -59,9 +58,7 @@ def _failing(error: BaseException) -> str:
 
 
 def _hiding(name: str) -> str:
-    """Return the file that is imported in place of an installed package of this name; empty if the package itself
-    is.
-    """
+    """Return the file that Python imports instead of the installed package `name`, or '' if there is no such file."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):

@@ -1,7 +1,7 @@
-r"""Text of strangers on a terminal: control characters are shown as \x1b instead of being obeyed.
+r"""Escapes of control characters in text that comes from a server, a binlog or an error message.
 
-In: all that a server, a binlog or an error quotes. Out: the same text, in which no character commands the terminal or
-makes a second line of one. Code that prints for people does this last, whatever was refused before.
+In: any text that others wrote. Out: the same text with control characters shown as \x1b, so that no character commands
+the terminal or breaks a line. Code that prints for people must escape last, after every other check.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _TRACEBACK: Final = "exception"
 
 
 def printable(text: str) -> str:
-    """Return text of many lines, without what would command a terminal."""
+    """Return text of several lines with its control characters escaped; tabs and newlines stay."""
     return _CONTROL.sub(_hex, text)
 
 
 def one_line(text: str) -> str:
-    """Return the same for what has to stay on its line."""
+    """Return text on one line, with all control characters escaped."""
     return _ANY_CONTROL.sub(_hex, text)
 
 
 def has_control(text: str) -> bool:
-    """Tell whether a name has characters that no name has."""
+    """Return True if the name has a control character, which no valid name has."""
     return _ANY_CONTROL.search(text) is not None
 
 
 def plain_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Make the texts of a log event fit to be printed; a processor of structlog."""
+    """Escape the texts of a log event. This is a processor of structlog."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = printable(value) if key == _TRACEBACK else one_line(value)
@@ -42,7 +42,7 @@ def plain_event(_logger: object, _method: str, event: MutableMapping[str, Any]) 
 
 
 def plain_json(line: str) -> str:
-    """Return the JSON line with the control characters escaped that JSON allows."""
+    """Return a JSON line with 0x7f to 0x9f escaped. JSON escapes the other control characters itself."""
     return _LATE_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 

@@ -1,7 +1,7 @@
-"""Import the public names of a package when they are asked for, so that importing the package itself costs nothing.
+"""Lazy import of the public names of a package, so that an import of the package costs nothing.
 
-In: where each name is defined. Out: the package's `__getattr__` and `__dir__`. Where a package that the name needs
-cannot be imported, the error says which one, for which interpreter, and what hides it.
+In: the module that defines each name. Out: the package's `__getattr__` and `__dir__`. If a dependency of a name cannot
+be imported, the error names the package, the interpreter and the file that hides the package.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 
 def on_demand(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Make `__getattr__` and `__dir__` of a package; `modules`: name -> the module in the package that defines it.
+    """Return `__getattr__` and `__dir__` for a package.
+
+    Args:
+        package: import name of the package.
+        modules: name -> the module in the package that defines it.
 
     Raises:
-        InstallationError: from `__getattr__`: a package that the name needs is missing, broken or hidden.
+        InstallationError: from `__getattr__`, if a package that the name needs is missing, broken or hidden.
     """
 
     def find(name: str) -> object:

@@ -1,3 +1,3 @@
-"""The version of the package: of the wheel, and what commands and status answer."""
+"""Version of the package, in the wheel and in the answers of the commands."""
 
 __version__ = "0.1.0"

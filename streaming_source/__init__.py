@@ -1,19 +1,24 @@
-"""MariaDB changes in Spark: the data source `mariadb-binlog`, and helpers for the queries that read it.
+"""MariaDB changes in Spark: the data source `mariadb-binlog`, and helpers for queries that read it.
 
-Spark finds the source by its name; nothing here has to be imported for it. The helpers run in your own driver script,
-on classic Spark and on Spark Connect: `latest_per_key` and `upsert_into` for MERGE, `lag` for people, `started` for
-several queries in one application; `mirror` keeps all tables of a server in the lakehouse, `mirror_status` says how
-far each is, `mirror_tables` reads them at one position, `mirror_resync` has some read again, and `audit` compares
-tables with their copies; `MariaDbBinlogSource` is for `spark.dataSource.register`, where Spark does not find it. They
-are public, as docs/api.md describes them; every other module and name may change without notice. They are imported
-when they are asked for, because every Python process of Spark imports this package.
+Spark finds the source by its name, so a query imports nothing from here. The helpers run in your driver script, on
+classic Spark and on Spark Connect:
+
+* `latest_per_key` and `upsert_into` prepare changes for MERGE.
+* `lag` reports how far a query is, and `started` waits for a query when an application runs several.
+* `mirror` keeps tables of a server equal in the lakehouse. `mirror_status` reports the state of its tables,
+  `mirror_tables` reads them at one position, and `mirror_resync` re-snapshots some of them.
+* `audit` compares tables with their copies.
+* `MariaDbBinlogSource` is for `spark.dataSource.register`, if Spark does not find the source.
+
+These names are public, as docs/api.md describes them. Every other module and name may change without notice. A public
+name is imported on its first use, because every Python process of Spark imports this package.
 """
 
 from __future__ import annotations
 
 from replica.public_names import on_demand
 
-TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
+TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
     from streaming_source.auditing.call import audit
     from streaming_source.auditing.result import AuditResult, Difference, TableAudit

@@ -1,10 +1,10 @@
-"""The work of `.load()`: options, a look at the server and its catalog, and from both the plan that tasks read with.
+"""The work of `.load()`: parse the options, inspect the server and its catalog, and make the plan that tasks read with.
 
-In: the options as Spark gives them. Out: a `ReadPlan`. One connection is made, to the first host that answers; a broken
-one is tried again. With a daemon's relay log the server's settings are the daemon's business, and where no server is
-named the log tells what the table looks like. Refused here, before a query exists: bad options, a failed login, a
-server that cannot be replicated from (all unmet prerequisites at once), a table that does not exist (with the nearest
-names), columns that cannot be decoded.
+`load_plan` turns the options, as Spark gives them, into a `ReadPlan`. It makes one connection, to the first host that
+answers, and repeats a connection that breaks. A query on a daemon's relay log does not check the server's settings,
+because the daemon does. If no server is named, the log describes the table. Errors before a query exists: bad options,
+a failed login, a server that cannot be replicated from (all unmet prerequisites at once), a table that does not exist
+(with the nearest names), columns that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE T
 
 
 class _LoadedTables(NamedTuple):
-    """All that is known of the selected tables: their names as patterns, the columns of the one table, and the
-    catalog's word.
+    """Everything known about the selected tables.
+
+    `patterns`: their names as patterns; `columns`: those of the one table of a typed query; `catalog`: the server's
+    definitions.
     """
 
     patterns: tuple[str, ...]
@@ -61,8 +63,6 @@ class _LoadedTables(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """The answers of a server at load."""
-
     catalog: Catalog
     origin: CatalogOrigin
     unreadable: Unreadable | None
@@ -70,7 +70,7 @@ class _Answers(NamedTuple):
 
 
 def load_plan(given: Mapping[str, str]) -> ReadPlan:
-    """Return the plan for these options.
+    """Make the plan for these options.
 
     Raises:
         ConfigError: an option is unknown, missing, contradictory or out of range.
@@ -99,7 +99,7 @@ def load_plan(given: Mapping[str, str]) -> ReadPlan:
         wide_sequence=options.sequence_numbers == "decimal",
         origin=known.origin,
     )
-    plan.spark_schema()  # a column name that collides with ours is an error of this moment
+    plan.spark_schema()  # a column name that collides with a metadata column raises here
     return plan
 
 
@@ -137,7 +137,7 @@ def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
 
 
 def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint, *, attached: bool) -> Steps[_Answers]:
-    """Ask all questions of a load in one conversation."""
+    """Ask all questions of a load in one conversation with the server."""
     if attached:
         ((named, setting),) = yield Query("SELECT VERSION(), @@lower_case_table_names")
         version, lower_case = named or "", setting != "0"
@@ -158,7 +158,7 @@ def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint
 
 
 def _selected(options: SourceOptions) -> Steps[Catalog]:
-    """Return the catalog's word on the selected tables."""
+    """Read the selected tables from the server's catalog."""
     if options.table is not None:
         with contextlib.suppress(SchemaError):
             return (yield from read_tables([options.table]))

@@ -1,11 +1,10 @@
-"""`format("mariadb-binlog")`: checks options and tables when a query is loaded, and hands out readers.
+"""`format("mariadb-binlog")`: checks options and tables when a query is loaded, and makes the readers.
 
-In: the options. Out: the schema of the rows, and a reader per query: `spark.readStream` follows a server, `spark.read`
-reads the binlog files that the option `path` names, or a range of a server's binlog. Everything that can be known to be
-wrong before the first row is refused in `schema()`, because errors raised there reach the user as a clean
-AnalysisException: options, login, the server's prerequisites, files, unknown tables, columns that cannot be decoded.
-What was learned then travels with the pickled instance: the processes that plan and read do not ask the server or look
-through files again.
+`schema()` gives Spark the schema of the rows. `streamReader()` follows a server. `reader()` reads the binlog files that
+the option `path` names, or a range of a server's binlog. `schema()` raises every error that can be known before the
+first row, because the user then gets a clean AnalysisException. It checks options, login, the server's prerequisites,
+files, unknown tables, and columns that cannot be decoded. The pickled instance carries the results of these checks, so
+the processes that plan and read do not ask the server or scan files again.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class MariaDbBinlogSource(DataSource):
-    """Be the data source `mariadb-binlog`, for `spark.dataSource.register` where Spark does not find it by itself.
+    """The data source `mariadb-binlog`, for `spark.dataSource.register` if Spark does not find it by its name.
 
-    Its options and rows are in docs/spark.md. Instances are pickled into the query; the copy that goes to tasks carries
-    no secret.
+    docs/spark.md describes its options and rows. Spark pickles instances into the query. The copy that tasks get
+    carries no secret.
     """
 
     _plan: ReadPlan | None = None
@@ -55,7 +54,7 @@ class MariaDbBinlogSource(DataSource):
     @spark_border()
     def schema(self) -> StructType:
         require_spark(spark_version)
-        warn_of_newer_spark(spark_version)  # here alone: Spark asks for the schema once a load
+        warn_of_newer_spark(spark_version)  # only here, because Spark asks for the schema once a load
         from streaming_source.options.source_options import names_files
 
         if names_files(self.options):
@@ -71,7 +70,8 @@ class MariaDbBinlogSource(DataSource):
         if options.content == "tables":
             return self._loaded_tables(options).schema
         self._plan = load_plan(self.options)
-        # Spark does not tell what it loads for; a batch read of this DataFrame ends here, whenever it is run.
+        # Spark does not say whether it loads for a batch or a stream. A batch read of this DataFrame ends at this
+        # position, whenever it runs.
         self._latest = end_at_load(options)
         return self._plan.spark_schema()
 
@@ -121,7 +121,7 @@ class MariaDbBinlogSource(DataSource):
                 hint="Use spark.readStream; with trigger(availableNow=True) it ends when the tables are read, and all "
                 "changes up to then.",
             )
-        if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
+        if self._plan is None:  # the user gave a schema, so Spark did not ask for this one
             self._plan = load_plan(self.options)
         latest = end_at_load(options) if self._latest is None else self._latest
         reader = self._range_of(options, self._plan, schema, latest)
@@ -146,7 +146,7 @@ class MariaDbBinlogSource(DataSource):
                 "spark.readStream follows a server, and path names binlog files: they are read with spark.read.",
                 hint="Use spark.read, or remove path and set host.",
             )
-        if self._plan is None:  # the user gave a schema, so Spark did not ask for ours
+        if self._plan is None:  # the user gave a schema, so Spark did not ask for this one
             from streaming_source.load import load_plan
 
             self._plan = load_plan(self.options)
@@ -182,8 +182,8 @@ class MariaDbBinlogSource(DataSource):
         return ServerRangeReader(options, plan.project(schema), latest, self._load or uuid.uuid4().hex)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark pickles the instance once for the processes on the driver and, after it has asked for a reader, once
-        # more into the function every task runs. Tasks never connect: their copy goes without the options.
+        # Spark pickles the instance once for the processes on the driver. After it has asked for a reader, it pickles
+        # the instance into the function that every task runs. Tasks never connect, so their copy has no options.
         state = dict(self.__dict__)
         if self._handed_out:
             state["options"] = {}

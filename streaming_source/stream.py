@@ -1,8 +1,8 @@
-"""Spark's reader object: JSON and ReadLimits on one side, the planner (driver) and the reader (tasks) on the other.
+"""Spark's stream reader: offsets as JSON and ReadLimits for Spark, the planner on the driver, the row reader in tasks.
 
-Spark builds it in two processes and pickles one of the copies into every task. So it is plain values at first: the
-planner, with its replica thread, exists from the first call in the process that plans, and a pickle carries neither it
-nor the options, which hold the password: tasks get what decoding needs and nothing else.
+Spark builds a `ChangeStreamReader` in two processes and pickles one of the copies into every task. So an instance holds
+plain values until its first planning call, which makes the planner and its replica thread. A pickle carries neither the
+planner nor the options, because the options hold the password.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 CLOSE_TIMEOUT_S = 2.0
-"""How long a stopped query may say goodbye to the primary; Spark gives its Python processes about as long."""
+"""Seconds that a stopped query may take to close the connection to the primary. Spark waits about as long for its
+Python processes.
+"""
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark's reader of a stream. `options` is None in tasks."""
 
     ends_before_statements = False
-    """Whether a batch ends before a statement on one of its tables."""
+    """Whether a batch ends before a statement on one of its tables. The mirror's reader sets it."""
 
     def __init__(self, options: SourceOptions, plan: ReadPlan) -> None:
         self._options: SourceOptions | None = options
@@ -66,8 +68,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def _terminated(self, *_: object) -> None:
-        """Say goodbye to the primary and go: `query.stop()` calls nothing, it sends SIGTERM."""
-        # Not in this thread: it may hold a lock that closing wants.
+        """Close the connection to the primary and exit. `query.stop()` sends SIGTERM and calls no method."""
+        # In another thread, because this one may hold a lock that closing needs.
         closing = threading.Thread(target=self.stop, daemon=True)
         closing.start()
         closing.join(CLOSE_TIMEOUT_S)
@@ -81,7 +83,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @spark_border()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark knows limits of one kind only; the planner holds both to their options whichever kind comes back.
+        # Spark takes one kind of limit. The planner applies the options for rows and for bytes, whichever kind Spark
+        # passes.
         if self._options is not None and self._options.max_rows_per_trigger is not None:
             return ReadMaxRows(self._options.max_rows_per_trigger)
         return ReadMaxBytes(self._options.max_bytes_per_trigger if self._options else 0)

@@ -1,7 +1,7 @@
-"""Make a decoded batch of one table an Arrow RecordBatch that stands alone: images, and what names each row change.
+"""Conversion of a decoded batch of one table to a self-contained Arrow RecordBatch.
 
-In: a `ChangeBatch` of the shape `envelope` with its output columns. Out: a RecordBatch whose columns are `FIELDS` with
-the images as STRUCTs of the table's columns. It owns its memory where the decoder was told not to use buffers again.
+`change_record_batch` takes a `ChangeBatch` of the shape `envelope`. The RecordBatch has the columns of `FIELDS`, with
+the images as STRUCTs of the table's columns. It owns its memory if the decoder does not reuse buffers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from replica.rows.types.types import OutputColumn
 
 OPERATIONS: Final = array_of_values(["insert", "update", "delete"], pa.string())
-"""The operations by the decoder's number."""
+"""Operations by the decoder's number."""
 NAMES: Final = pa.list_(pa.string())
 _MICROSECONDS: Final = 1_000_000
 
 
 class ChangeColumn(NamedTuple):
-    """Describe one column of the RecordBatches; `kind` is None for images, whose type is the table's."""
+    """One column of the RecordBatches; `kind` is None for images, whose type follows from the table."""
 
     name: str
     kind: pa.DataType | None
@@ -57,13 +57,19 @@ FIELDS: Final = (
 
 
 def change_schema(columns: Sequence[OutputColumn]) -> pa.Schema:
-    """Describe the RecordBatches of a table with these columns."""
+    """Return the schema of the RecordBatches of a table with these columns."""
     image = pa.struct([pa.field(column.name, column.arrow) for column in columns])
     return pa.schema([pa.field(field.name, field.kind or image, field.nullable) for field in FIELDS])
 
 
 def change_record_batch(changes: ChangeBatch, schema: pa.Schema, gtids: pa.Array | None) -> pa.RecordBatch:
-    """Put the columns of `schema` together; `gtids`: one text a group, where they are not three numbers."""
+    """Make the RecordBatch of `schema` from a decoded batch.
+
+    Args:
+        changes: The decoded batch.
+        schema: The result of `change_schema`.
+        gtids: One text per group, for GTIDs that are not three numbers; None for MariaDB's.
+    """
     groups, met = changes.groups, np.unique(changes.group)
     row_of_met = np.searchsorted(met, changes.group)
     domain, server = groups.domain[met].astype(np.uint32), groups.server_id[met].astype(np.uint32)

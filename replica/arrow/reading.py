@@ -1,8 +1,8 @@
-"""Row changes of one table as Arrow RecordBatches, out of binlog files or out of a relay log: the public functions.
+"""Public functions that read the row changes of one table as Arrow RecordBatches: `decode_files` and `read_relay_log`.
 
-In: files, or the folder of a relay log that someone may be writing. Out: RecordBatches as docs/api.md describes them.
-No server is asked and Spark is not needed. What is wrong with the call is said at once, what is wrong with the log when
-the reading comes to it.
+The input is binlog files, or the folder of a relay log, which may still be written. docs/api.md describes the
+RecordBatches. No server and no Spark is needed. Errors of the arguments are raised at once. Errors of the log are
+raised when the reading reaches them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log: Final = logging.getLogger("replica")
 
 
 class _Strict(Notices):
-    """Raise what a command would only say, and log the rest."""
+    """Notices of a reading that raises omissions as errors and logs everything else."""
 
     def say(self, text: str) -> None:
         _log.info(text)
@@ -51,11 +51,11 @@ class _Strict(Notices):
 
 
 class ChangeReader:
-    """Iterate over the RecordBatches of a part of a relay log; made by `read_relay_log`, read once.
+    """Iterator over the RecordBatches of a part of a relay log; made by `read_relay_log`, read once.
 
     Attributes:
-        position: the GTID position that the reading goes up to. Keep it once the last batch was taken, and give it as
-            `after` the next time: nothing is left out or comes twice.
+        position: The GTID position up to which the reader reads. Store it after the last batch, and pass it as `after`
+            the next time: no transaction is lost or repeated.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], position: GtidPosition) -> None:
@@ -71,7 +71,7 @@ class ChangeReader:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The arguments that both functions share."""
+    """Arguments that both functions share."""
 
     table: str
     schema_file: Path | None
@@ -98,30 +98,30 @@ def decode_files(
 ) -> Iterator[pa.RecordBatch]:
     """Decode the row changes of one table in binlog files into Arrow RecordBatches.
 
-    The files are opened one after the other, as the iterator comes to them: plain, gzip, zstd, xz or encrypted ones, of
-    MariaDB or MySQL. Rows of an XA transaction come where it is committed. A table without rows gives no batch.
+    The files are opened one after the other, when the iterator reaches them. They may be plain, gzip, zstd, xz or
+    encrypted, of MariaDB or MySQL. Rows of an XA transaction come at its commit. A table without rows gives no batch.
 
     Args:
-        paths: the files in the order of the log.
+        paths: The files in the order of the log.
         table: `database.table`, as the binlog spells it.
-        after: leave out transactions up to this position, each in its own domain.
-        until: leave out transactions after this position, and domains that it does not name; empty: none.
-        schema_file: a file of CREATE TABLE statements, for tables whose columns have no names in the log.
-        key_file: the key file of the server's file_key_management plugin, for encrypted files.
-        invalid_dates: what a zero or impossible date becomes: NULL, an error, or all dates text.
-        invalid_text: what bytes become that are no text in their character set: U+FFFD, or an error.
-        on_statement_dml: what a statement does that was logged without its rows: end the reading, or nothing.
+        after: Skip transactions up to this position, each in its own domain.
+        until: Skip transactions after this position, and domains that it does not name; empty: skip none.
+        schema_file: A file of CREATE TABLE statements, for tables whose columns have no names in the log.
+        key_file: The key file of the server's file_key_management plugin, for encrypted files.
+        invalid_dates: Handling of zero and impossible dates: NULL, an error, or text columns for all dates.
+        invalid_text: Handling of bytes that are invalid in their character set: U+FFFD, or an error.
+        on_statement_dml: Handling of a statement that was logged without its rows: an error, or skip it.
 
     Returns:
-        RecordBatches of at most 16 384 row changes, in the order of the log. Each owns its memory: it may be kept,
-        and used in other threads, for as long as you like. The files must not be written over meanwhile.
+        RecordBatches of at most 16 384 row changes, in the order of the log. Each owns its memory: you may keep it, and
+        use it in other threads. The files must not be overwritten while they are read.
 
     Raises:
-        ConfigError: a wrong argument, or a file that is not there.
-        ProtocolError: a file is damaged, or is no binlog. Rows before the damage come first.
-        SchemaError: nothing tells what the columns are called, or a column cannot be decoded.
-        StatementDmlError: rows were changed by a statement that was logged as text.
-        DataLossError: an XA transaction is committed whose rows lie in a file that was not given.
+        ConfigError: A wrong argument, or a missing file.
+        ProtocolError: A file is damaged, or is not a binlog. Rows before the damage come first.
+        SchemaError: The names of the columns are unknown, or a column cannot be decoded.
+        StatementDmlError: A statement that was logged as text changed rows.
+        DataLossError: The rows of a committed XA transaction are in a file that is not among `paths`.
     """
     asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     notices = _Strict()
@@ -143,31 +143,31 @@ def read_relay_log(
     invalid_text: Literal["replace", "error"] = "replace",
     on_statement_dml: Literal["fail", "skip"] = "fail",
 ) -> ChangeReader:
-    """Read the row changes of one table in a relay log, up to its end as it is now.
+    """Read the row changes of one table in a relay log, up to its current end.
 
-    The log may be written meanwhile, by an `EmbeddedReplica` of this process or by a daemon. Nothing is locked, and the
-    writer does not wait: a file that retention removes before it was read ends the reading with an error.
+    The log may be written at the same time, by an `EmbeddedReplica` of this process or by a daemon. Nothing is locked,
+    and the writer does not wait: if retention removes a file before it is read, the reading ends with an error.
 
     Args:
-        directory: the `relay_dir` of a replica.
+        directory: The `relay_dir` of a replica.
         table: `database.table`, as the binlog spells it.
-        after: the position behind which reading begins; None: the oldest transaction that the log has.
-        until: the position up to which it goes; None: the last whole transaction.
-        schema_file: a file of CREATE TABLE statements, for tables whose columns have no names in the log.
-        invalid_dates: as for `decode_files`.
-        invalid_text: as for `decode_files`.
-        on_statement_dml: as for `decode_files`.
+        after: The position after which the reading begins; None: the oldest transaction of the log.
+        until: The position at which the reading ends; None: the last whole transaction.
+        schema_file: A file of CREATE TABLE statements, for tables whose columns have no names in the log.
+        invalid_dates: As for `decode_files`.
+        invalid_text: As for `decode_files`.
+        on_statement_dml: As for `decode_files`.
 
     Returns:
-        RecordBatches as `decode_files` gives them, and in `position` how far they go.
+        RecordBatches as `decode_files` returns them, with the end of the reading in `position`.
 
     Raises:
-        ConfigError: a wrong argument, or a domain of `after` that the log has never seen.
-        RelayError: there is no relay log, or it ends before `until`.
-        DataLossError: what follows `after` was purged.
-        AmbiguousPositionError: `after` names several places, because sequence numbers went back.
-        SchemaError: as for `decode_files`.
-        StatementDmlError: as for `decode_files`.
+        ConfigError: A wrong argument, or a domain of `after` that the log has never had.
+        RelayError: There is no relay log, or it ends before `until`.
+        DataLossError: The transactions after `after` were purged.
+        AmbiguousPositionError: `after` or `until` has several possible places, because sequence numbers decreased.
+        SchemaError: As for `decode_files`.
+        StatementDmlError: As for `decode_files`.
     """
     asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     folder = Path(directory)

@@ -1,12 +1,11 @@
-"""Decode the rows of one table, part after part, into RecordBatches whose columns are the table's at that place.
+"""Decoder of one table's rows into RecordBatches, part after part of a log.
 
-In: parts of a log in its order, the tables' resolver, and what the part carries of XA transactions. Out: RecordBatches
-in the order of the log; behind an ALTER TABLE they have other columns. A part whose rows have several definitions all
-the same (the ALTER was not logged) is decoded once for each, and put in order again; it is one range of the log, so
-memory stays bounded.
+`TableDecoder.of` returns the RecordBatches of the next part, in the order of the log. After an ALTER TABLE they have
+other columns. If the ALTER was not logged, one part can have rows of several definitions. Then the part is decoded once
+per definition and sorted, so memory stays bounded by one range.
 
-Refused: rows that a statement changed which was logged as text (unless the caller passes over them), an XA COMMIT whose
-rows are nowhere, of whatever table they are, and what the decoder refuses. The rows before it are given out first.
+Errors: everything that the decoder refuses, an XA COMMIT of any table without its rows, and row changes logged as
+statements. The caller may skip the last kind. Rows before the fault are returned first.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ if TYPE_CHECKING:
     Definition = tuple[OutputColumn, ...]
 
 SHOWN_TEXT: Final = 200
-"""Characters of a statement in an error: enough to find it by."""
+"""Characters of a statement in an error message, enough to find the statement."""
 
 
 @dataclass(slots=True)
 class _OneDefinition:
-    """Want the rows of one definition of the table only."""
+    """`TableResolver` that selects only the rows with one definition of the table."""
 
     names: Names
     policy: ValuePolicy
     columns: Definition
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Say what these rows are read with; None for other definitions and other tables."""
+        """Return the definition that decodes these rows; None for other definitions and other tables."""
         target = self.names.resolve(table_map)
         if target is None:
             return None
@@ -67,7 +66,7 @@ class _OneDefinition:
 
 
 class _Refusal(NamedTuple):
-    """A group of a part, by its number, that ends the reading."""
+    """Number of a group of a part, and the error that ends the reading at that group."""
 
     group: int
     error: ReplicaError
@@ -75,7 +74,7 @@ class _Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class TableDecoder:
-    """Read one table along a log; `statements_stop`: whether changes without rows end the reading."""
+    """Reader of one table along a log; `statements_stop`: whether row changes without row events are an error."""
 
     reading: Reading
     options: DecodeOptions
@@ -85,17 +84,17 @@ class TableDecoder:
     _statements: StatementChanges | None = None
 
     def of(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """Give the row changes of the next part.
+        """Yield the row changes of the next part.
 
         Raises:
-            StatementDmlError: a statement that was logged as text may have changed rows of the table.
-            ReplicaError: what the decoder raises, with the file's name and the place there.
+            StatementDmlError: A statement that was logged as text may have changed rows of the table.
+            ReplicaError: An error of the decoder, with the file's name and the offset in the file.
         """
-        if not part.piece.whole:  # its transaction was never committed, as far as the log tells
+        if not part.piece.whole:  # the log has no commit of its transaction
             return
         names = self.reading.names
         if part.defines and names.learn(part):
-            self._tables = None  # the same table maps may mean other names now
+            self._tables = None  # the same table maps may now have other column names
             self._decoders.clear()
         carried, groups = self.reading.carry(part), self.reading.groups(part)
         shown, refused = self.reading.shown(part), self._refused(part, carried)
@@ -111,7 +110,7 @@ class TableDecoder:
             raise refused.error
 
     def _refused(self, part: Part, carried: Sequence[CarriedGroup]) -> _Refusal | None:
-        """Find the first group that the reading may not pass, although the decoder could."""
+        """Find the first group that is an error for this reading, although the decoder accepts it."""
         shown, found = self.reading.shown(part), list[_Refusal]()
         unprepared: list[XaGroup] = []
         deliver(self.reading.scan(part), carried, unprepared)
@@ -148,7 +147,7 @@ class TableDecoder:
         shown: npt.NDArray[np.bool_] | None,
         gtids: pa.Array | None,
     ) -> Iterator[tuple[npt.NDArray[np.int32], pa.RecordBatch]]:
-        """Yield RecordBatches of one definition, each with the number of the group of every row."""
+        """Yield RecordBatches of one definition, each with the group number of every row (int32)."""
         schema = change_schema(columns)
         decoder = self._decoders.get(columns)
         if decoder is None:
@@ -158,14 +157,14 @@ class TableDecoder:
             part.piece.data,
             checksum=part.piece.checksum,
             carried=carried,
-            unprepared=[],  # those that count were refused
+            unprepared=[],  # `_refused` has raised the errors that matter
             only=None if shown is None else lambda _: shown,
         )
         for changes in decoded:
             yield changes.group, change_record_batch(changes, schema, gtids)
 
     def _definitions(self, part: Part, carried: Sequence[CarriedGroup]) -> list[Definition]:
-        """List the definitions that rows of the table have in a part, in the order in which they are met."""
+        """List the definitions of the table's rows in a part, in order of appearance."""
         names, policy = self.reading.names, self.options.policy
         if self._tables is None:
             self._tables = TableCache(names, None, policy)

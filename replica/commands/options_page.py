@@ -1,4 +1,4 @@
-"""The table of options as people read it: in docs/daemon.md, in the example file, and as the values of one call.
+"""The table of options for people: in docs/daemon-reference.md, in the example file, and as the values of one call.
 
 In: the configuration classes. Out: text. The page and the example are checked against it by a test; after a change:
 `python -m replica.commands.options_page` writes both.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BEGIN = "<!-- options: made by python -m replica.commands.options_page -->"
 END = "<!-- end of options -->"
-PAGE = Path("docs/daemon.md")
+PAGE = Path("docs/daemon-reference.md")
 EXAMPLE = Path("mariadb-replica.example.toml")
 
 _EXAMPLE_HEAD = """\

@@ -1,14 +1,13 @@
-"""A binlog file as a sequence of ranges: whole event groups, checked, in pieces of a few megabytes.
+"""Binlog file as a sequence of ranges: checked, whole event groups in pieces of a few megabytes.
 
-In: a window (window.py) at the file's first byte. Out: `FileRange`s in the file's order, without a gap unless damage
-is skipped; together they hold every event. Ranges end where no group is open; a group larger than a range is a range
-of its own. Events that decoders refuse (INCIDENT, unknown types) and their group get a range of their own, so that
-everything before them can be delivered. A group without its end at the end of the file (the server crashed, or is
-writing it) is the last range, with `whole` False.
+`BinlogFile.ranges` yields `FileRange`s in the file's order, without a gap unless damage is skipped; together they have
+every event. A range ends at the end of a group; a larger group gets its own range. Events that decoders refuse
+(INCIDENT, unknown types) get their own range with their group, so that everything before them can be delivered. A group
+without its end at the end of the file (the server crashed, or is writing) is the last range, with `whole` False.
 
-Refused, after everything before it was delivered: an event that does not match its checksum, that cannot be as long as
-it says, or that the file's end cuts; events of a group outside of any (files from before GTIDs: MariaDB 5 and MySQL
-5.5 have no others). With `skip_damaged` the damaged group is dropped and reading goes on at the next one.
+Errors are raised after everything before them was delivered. They are a wrong checksum, an impossible length, a
+truncated event, and an event of a group outside of any group. Files from before GTIDs (MariaDB 5 and MySQL 5.5) have
+only such events. With `skip_damaged` the damaged group is dropped, and reading continues at the next one.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = ["RANGE_BYTES", "BinlogFile", "FileRange"]
 
 RANGE_BYTES: Final = 8 << 20
 MAX_DESCRIPTION_BYTES: Final = 4096
-"""A FORMAT_DESCRIPTION event has a byte for each event type, of which there cannot be more than 255."""
+"""Maximal size of a FORMAT_DESCRIPTION event, which has a byte for each of at most 255 event types."""
 
 
 class BinlogFile:
@@ -44,16 +43,16 @@ class BinlogFile:
     ) -> None:
         self.name = name
         self.seekable = seekable
-        """Whether ranges can be taken more than once and from any group's start: a plain file on disk."""
+        """Whether ranges can be read repeatedly, and from any group's start: True for a plain file on disk."""
         self.damage: list[Damage] = []
-        """What `skip_damaged` has left out so far."""
+        """Damage that `skip_damaged` has skipped so far."""
         self._descriptor = descriptor
         self._window = window
         self._source = source
         self._size = size
         self._used = False
         self.description = self._read_description()
-        """The file's first event."""
+        """First event of the file."""
 
     def __enter__(self) -> Self:
         return self
@@ -62,19 +61,19 @@ class BinlogFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; ranges that were given out stay valid."""
+        """Close the file; its ranges stay valid."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     @property
     def size(self) -> int | None:
-        """Bytes on disk, or None where that cannot be known (a pipe)."""
+        """Bytes on disk, or None if unknown (a pipe)."""
         return self._size
 
     @property
     def consumed(self) -> int:
-        """Bytes on disk that were read so far; of a seekable file see the offsets of its ranges."""
+        """Bytes on disk read so far; for a seekable file, use the offsets of its ranges."""
         return self._source.consumed
 
     def ranges(
@@ -88,11 +87,21 @@ class BinlogFile:
         stop: int | None = None,
         description: FormatDescriptionEvent | None = None,
     ) -> Iterator[FileRange]:
-        """Yield all ranges in order, of at most `max_bytes` unless one group is larger.
+        """Yield all ranges in order.
 
-        `cut_at_ddl`: each group with a DDL statement is a range of its own. `verify` False: checksums are not compared
-        (for a caller that only looks for places to cut). `start`, `stop` and `description` read a part of a seekable
-        file: offsets between two ranges of an earlier run, and the description that came with the range at `start`.
+        `start`, `stop` and `description` select a part of a seekable file.
+
+        Args:
+            max_bytes: Maximal bytes of a range; a larger group gets its own range.
+            skip_damaged: True to skip damaged groups, which `damage` lists.
+            cut_at_ddl: True to make each group with a DDL statement its own range.
+            verify: False to skip the checksums, for callers that only search for places to cut.
+            start: Offset of the first range: the end of a range of an earlier run.
+            stop: Offset at which to stop: the end of a range of an earlier run.
+            description: The description of the range at `start`.
+
+        Raises:
+            ConfigError: A stream, a compressed or an encrypted file can be read only once, from its beginning.
         """
         if not self.seekable and (self._used or start != FIRST_POSITION or stop is not None):
             raise ConfigError(

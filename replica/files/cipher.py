@@ -1,7 +1,7 @@
-"""Decryption of binlog events with one key: of many events at once, or of one piece by piece.
+"""Decryption of binlog events with one key: many events at once, or one event in pieces.
 
-In: encrypted events with their offsets in the file, which are part of each event's IV, and what START_ENCRYPTION says.
-Out: the events as the server logged them, of the same length. Whether that made sense is for the checksums to tell.
+An event's file offset is a part of its IV. The result has the same length and the events as the server logged them.
+Only the checksums show whether the result is valid.
 """
 
 from __future__ import annotations
@@ -22,34 +22,39 @@ if TYPE_CHECKING:
 
 Algorithm = Literal["cbc", "ctr"]
 ALGORITHMS: Final[tuple[Algorithm, ...]] = ("cbc", "ctr")
-"""`file_key_management_encryption_algorithm`; the server's default comes first."""
+"""Values of `file_key_management_encryption_algorithm`; the server's default comes first."""
 BATCH_BYTES: Final = 1 << 20
 _BATCH_EVENTS: Final = BATCH_BYTES // 32
-"""Most events are longer; where they are not, a batch holds fewer bytes."""
+"""Maximal events of a batch. Most events are longer than 32 bytes; a batch of shorter ones has fewer bytes."""
 _BLOCK: Final = k.BLOCK
 HEAD_BYTES: Final = k.MESSAGE_AT + _BLOCK
-"""Bytes of an event whose first block is complete: the length's stand-in is in it."""
+"""Bytes of an event up to the end of its first block, which includes the four bytes that the length replaced."""
 
 
 class EventCipher:
-    """The cipher of one file: one key, one nonce, one algorithm."""
+    """Cipher of one file: one key, one nonce, one algorithm."""
 
     def __init__(self, key: bytes, nonce: bytes, algorithm: Algorithm) -> None:
         self._key = algorithms.AES(key)
         self._nonce = np.frombuffer(nonce, np.uint8)
         self.algorithm = algorithm
-        ecb = Cipher(self._key, modes.ECB())  # noqa: S305  (the building block of CBC and CTR, not a mode of its own)
+        ecb = Cipher(self._key, modes.ECB())  # noqa: S305  (the building block of CBC and CTR)
         self._encrypt = ecb.encryptor()
         self._blocks_cipher = ecb.decryptor() if algorithm == "cbc" else self._encrypt
-        self._blocks = np.empty(2 * BATCH_BYTES + _BLOCK, np.uint8)  # an event's last block may be nearly empty
+        self._blocks = np.empty(2 * BATCH_BYTES + _BLOCK, np.uint8)  # the last block of an event may be nearly empty
         self._after = np.empty(len(self._blocks) + _BLOCK, np.uint8)
         self._ivs = np.empty(_BATCH_EVENTS * _BLOCK, np.uint8)
         self._tails = np.empty(len(self._ivs) + _BLOCK, np.uint8)
         self._result = np.zeros((), k.GatherResult.dtype)
 
     def batch(self, raw: NDArray[np.uint8], offset: int, least: int, out: NDArray[np.uint8]) -> int:
-        """Decrypt the whole events at the start of `raw` (at most BATCH_BYTES) into `out`; return how many bytes they
-        have.
+        """Decrypt the whole events at the start of `raw` into `out`; return their bytes.
+
+        Args:
+            raw: At most BATCH_BYTES encrypted bytes, which begin with an event.
+            offset: The file offset of raw[0].
+            least: The minimal length of an event.
+            out: Receives the plain events.
         """
         counters = int(self.algorithm == "ctr")
         events = k.gather(
@@ -80,27 +85,27 @@ class EventCipher:
         )
 
     def stream(self, offset: int) -> EventStream:
-        """Decrypt one event piece by piece."""
+        """Decrypt one event in pieces."""
         iv = self._nonce.tobytes() + struct.pack("<I", offset & 0xFFFFFFFF)
         if self.algorithm == "ctr":
             return EventStream(Cipher(self._key, modes.CTR(iv)).decryptor(), None)
         return EventStream(Cipher(self._key, modes.CBC(iv)).decryptor(), self._encrypt.update(iv))
 
     def event(self, offset: int, event: bytes) -> bytes:
-        """Decrypt one event that is all there."""
+        """Decrypt one complete event."""
         return self.stream(offset).first(event, last=True)
 
 
 class EventStream:
-    """One event; a large one need not be in memory."""
+    """Decryption of one event, which need not be in memory as a whole."""
 
     def __init__(self, context: CipherContext, tail_pad: bytes | None) -> None:
         self._context = context
         self._tail_pad = tail_pad
-        """CBC: what the bytes after the last whole block are exclusive-ored with."""
+        """Bytes to exclusive-or with the bytes after the last whole block (CBC); None for CTR."""
 
     def first(self, head: bytes, *, last: bool = False) -> bytes:
-        """Return the start of the event: HEAD_BYTES and whole blocks, unless it is all of it."""
+        """Return the start of the event. `head` must have HEAD_BYTES and whole blocks, unless it is the whole event."""
         length = head[LENGTH_AT : LENGTH_AT + 4]
         message = head[k.MESSAGE_AT : LENGTH_AT] + head[: k.MESSAGE_AT] + head[LENGTH_AT + 4 :]
         plain = self.next(message, last=last)
@@ -108,7 +113,7 @@ class EventStream:
         return plain[moved : moved + 4] + plain[:moved] + length + plain[moved + 4 :]
 
     def next(self, piece: bytes, *, last: bool = False) -> bytes:
-        """Return what follows: whole blocks, unless it is the rest."""
+        """Return the next piece. `piece` must have whole blocks, unless it is the last."""
         if not last or self._tail_pad is None:
             return self._context.update(piece)
         whole = len(piece) - len(piece) % _BLOCK

@@ -1,4 +1,4 @@
-"""The part of a damaged file that was left out, when that was asked for."""
+"""Part of a damaged file that was skipped on request."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class Damage(NamedTuple):
-    """A stretch of the file that no range holds: the group that the damage is in, up to the next readable group."""
+    """Bytes of the file that no range has: the damaged group, up to the next readable group."""
 
     offset: int
-    """The place of the event that is damaged."""
+    """File offset of the damaged event."""
     begin: int
-    """Where the stretch starts: the damaged group's first event."""
+    """File offset of the damaged group's first event."""
     end: int
-    """Where reading went on, or the end of the file."""
+    """File offset at which reading continued, or the end of the file."""
     events: int
-    """Whole events of the damaged group that stood before the damage and were dropped with it."""
+    """Whole events of the damaged group before the damage, which were dropped with it."""
     error: ProtocolError
 
     @property
     def size(self) -> int:
-        """Bytes left out."""
+        """Bytes skipped."""
         return self.end - self.begin

@@ -1,11 +1,11 @@
-"""A stream of encrypted events as a stream of plain ones, in the memory of a few batches.
+"""Reader that decrypts a stream of encrypted events, with the memory of a few batches.
 
-In: a reader at the first encrypted event and the cipher. Out: a reader of the plain events, as many bytes. Events are
-decrypted by the batch; one that is larger than a batch piece by piece.
+It starts at the first encrypted event and returns plain events of the same length. Events are decrypted in batches, and
+an event larger than a batch in pieces.
 
-Borders of events are known only from the lengths in them. After a damaged length the next border is looked for (an
-event there matches its checksum); what is between, and what follows a damage in files without checksums, is passed on
-encrypted: the checks of what reads here will not take it for events.
+Only the lengths in events show their borders. After a damaged length the reader searches the next border, where an
+event matches its checksum. The bytes between are passed on encrypted, and so is everything after damage in a file
+without checksums. The checks of the consumer will not accept these bytes as events.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from replica.protocol.constants import ChecksumAlgorithm
 
 LOOKED_AT: Final = 64 << 10
-"""The largest event that is taken for the next one after damage."""
+"""Bytes of the largest event that the search after damage accepts."""
 MAX_TRIES: Final = 4096
-"""Places that are tried in one batch: random bytes look like an event's length about 16 times in a batch."""
+"""Offsets that the search tries in one batch; in random bytes about 16 of a batch look like an event's length."""
 
 
 class Decrypted:
-    """A reader that reads ahead by a batch; `prefix` comes first, as it is."""
+    """Reader that reads ahead by a batch; `prefix` comes first, unchanged."""
 
     def __init__(self, prefix: bytes, source: ByteSource, cipher: EventCipher, checksum: ChecksumAlgorithm) -> None:
         self._source = source
@@ -44,7 +44,7 @@ class Decrypted:
         self._fill = 0
         self._plain = np.empty(BATCH_BYTES, np.uint8)
         self._offset = len(prefix)
-        """The place of raw[0]; it is where an event begins."""
+        """File offset of raw[0], where an event begins."""
         self._pending = memoryview(prefix)
         self._long: EventStream | None = None
         self._long_left = 0
@@ -80,7 +80,7 @@ class Decrypted:
             self._ended = count == 0
 
     def _take(self, size: int) -> bytes:
-        """Take the first bytes of raw, which are used up."""
+        """Take the first bytes of raw, and remove them."""
         taken = self._raw[:size].tobytes()
         self._drop(size)
         return taken
@@ -120,7 +120,7 @@ class Decrypted:
         return self._plain.data[:size]
 
     def _describes(self, event: memoryview) -> bool:
-        """Take in a FORMAT_DESCRIPTION event, as relay logs have one for each connection to their primary."""
+        """Apply a FORMAT_DESCRIPTION event. Relay logs have one for each connection to their primary."""
         if event[TYPE_AT] != k.DESCRIPTION:
             return False
         try:
@@ -130,9 +130,7 @@ class Decrypted:
         return True
 
     def _is_torn(self, size: int) -> bool:
-        """Tell whether the length of the first event in raw, `size`, is wrong: this and others do not follow from
-        it.
-        """
+        """Return True if the length `size` of the first event in raw is wrong: no valid event follows it."""
         found = self._search(1)
         return not self._leads_on(size) or (found is not None and found < size)
 
@@ -142,7 +140,7 @@ class Decrypted:
         if not last:
             begin = k.MESSAGE_AT if self._long_begins else 0
             size = begin + (self._fill - begin) // k.BLOCK * k.BLOCK
-            if size <= begin:  # the file ends inside a block
+            if size <= begin:  # the file ends inside of a block
                 self._long = None
                 return self._take(self._fill)
         piece = self._take(size)
@@ -158,7 +156,7 @@ class Decrypted:
         return memoryview(self._take(1))
 
     def _find_border(self) -> int:
-        """Return how many bytes are before the next event, or can be passed on without having found one."""
+        """Return the bytes before the next event, or the bytes that can be passed on if none is found."""
         found = self._search(0)
         if found is None:
             return self._fill if self._ended or not self._trailer else self._fill - LOOKED_AT
@@ -166,7 +164,7 @@ class Decrypted:
         return found
 
     def _search(self, begin: int) -> int | None:
-        """Find the next place in raw where a whole event matches its checksum."""
+        """Return the next offset in raw of a whole event that matches its checksum, None without one."""
         if not self._trailer or self._fill < HEAD_BYTES:
             return None
         raw = self._raw[: self._fill]
@@ -176,7 +174,7 @@ class Decrypted:
         return next((place for place in tries if self._matches(place)), None)
 
     def _leads_on(self, place: int) -> bool:
-        """Tell whether an event stands there, or the end."""
+        """Return True if an event begins at this offset, or the data ends there."""
         return not self._trailer or self._fill - place < HEAD_BYTES or self._header_fits(place) or self._matches(place)
 
     def _length(self, place: int) -> int:
@@ -190,7 +188,7 @@ class Decrypted:
         return event_crc32(memoryview(event)[:-CHECKSUM_LENGTH]) == int.from_bytes(event[-CHECKSUM_LENGTH:], "little")
 
     def _header_fits(self, place: int) -> bool:
-        """Tell whether a header there has the position that follows from its place."""
+        """Return True if the decrypted header at this offset has the log position that follows from the offset."""
         if self._fill - place < HEAD_BYTES:
             return False
         offset = self._offset + place

@@ -1,11 +1,11 @@
-"""Files that MariaDB encrypted (encrypt_binlog=ON): told by their second event, opened with the key that it names.
+"""Files that MariaDB encrypted (encrypt_binlog=ON): detection by the second event, and choice of key and cipher.
 
-In: the first bytes of a file and a KeyRing. Out: the cipher for the rest, and the file's plain start, in which
-START_ENCRYPTION gets the IGNORABLE flag that it has when a server sends it: it says that what follows is plain. The
-file does not tell AES-CBC from AES-CTR: the first encrypted event shows which makes sense.
+`find_encryption` returns the file's plain start. In it, START_ENCRYPTION has the IGNORABLE flag, as when a server sends
+it, which means that the following events are plain. `choose_cipher` returns the cipher for the rest. The file does not
+record whether AES-CBC or AES-CTR was used: the first encrypted event shows which one gives a valid event.
 
-Refused: a key version that the ring does not have, a key that makes no sense of the first event, another encryption
-scheme. Secrets are not in any message.
+Errors: a key version that the ring lacks, a key that gives no valid first event, another encryption scheme. No message
+contains a secret.
 """
 
 from __future__ import annotations
@@ -37,29 +37,32 @@ if TYPE_CHECKING:
     from replica.files.keys import KeyRing
 
 HEAD_BYTES: Final = 8 << 10
-"""Enough for the two plain events at the start and most of the first encrypted one."""
+"""Bytes that contain the two plain events at the start and most of the first encrypted one."""
 _SCHEME: Final = 1
 _FLAGS_AT: Final = 17
 _FAR: Final = 1 << 40
-"""No binlog file is that long."""
+"""Larger than any binlog file, in bytes."""
 
 
 class Encryption(NamedTuple):
-    """The word of an encrypted file's plain start."""
+    """Content of an encrypted file's plain start."""
 
     description: FormatDescriptionEvent
     event: StartEncryptionEvent
     plain_head: bytes
-    """Everything before the first encrypted event, as a reader is to see it."""
+    """Everything before the first encrypted event, as readers must see it."""
 
     @property
     def least_bytes(self) -> int:
-        """The shortest an event can be."""
+        """Minimal length of an event in bytes."""
         return HEADER_LENGTH + (CHECKSUM_LENGTH if self.description.checksum else 0)
 
 
 def find_encryption(head: bytes) -> Encryption | None:
-    """Find how a file is encrypted; None for one that is not, also where its start is damaged: its reader will see."""
+    """Return the encryption of a file.
+
+    None for a file that is not encrypted, and for one with a damaged start, which its reader will report.
+    """
     view = memoryview(head)
     try:
         start = FIRST_POSITION + parse_header(view, FIRST_POSITION).event_length
@@ -76,7 +79,12 @@ def find_encryption(head: bytes) -> Encryption | None:
 def choose_cipher(
     name: str, encryption: Encryption, keys: KeyRing | None, algorithm: Algorithm | None, encrypted: bytes
 ) -> EventCipher:
-    """Choose the cipher that makes sense of the first bytes after the plain head; `algorithm` None tries both."""
+    """Return the cipher that gives a valid first event; `algorithm` None tries both.
+
+    Raises:
+        ConfigError: The key is missing or wrong.
+        UnsupportedEventError: The encryption scheme is unknown.
+    """
     version, scheme = encryption.event.key_version, encryption.event.scheme
     wanted = f"version {version} of key id {SYSTEM_KEY_ID}"
     if scheme != _SCHEME:
@@ -113,16 +121,16 @@ def _makes_sense(cipher: EventCipher, encryption: Encryption, encrypted: bytes) 
 
 
 def _reads_well(event: bytes, end: int) -> bool:
-    """Tell whether four bytes or more are what they have to be in an event that ends there."""
+    """Return True if at least four bytes have the values required of an event that ends at `end`."""
     header = EventHeader._make(HEADER.unpack_from(event))
     if header.event_type == EventType.ROTATE:  # first in a relay log, with the position of its primary
         return int.from_bytes(event[HEADER_LENGTH : HEADER_LENGTH + 8], "little") < _FAR
-    # 0 in what a primary makes up for its replica
+    # log_pos is 0 in events that a primary generates for its replica
     return header.event_type in list(EventType) and header.log_pos in (0, end & 0xFFFFFFFF)
 
 
 def _as_sent(event: bytes, algorithm: ChecksumAlgorithm) -> bytes:
-    """Return the event as a dump thread changes it, checksum included."""
+    """Return the event as a dump thread changes it, including its checksum."""
     flags = int.from_bytes(event[_FLAGS_AT:HEADER_LENGTH], "little") | HeaderFlag.IGNORABLE
     changed = event[:_FLAGS_AT] + flags.to_bytes(2, "little") + event[HEADER_LENGTH:]
     return changed if algorithm == ChecksumAlgorithm.NONE else checksums.append(changed[:-CHECKSUM_LENGTH])

@@ -1,9 +1,9 @@
-"""The work around AES to decrypt many events in one call: blocks out of events, and plain events out of blocks.
+"""Kernels around AES that decrypt many events in one call: blocks from events, and plain events from blocks.
 
-The server encrypts each event as one message of its own (`event_encrypt` in its log writer): the length stays readable
-in bytes 9 to 12, the four encrypted bytes that belong there stand in bytes 0 to 3 instead, and the message is bytes 4
-to the end after moving them back. CBC needs the inverse cipher over all whole blocks, CTR the cipher over counters;
-both are one call of ECB over the blocks of many events, and exclusive-or, which is done here.
+The server encrypts each event as a separate message (`event_encrypt` in its log writer). The length stays readable in
+bytes 9 to 12, and the four encrypted bytes of that place are in bytes 0 to 3. The message is bytes 4 to the end, after
+these four bytes are moved back. CBC needs the inverse cipher over all whole blocks, CTR the cipher over counters. Both
+are one ECB call over the blocks of many events, and an exclusive-or, which these kernels do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MESSAGE_AT = 4
 
 
 class GatherResult(Record):
-    """The counts of what `gather` found in the bytes."""
+    """Counts of the result of `gather`."""
 
     events = word("whole events")
     consumed = word("bytes that they take")
@@ -57,10 +57,10 @@ def gather(
     events_capacity: int,
     result: int,
 ) -> int:
-    """Copy the whole events at the start of `raw` to `out`, messages in order, and write blocks for AES.
+    """Copy the whole events at the start of `raw` to `out`, as contiguous messages, and write the blocks for AES.
 
-    `offset` is that of raw[0] in the file, `least` the shortest an event can be; `counters` 1: CTR. It stops before an
-    event that is not all there, or cannot be as long as it says.
+    `offset` is the file offset of raw[0], `least` the minimal length of an event; `counters` is 1 for CTR. It stops
+    before an event that is incomplete or has an impossible length.
     """
     done = 0
     events = 0
@@ -106,7 +106,9 @@ def _xor_block(target: int, left: int, right: int) -> None:
 
 @kernel
 def scatter(raw: int, events: int, counters: int, out: int, blocks: int, ivs: int, tails: int) -> int:
-    """Make the messages that `gather` put into `out` plain: `blocks` after AES, `tails` the encrypted IVs (CBC)."""
+    """Decrypt the messages that `gather` copied to `out`: `blocks` are those after AES, `tails` the encrypted IVs
+    (CBC).
+    """
     done = 0
     count = 0
     for number in range(events):
@@ -123,7 +125,7 @@ def scatter(raw: int, events: int, counters: int, out: int, blocks: int, ivs: in
             if rest:
                 count += 1
         else:
-            for i in range(whole - 1, 0, -1):  # from behind: a block needs the encrypted one before it
+            for i in range(whole - 1, 0, -1):  # backwards: a block needs the encrypted previous block
                 _xor_block(message + i * BLOCK, message + (i - 1) * BLOCK, blocks + (count + i) * BLOCK)
             if whole:
                 _xor_block(message, ivs + number * BLOCK, blocks + count * BLOCK)
@@ -139,7 +141,7 @@ def scatter(raw: int, events: int, counters: int, out: int, blocks: int, ivs: in
 
 @kernel
 def first_notable(out: int, size: int, trailer: int) -> int:
-    """Find the first event that does not match its checksum, or that tells how to go on; return its place, or -1."""
+    """Return the offset of the first event with a wrong checksum, or of the first FORMAT_DESCRIPTION; -1 for none."""
     done = 0
     while done < size:
         length = event_length(out + done)

@@ -1,9 +1,9 @@
-"""The walking kernel: from event header to event header, checking lengths and CRC32, up to where a range may end.
+"""Kernel that walks event headers and checks lengths and CRC32, up to the end of a range.
 
-In: bytes of a binlog file in memory, addressed by their offset in the file (`base` + offset is the address), and the
-state. Out: the reason for stopping; the state says where. It reads no byte at or beyond `end` and decodes nothing but
-what tells where event groups end (native/kernel_group.py). What decoders will refuse is not refused here: it gets a
-range of its own, so that what stands before it is delivered first.
+It takes bytes of a binlog file in memory, addressed by file offset (`base` + offset is the address), and the state. It
+returns the reason for stopping, and the state has the offset. It reads no byte at or after `end`, and decodes only what
+shows the ends of groups (native/kernel_group.py). It does not refuse events that decoders refuse: such an event gets
+its own range, so that everything before it is delivered first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from replica.protocol.constants import EventType, GtidFlag
 
 
 class WalkState(Record):
-    """The words that the walk keeps between two calls; offsets count from the start of the file."""
+    """State that the walk keeps between two calls; offsets count from the start of the file."""
 
     cursor = word("the event to look at next")
     start = word("where the range starts")
@@ -57,7 +57,7 @@ class WalkState(Record):
     group_events = word("events seen since the last cut")
 
 
-# Reasons
+# Reasons for stopping.
 NEED_BYTES = 0
 REACHED = 1
 BAD_LENGTH = 2
@@ -76,13 +76,13 @@ _FL_COMPLETED_XA: Final = int(GtidFlag.COMPLETED_XA)
 
 @helper
 def is_strange(role: int) -> bool:
-    """Tell whether decoders refuse the type, some of them unless it may be ignored."""
+    """Return True if decoders refuse the type, or refuse it unless the event is IGNORABLE."""
     return role in (STRANGER, REFUSED, LOST)
 
 
 @helper
 def _stands(at: int, end: int) -> bool:
-    """Tell whether an event's position is that of its end, as it is in a file, or 0 (11.7+ inside a group)."""
+    """Return True if an event's position is its end, as in a file, or 0 (11.7 and later, inside a group)."""
     log_pos = load_u4(at + LOG_POS_AT)
     return log_pos in (0, end & 0xFFFFFFFF)
 
@@ -145,10 +145,10 @@ def walk(base: int, end: int, state: int) -> int:
                 aligned = 1
         elif is_strange(role):
             if trailer == 0 and aligned and not _stands(at, cursor + length):
-                reason = NO_EVENT  # no checksum tells, but its position does
+                reason = NO_EVENT  # detected by its position, because there is no checksum
                 break
             if apart == 0 and (role != STRANGER or not is_ignorable(at)):
-                # The decoder will stop here: what stands before is to be delivered first.
+                # The decoder will stop here, so the range ends before this group.
                 apart = 1
                 if cut > begin:
                     reason = REACHED
@@ -158,7 +158,7 @@ def walk(base: int, end: int, state: int) -> int:
                 reason = OUTSIDE
                 break
         elif group == UNDECIDED and left == NO_GROUP and role == STATEMENT and at_ddl:
-            # Known to be a DDL group only now: its range starts with it.
+            # Only this event shows that the group is DDL: its range starts with the group.
             if apart == 0 and cut > begin:
                 apart = 1
                 reason = REACHED

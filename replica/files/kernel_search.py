@@ -1,8 +1,8 @@
-"""The search for the next event after damage: byte by byte, for events that stand outside of groups or open one.
+"""Kernel that searches for the next event after damage, byte by byte, among events outside of groups or that begin one.
 
-In: bytes of a binlog file, addressed as kernel_groups.py has it. Out: an offset, or -1. What is found has a length and
-a type that can be, the right position if positions in this file are, and matches its checksum; in a file without
-checksums others follow it.
+A found event has a possible length and type. Its position must be right, if positions in this file are, and it must
+match its checksum. In a file without checksums, several valid events must follow it. Bytes are addressed as in
+kernel_groups.py.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from replica.native.kernel_group import BEGIN, CONTROL, MYSQL_BEGIN
 from replica.native.kernel_header import HEADER, LENGTH_AT, LOG_POS_AT, event_length, is_possible, is_whole, role_of
 from replica.native.memory import load_u4
 
-# Outside of groups no server writes a larger event, but for a GTID_LIST of thousands of servers: what `find_start`
-# believes to be an event is no larger, so that one look at damaged bytes costs little.
+# Outside of groups no server writes a larger event, except a GTID_LIST of thousands of servers. `find_start` accepts no
+# larger event, so that a check of damaged bytes is cheap.
 MAX_START_BYTES = 64 << 10
-_UNALIGNED_START_BYTES: Final = 8 << 10  # nothing but the checksum tells these, and each try reads them all
-_CHAIN: Final = 4  # events in a row that have to look right where there are no checksums
+_UNALIGNED_START_BYTES: Final = 8 << 10  # only the checksum identifies these, and each try reads the whole event
+_CHAIN: Final = 4  # consecutive events that must look valid in a file without checksums
 
 
 @helper
 def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
-    """Tell whether a header at `offset` could be one of an event that ends at or before `end`."""
+    """Return True if a header at `offset` can belong to an event that ends at or before `end`."""
     at = base + offset
     return is_whole(at, end - offset, trailer) and not is_strange(role_of(at))
 
 
 @kernel
 def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> int:
-    """Find the first offset in [begin, end) where an event stands that begins a group or is outside of any, or -1.
+    """Return the first offset in [begin, end) of an event that begins a group or is outside of any, or -1.
 
     With checksums the event must match its own; without, several events must follow.
     """
@@ -47,7 +47,7 @@ def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> i
         if aligned and load_u4(at + LOG_POS_AT) != (offset + length) & 0xFFFFFFFF:
             continue
         if trailer:
-            # A FORMAT_DESCRIPTION of an open file does not match: it stands at the start of a file, where none is lost.
+            # The FORMAT_DESCRIPTION of an open file does not match. It is the first event, before any damage.
             if load_u4(at + length - trailer) == crc32(at, length - trailer, 0):
                 return offset
             continue

@@ -1,10 +1,10 @@
-"""The keys of encrypted files, as MariaDB's file_key_management plugin keeps them in a file.
+"""Keys of encrypted files, in the file format of MariaDB's file_key_management plugin.
 
-A line is `id;key` or `id;version;key`, the key in hexadecimal (16, 24 or 32 bytes); `#` begins a comment. A line
-without a version is version 1, the only one that plugin has; other plugins rotate keys. The whole file may be encrypted
-with `openssl enc -aes-256-cbc -md sha1`, then the pass phrase (the server's `file_key_management_filekey`) opens it.
-
-Refused: a file that is no such list, and the wrong pass phrase. No message and no `repr` shows a key or a pass phrase.
+A line is `id;key` or `id;version;key`, with the key in hexadecimal (16, 24 or 32 bytes); `#` begins a comment. A line
+without a version is version 1, the only version of that plugin; other plugins rotate keys. The whole file may be
+encrypted with `openssl enc -aes-256-cbc -md sha1`; the pass phrase (the server's `file_key_management_filekey`)
+decrypts it. A file in another format and a wrong pass phrase are errors. No message and no `repr` may contain a key or
+a pass phrase.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SYSTEM_KEY_ID: Final = 1
-"""ENCRYPTION_KEY_SYSTEM_DATA: the server encrypts its logs with this one."""
+"""Id of the key that encrypts the server's logs (ENCRYPTION_KEY_SYSTEM_DATA)."""
 MAX_KEY_FILE_BYTES: Final = 1 << 20
-"""The server's own limit."""
+"""Maximal size of a key file, as in the server."""
 _SALTED: Final = b"Salted__"
 _SALT_BYTES: Final = 8
 _BLOCK_BYTES: Final = 16
 _KEY_BYTES: Final = (16, 24, 32)
 _DIGESTS: Final = ("sha1", "sha256", "sha512", "sha384", "sha224")
-"""`-md` of openssl: MariaDB before 12 reads sha1 only, openssl's own default is sha256."""
+"""Digests of openssl's option `-md`: MariaDB before 12 reads only sha1, and openssl's default is sha256."""
 _LINE: Final = re.compile(r"\s*(\d{1,10})\s*;\s*(?:(\d{1,10})\s*;\s*)?([0-9A-Fa-f]+)\s*(?:#.*)?")
 _FROM_FILE: Final = "FILE:"
 
 
 class KeyRing:
-    """The keys by id and version."""
+    """Keys by id and version."""
 
     def __init__(self, keys: Mapping[tuple[int, int], bytes]) -> None:
         self._keys = dict(keys)
@@ -48,9 +48,14 @@ class KeyRing:
 
     @classmethod
     def from_file(cls, path: Path | str, *, filekey: str | None = None) -> Self:
-        """Read a key file; `filekey` is the pass phrase of an encrypted one, or `FILE:` and the path of a file with it.
+        """Read a key file.
 
-        Raise ConfigError for what is refused.
+        Args:
+            path: The key file.
+            filekey: The pass phrase of an encrypted key file, or `FILE:` and the path of a file that contains it.
+
+        Raises:
+            ConfigError: The file cannot be read, has another format, or the pass phrase is missing or wrong.
         """
         content = _read(path)
         if not content.startswith(_SALTED):
@@ -62,7 +67,7 @@ class KeyRing:
             phrase = _read(filekey.removeprefix(_FROM_FILE)).partition(b"\n")[0].rstrip(b"\r")
         for digest in _DIGESTS:
             opened = _open(content, phrase, digest)
-            # A wrong pass phrase leaves valid padding once in 256 times, but no list of keys.
+            # A wrong pass phrase gives valid padding once in 256 times, but never a list of keys.
             if opened is not None and _is_text(opened):
                 return cls(_parse(opened, path))
         raise ConfigError(
@@ -71,6 +76,7 @@ class KeyRing:
         )
 
     def get(self, version: int, key_id: int = SYSTEM_KEY_ID) -> bytes | None:
+        """Return the key of a version, None if the ring lacks it."""
         return self._keys.get((key_id, version))
 
 
@@ -89,7 +95,7 @@ def _read(path: Path | str) -> bytes:
 
 
 def _open(content: bytes, phrase: bytes, digest: str) -> bytes | None:
-    """Decrypt as openssl's EVP_BytesToKey with one round has it, or None where the padding is wrong."""
+    """Decrypt as openssl's EVP_BytesToKey with one round does; None if the padding is wrong."""
     start = len(_SALTED) + _SALT_BYTES
     salt, encrypted = content[len(_SALTED) : start], content[start:]
     if not encrypted or len(encrypted) % _BLOCK_BYTES:

@@ -1,8 +1,8 @@
-"""The function `open_binlog`: a path or `-` to a `BinlogFile`, of any kind of file.
+"""Function `open_binlog`: opens a path or `-` as a `BinlogFile`, whatever the format of the file.
 
-Recognised by their first bytes, never by name: plain binlogs (mapped where they are regular files), gzip, zstd and xz
-around them, and files that MariaDB encrypted. Refused: other files (by what they are, where that can be told), files
-that cannot be opened, encrypted files without their key.
+It recognises files by their first bytes, never by name. They may be plain binlogs (mapped if they are regular files),
+gzip, zstd and xz around them, or files that MariaDB encrypted. Other files, files that cannot be opened, and encrypted
+files without their key are errors.
 """
 
 from __future__ import annotations
@@ -36,8 +36,14 @@ def open_binlog(
 ) -> BinlogFile:
     """Open one binlog or relay log file; `-` is standard input.
 
-    `keys` opens files that MariaDB encrypted; the algorithm (`cbc` or `ctr`) is found out where it is not given. Raise
-    ConfigError where there is no readable file or not the right key, ProtocolError where it is no binlog.
+    Args:
+        path: The file.
+        keys: The keys of files that MariaDB encrypted.
+        encryption_algorithm: `cbc` or `ctr`; None detects it.
+
+    Raises:
+        ConfigError: The file cannot be read, or the key is missing or wrong.
+        ProtocolError: The file is not a binlog.
     """
     name = str(path)
     if name == STANDARD_INPUT:
@@ -84,7 +90,7 @@ def _identify(descriptor: int, name: str, keys: KeyRing | None, algorithm: Algor
 
 
 def _read_head(reader: ByteSource, size: int) -> tuple[bytes, ProtocolError | None]:
-    """Read the first bytes, and say what went wrong after them."""
+    """Read the first bytes; return them with the error that follows them, if any."""
     buffer = bytearray(size)
     fill = 0
     try:

@@ -1,7 +1,7 @@
-"""The walk over a file: the kernel finds group ends, this cuts ranges there, and goes around damage if told to.
+"""Walk over a file: the kernel finds the ends of groups, and this module cuts ranges and skips damage on request.
 
-In: a window at a place between groups, and how to read there (FORMAT_DESCRIPTION). Out: `FileRange`s. What is refused,
-and what comes before the refusal, is told in binlog.py.
+`Walk.ranges` yields `FileRange`s from a window that starts between groups, with the FORMAT_DESCRIPTION in force there.
+binlog.py describes the errors, and what is delivered before them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from replica.files.window import Window
 
 MAX_DAMAGES: Final = 1000
-"""A file with more of them is no binlog any more: reading ends."""
+"""Number of damaged parts after which reading ends with the error: such a file is no longer a binlog."""
 _UNLIMITED: Final = 1 << 62
 _DAMAGED: Final = "The file was damaged after it was written: take it again from the server, or skip the damage."
 
@@ -37,13 +37,13 @@ class FileRange(NamedTuple):
 
     data: memoryview
     offset: int
-    """The place of data[0] in the file as it is when decompressed."""
+    """Offset of data[0] in the decompressed file."""
     checksum: bool
-    """Whether each event carries a CRC32; a FORMAT_DESCRIPTION event inside says how it goes on."""
+    """Whether each event has a CRC32; a FORMAT_DESCRIPTION event inside declares what follows."""
     description: FormatDescriptionEvent
-    """The description in force at the first event; that event itself if it is one."""
+    """Description in force at the first event, or that event itself if it is one."""
     whole: bool
-    """False: the last group has no end. Its events can be listed; its rows were never committed, as far as one sees."""
+    """False if the last group has no end. Its events can be listed, but the file has no commit of its rows."""
 
     @property
     def end(self) -> int:
@@ -79,8 +79,9 @@ class Walk:
         self._begin_at(start)
 
     def ranges(self, damage: list[Damage] | None) -> Iterator[FileRange]:
-        """Yield all ranges up to the first damage, which is raised, or all there are, with what is left out in
-        `damage`.
+        """Yield all ranges up to the first damage, and raise it.
+
+        With `damage`, yield all ranges of the file; the list receives the skipped parts.
         """
         while True:
             stopped, error = self._go_on()
@@ -102,7 +103,9 @@ class Walk:
             self._begin_at(resume)
 
     def _go_on(self) -> tuple[bool, ProtocolError | None]:
-        """Walk to the end of a range (False), of the file (True), or to damage (True and what is wrong there)."""
+        """Walk to the end of a range (False, None), to the end of the file (True, None or the error), or to damage
+        (True, error).
+        """
         while True:
             reason = k.walk(self._window.base, self._end, self._address)
             if reason == k.REACHED:
@@ -120,7 +123,7 @@ class Walk:
 
     @property
     def _most_bytes(self) -> int:
-        """How long the next range may be: short while kernels are interpreted, so that its rows come soon."""
+        """Maximal bytes of the next range: few while kernels are interpreted, so that its rows come soon."""
         return COMPILING.most_bytes(self._max_bytes)
 
     @property
@@ -160,7 +163,7 @@ class Walk:
         return FileRange(self._window.view(begin, end), begin, bool(description.checksum), description, whole)
 
     def _pass_description(self) -> ProtocolError | None:
-        """Take in the FORMAT_DESCRIPTION event at the cursor."""
+        """Apply the FORMAT_DESCRIPTION event at the cursor."""
         cursor = self._get("cursor")
         end = cursor + self._header().event_length
         try:
@@ -179,7 +182,7 @@ class Walk:
         return None
 
     def _search(self) -> int | None:
-        """Find the next place behind the damage where reading can go on."""
+        """Return the next offset after the damage at which reading can continue."""
         offset = self._get("cursor") + 1
         while True:
             found = find_start(self._window.base, offset, self._end, self._get("trailer"), self._get("aligned"))
@@ -229,7 +232,7 @@ class Walk:
         return HEADER_LENGTH + self._get("trailer")
 
     def _end_error(self) -> ProtocolError | None:
-        """Say what is wrong with the end of the file: it may be nothing."""
+        """Return the error at the end of the file, None if there is none."""
         if self._window.fault is not None:
             return self._window.fault
         cursor, end = self._get("cursor"), self._end
@@ -247,6 +250,6 @@ class Walk:
 
 
 def relocated(error: ProtocolError, name: str, offset: int) -> ProtocolError:
-    """Make it the same error with the file's name and its place counted from the file's start."""
+    """Make the same error with the file's name, and with its offset counted from the file's start."""
     message = error.placeless
     return type(error)(f"{name}: {message}", offset=offset + (error.offset or 0), hint=error.hint)

@@ -1,10 +1,11 @@
-"""Streams of bytes: a file descriptor as it is, or decompressed (.gz, .zst, .xz, also of several members in a row).
+"""Byte streams for window.py: a file descriptor, or its decompressed content (.gz, .zst, .xz, also with several
+members).
 
-Out: readers for window.py, whose errors are ProtocolError, raised after the last byte that could be had. Memory: the
-decompressor's history and INPUT_BYTES; what asks for more history than HISTORY_BYTES is refused.
+A reader raises ProtocolError after the last readable byte. Memory: the decompressor's history and INPUT_BYTES; a file
+that needs more history than HISTORY_BYTES is an error.
 
-A decompressor that meets damage keeps what it had made since it was last asked. Where the file can be read again it is,
-and near the damage by the byte, so that nothing before it is lost; of a pipe up to STEP_BYTES are.
+A decompressor that meets damage discards its output since the last request. So a seekable file is decompressed a second
+time, near the damage byte by byte, and no byte before the damage is lost. A pipe loses up to STEP_BYTES.
 """
 
 from __future__ import annotations
@@ -26,14 +27,18 @@ if TYPE_CHECKING:
 
 INPUT_BYTES: Final = 256 << 10
 STEP_BYTES: Final = 256 << 10
-"""Asked of a decompressor at once."""
+"""Bytes requested from a decompressor at once."""
 HISTORY_BYTES: Final = 256 << 20
-"""`zstd --ultra -22 --long=27` needs 128 MiB, `xz -9` 65 MiB, gzip 32 KiB."""
+"""Maximal history of a decompressor in bytes. `zstd --ultra -22 --long=27` needs 128 MiB, `xz -9` 65 MiB, gzip 32 KiB.
+"""
 _GZIP_WRAPPER: Final = 31  # zlib's code for a gzip header
 
 
 class FileReader(io.RawIOBase):
-    """A file descriptor, which stays the caller's; `head` was read from it before, to see what it is."""
+    """Reader of a file descriptor, which the caller owns.
+
+    `head` has bytes that were already read to identify the file.
+    """
 
     def __init__(self, descriptor: int, head: bytes = b"") -> None:
         self._descriptor = descriptor
@@ -54,7 +59,7 @@ class FileReader(io.RawIOBase):
         return count
 
     def rewind(self) -> bool:
-        """Start again at the file's first byte, where that is possible."""
+        """Return to the file's first byte; False if that is impossible."""
         try:
             os.lseek(self._descriptor, 0, os.SEEK_SET)
         except OSError:
@@ -64,7 +69,7 @@ class FileReader(io.RawIOBase):
 
 
 class Prefixed:
-    """A reader whose first bytes were read before, to see what it is, and `fault` if that ended in one."""
+    """Reader with bytes that were already read to identify the file, and the `fault` that ended that read, if any."""
 
     def __init__(self, head: bytes, rest: ByteSource, fault: ProtocolError | None) -> None:
         self._head = memoryview(head)
@@ -83,7 +88,7 @@ class Prefixed:
 
 
 class _Decompressor(Protocol):
-    """A decompressor of one member, as the lzma module has it."""
+    """Decompressor of one member, with the interface of the lzma module."""
 
     @property
     def eof(self) -> bool: ...
@@ -95,7 +100,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """A decompressor of zlib with lzma's interface."""
+    """zlib's decompressor with lzma's interface."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(_GZIP_WRAPPER)
@@ -117,7 +122,7 @@ class _Gzip:
 
 
 class _Members:
-    """The members one after the other, as `gzip` and `xz` read them: zeros may pad the end."""
+    """Reader of consecutive members, as `gzip` and `xz` do; zeros may pad the end."""
 
     def __init__(self, source: FileReader, make: Callable[[], _Decompressor]) -> None:
         self._source = source
@@ -172,12 +177,12 @@ COMPRESSIONS: Final[dict[bytes, tuple[str, Callable[[FileReader], _Readable]]]] 
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\xfd7zXZ\x00": ("xz", _xz),
 }
-"""The decompressors by the magic at the start of the file."""
+"""Decompressors by the magic bytes at the start of the file."""
 _DAMAGE: Final = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Decompressed:
-    """The content of a compressed file."""
+    """Reader of the content of a compressed file."""
 
     def __init__(self, name: str, source: FileReader, kind: str, start: Callable[[FileReader], _Readable]) -> None:
         self._name = name
@@ -200,7 +205,7 @@ class Decompressed:
         return len(made)
 
     def _again(self, error: Exception, size: int) -> bytes:
-        """Read what was given out once more, and go on a byte at a time up to the damage."""
+        """Read the delivered bytes once more, then continue byte by byte up to the damage."""
         made = bytearray()
         if self._source.rewind():
             self._stream = self._start(self._source)

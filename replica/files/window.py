@@ -1,11 +1,10 @@
-"""The part of a file that is in memory: all of it where it can be mapped, else a buffer that moves along with a stream.
+"""Part of a file in memory: the whole file if it can be mapped, otherwise a buffer that follows a stream.
 
-A window holds the bytes [start, end) of the file, addressed by their offset: `base` + offset is the address. `more`
-makes `end` grow and may give up what stands before `keep`. Views that were given out stay valid and are never written
-again: what is kept moves to a new buffer. A buffer larger than MEMORY_BYTES (one transaction is that large) lies in a
-temporary file, mapped, that has no name and goes with its last view.
-
-A failing reader ends the stream: its error waits in `fault` until what was read before it has been used.
+A window has the bytes [start, end) of the file. `base` + offset is the address of the byte at that file offset. `more`
+increases `end` and may release the bytes before `keep`. Views stay valid and are never overwritten: kept bytes move to
+a new buffer. A buffer larger than MEMORY_BYTES, for one large transaction, is a mapped temporary file without a name,
+which is deleted with its last view. A failing reader ends the stream; `fault` has its error until the bytes before it
+are used.
 """
 
 from __future__ import annotations
@@ -24,20 +23,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 READ_BYTES: Final = 1 << 20
-"""Asked of a reader at once."""
+"""Bytes requested from a reader at once."""
 BUFFER_BYTES: Final = 10 << 20
-"""A range of the usual size and what was read behind it."""
+"""Bytes of a range of the usual size, with the bytes read after it."""
 MEMORY_BYTES: Final = 64 << 20
-"""A buffer may be this large before it moves to disk: eight ranges of the usual size."""
+"""Maximal bytes of a buffer in memory: eight ranges of the usual size. A larger buffer moves to disk."""
 GROWTH_BYTES: Final = 256 << 20
-"""What is reserved on disk at once."""
+"""Bytes reserved on disk at once."""
 
 
 class ByteSource(Protocol):
-    """The source of a stream."""
+    """Source of a stream."""
 
     def readinto(self, target: memoryview, /) -> int:
-        """Put up to len(target) bytes there; 0 at the end. Errors are ProtocolError, after the last good byte."""
+        """Read up to len(target) bytes into `target`; return 0 at the end.
+
+        Raises:
+            ProtocolError: The source is damaged; raised after the last good byte.
+        """
 
 
 class Window(Protocol):
@@ -46,17 +49,19 @@ class Window(Protocol):
 
     @property
     def base(self) -> int:
-        """The address where the file's first byte is or would be in memory."""
+        """Address of the file's first byte, or the address that it would have."""
 
     def more(self, keep: int) -> bool:
-        """Read on; False at the end of the file. Bytes before `keep` may go."""
+        """Read more bytes; return False at the end of the file. Bytes before `keep` may be released."""
 
     def view(self, begin: int, end: int) -> memoryview:
-        """Return the bytes [begin, end), read-only; they stay as they are."""
+        """Return the bytes [begin, end), read-only; their content never changes."""
 
 
 class MappedWindow:
-    """A whole file, mapped. It must not shrink while it is open: the operating system ends a process that reads on."""
+    """A whole file, mapped. The file must not shrink while it is open: a read would make the operating system end the
+    process.
+    """
 
     def __init__(self, memory: mmap.mmap) -> None:
         self._bytes = np.frombuffer(memory, np.uint8)
@@ -64,7 +69,7 @@ class MappedWindow:
         self.end = len(self._bytes)
         self.fault: ProtocolError | None = None
 
-    def more(self, keep: int) -> bool:  # noqa: ARG002  (everything is there)
+    def more(self, keep: int) -> bool:  # noqa: ARG002  (the whole file is mapped)
         return False
 
     def view(self, begin: int, end: int) -> memoryview:
@@ -72,7 +77,7 @@ class MappedWindow:
 
 
 class StreamWindow:
-    """A buffer that follows a reader."""
+    """Buffer that follows a reader."""
 
     def __init__(self, reader: ByteSource) -> None:
         self._reader = reader
@@ -106,7 +111,7 @@ class StreamWindow:
         return self._buffer[begin - self._start : end - self._start].data.toreadonly()
 
     def _make_room(self, keep: int) -> None:
-        """Make room for at least READ_BYTES behind `end`, which moves no byte that was given out."""
+        """Make space for at least READ_BYTES after `end`, without moving bytes of a view."""
         if len(self._buffer) - (self.end - self._start) >= READ_BYTES:
             return
         needed = self.end - keep + READ_BYTES
@@ -114,7 +119,7 @@ class StreamWindow:
             self._buffer = _map(self._file, needed + GROWTH_BYTES)
             return
         kept = self._buffer[keep - self._start : self.end - self._start]
-        # Twice what is kept, so that a large transaction is copied a few times, not once a read.
+        # Twice the needed size, so that a large transaction is copied a few times, not at each read.
         capacity = BUFFER_BYTES if needed <= BUFFER_BYTES else 2 * needed
         if self._shared or capacity > len(self._buffer):
             self._file = _temporary() if capacity > MEMORY_BYTES else None
@@ -131,9 +136,9 @@ def _temporary() -> IO[bytes]:
 
 
 def _map(file: IO[bytes], size: int) -> NDArray[np.uint8]:
-    """Map the file made larger; earlier maps of it show the same bytes."""
+    """Map the file after enlarging it; earlier maps show the same bytes."""
     try:
-        os.posix_fallocate(file.fileno(), 0, size)  # without the room, writing to the map would end the process
+        os.posix_fallocate(file.fileno(), 0, size)  # on a full disk, writing to the map would end the process
     except OSError as error:
         raise ConfigError(
             f"No room for a transaction of more than {size} bytes in {tempfile.gettempdir()}: {error.strerror}.",

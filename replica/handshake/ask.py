@@ -1,8 +1,8 @@
-"""A question to the primary over a connection of its own: log in, hold the conversation, hang up.
+"""A conversation with the primary over its own connection: log in, run the steps, hang up.
 
-In: a configuration and a conversation (steps, made again for each attempt). Out: its result. A broken connection is
-tried again with back-off, the configured hosts in turn, for `connect_retry_s`: a primary may be restarting. A host that
-does not speak the protocol is passed over while another one may. Every other error is the answer.
+In: a configuration, and a function that makes the steps for each attempt. Out: their result. A broken connection is
+retried with back-off over the configured hosts for `connect_retry_s`, because a primary may be restarting. A host that
+does not speak the protocol is skipped while another host may answer. Every other error is raised at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Result]]) -> _Result:
-    """Return the result of `question`, which is told the server it is put to; errors as with `attempt`."""
+    """Return the result of `question`, which receives the endpoint that answers. Raise the errors of `attempt`."""
 
     async def once(endpoint: Endpoint) -> _Result:
         login = await log_in(config, endpoint)
@@ -37,12 +37,16 @@ async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Resul
 
 
 async def attempt(config: ReplicaConfig, conversation: Callable[[Endpoint], Awaitable[_Result]]) -> _Result:
-    """Repeat as a whole, in the same way, a conversation that makes its own connections.
+    """Retry a whole conversation that makes its own connections.
+
+    Args:
+        config: the hosts and the back-off.
+        conversation: runs once with an endpoint for each attempt.
 
     Raises:
-        DisconnectedError: no server could be asked within `connect_retry_s`.
-        ProtocolError: not one of the hosts speaks the protocol.
-        ReplicaError: whatever login or conversation raise.
+        DisconnectedError: no server could be reached within `connect_retry_s`.
+        ProtocolError: none of the hosts speaks the protocol.
+        ReplicaError: any other error of login or conversation.
     """
     endpoints = itertools.cycle(config.endpoints)
     no_servers: set[Endpoint] = set()

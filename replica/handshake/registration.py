@@ -1,8 +1,8 @@
-"""The conversation that makes a connection a replica: statements, COM_REGISTER_SLAVE, COM_BINLOG_DUMP, in that order.
+"""Conversation that makes a connection a replica: statements, COM_REGISTER_SLAVE, COM_BINLOG_DUMP, in this order.
 
-No I/O: `register()` is a generator that yields steps and receives answers. A driver (login.py over a socket, a list in
-a test) sends each step and gives back its rows; an ERR packet is thrown into the generator as a `ServerError`. Order
-and variables are those of the server's own replica (sql/slave.cc: get_master_version_and_clock,
+No I/O: `register()` is a generator that yields steps and receives answers. A driver (login/login.py over a socket, a
+list in a test) sends each step and returns its rows. An ERR packet is thrown into the generator as a `ServerError`.
+Order and variables are those of the server's own replica (sql/slave.cc: get_master_version_and_clock,
 register_slave_on_master, request_dump; the same from 10.6 to 11.8).
 """
 
@@ -21,25 +21,31 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
 
 CAPABILITY_GTID = 4
-"""MARIA_SLAVE_CAPABILITY_GTID of sql/log_event.h: below it the server replaces GTID events by dummies (log_event.cc:
-Gtid_log_event::make_compatible_event)."""
+"""MARIA_SLAVE_CAPABILITY_GTID of sql/log_event.h. Below it the server replaces GTID events by dummies (log_event.cc:
+Gtid_log_event::make_compatible_event).
+"""
 NANOSECONDS = 1_000_000_000
 SEMI_SYNC_VARIABLE = "rpl_semi_sync_master_enabled"
 ENGINE_VARIABLE = "binlog_storage_engine"
-"""12.3 and later: empty for the classic binlog files, else the engine that keeps the binlog."""
+"""Variable of 12.3 and later. It is empty for classic binlog files, else the engine that stores the binlog."""
 
 
 MAX_REPLY_BYTES: Final = 4 << 20
-"""The bytes of the answer to one statement: the longest are the list of 40 000 binlog files, and as many GTIDs of a
-position."""
+"""Maximum size in bytes of the answer to a statement. The longest are the list of 40 000 binlog files, and as many
+GTIDs of a position.
+"""
 MAX_CATALOG_BYTES: Final = 64 << 20
-"""The bytes of the answer to a question about tables: the columns of 20 000 tables, some hundreds of megabytes of
-Python."""
+"""Maximum size in bytes of the answer to a catalog query: the columns of 20 000 tables, which take some hundreds of
+megabytes in Python.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Run one statement; the answer is its rows, every value as text or None. Arguments stand for %s in the text."""
+    """Step that runs one statement.
+
+    The answer is its rows, every value as text or None. Arguments replace %s in the text.
+    """
 
     sql: str
     arguments: tuple[str, ...] = ()
@@ -48,7 +54,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send one command payload; the answer is no rows. The dump command is never answered by an OK packet."""
+    """Step that sends one command payload. The answer has no rows. The server never answers a dump command with OK."""
 
     payload: bytes
     replies: bool = True
@@ -62,12 +68,12 @@ Steps = Generator[Step, Rows, _Result]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """All that we tell the primary about ourselves and where we want to start."""
+    """Description of this replica for the primary, and the start of the dump."""
 
     server_id: int
     position: GtidPosition
     place: BinlogPosition | None = None
-    """Where in the server's binlog that is: then the dump begins there, and no position is looked for."""
+    """Place of the start in the server's binlog. If it is set, the dump begins there, and the position is not used."""
     heartbeat_s: float = 10.0
     net_write_timeout_s: int = 3600
     strict_mode: bool = True
@@ -79,20 +85,21 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The primary's answer: how to read the stream's first bytes."""
+    """Answer of the primary to the registration, which is needed to read the stream's first bytes."""
 
     checksum: ChecksumAlgorithm
-    """Whether the first artificial ROTATE carries a CRC32; later events follow their file's own FORMAT_DESCRIPTION."""
+    """Whether the first artificial ROTATE has a CRC32. Later events follow the FORMAT_DESCRIPTION of their file."""
     semi_sync: bool
-    """Every packet carries the two semi-sync bytes: decided by what was asked for, never by looking at the bytes."""
+    """Whether every packet has the two semi-sync bytes. The request decides this; never detect it from the bytes."""
     semi_sync_enabled: bool
-    """Whether the primary's commits wait for acknowledgements now; it can be switched on and off during the dump."""
+    """Whether the primary's commits wait for acknowledgements now. That can change during the dump."""
 
 
 def register(wanted: Registration) -> Steps[Registered]:
-    """Announce, register and start the dump after `wanted.position`; an empty position is the oldest binlog's start.
+    """Announce the replica, register it, and start the dump after `wanted.position`.
 
-    With a place, without the position: a server that is told both begins at the position.
+    An empty position means the start of the oldest binlog. If a place is set, the position is not sent, because a
+    server that receives both begins at the position.
     """
     # A slow consumer must not look like a dead one: the default of 60 s would end the dump (measured).
     yield Query(f"SET SESSION net_write_timeout = {wanted.net_write_timeout_s}")
@@ -122,9 +129,9 @@ def _checksum(rows: Rows) -> ChecksumAlgorithm:
 
 
 def _ask_semi_sync() -> Steps[bool]:
-    """Ask for semi-sync headers and the right to acknowledge. Return whether commits wait for acknowledgements now.
+    """Request semi-sync headers and the right to acknowledge; return whether commits wait for acknowledgements now.
 
-    The variable is read once, as the dump starts (sql/semisync_master.cc: dump_start).
+    The server reads the variable once, as the dump starts (sql/semisync_master.cc: dump_start).
     """
     rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('{SEMI_SYNC_VARIABLE}', '{ENGINE_VARIABLE}')")
     variables = {(name or "").lower(): value or "" for name, value in rows}

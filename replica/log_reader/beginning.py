@@ -1,9 +1,9 @@
-"""The place to begin to follow a relay log: its end, its beginning, behind a position, or N transactions before its
+"""Start locations for following a relay log: its end, its beginning, after a position, or N transactions before the
 end.
 
-In: a relay log and what was asked for. Out: a `Beginning`: a place of the log, and the GTIDs that are stepped over
-behind it (domains interleave, so that one place rarely serves all). Refused: positions whose next transactions were
-purged, and domains the log has never seen.
+Every function returns a `Beginning`: a location and the GTIDs to skip after it. Domains interleave, so one location
+rarely fits all domains of a position. A position whose next transactions were purged is refused, and so is a domain
+that the log does not contain.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 class Beginning(NamedTuple):
-    """A place to begin. `skip`: transactions up to these are not shown, each in its domain."""
+    """Start location. `skip`: transactions up to these GTIDs, per domain, are not shown."""
 
     place: RelayHead
     skip: GtidPosition = GtidPosition()
 
 
 def earliest(log: RelayLog, head: RelayHead) -> Beginning:
-    """Begin at the first transaction that the log still has."""
+    """Return the start of the log, its first remaining transaction."""
     return Beginning(log.at(log.oldest()) if head.location.offset else head)
 
 
 def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
-    """Begin behind a position; domains that it does not name begin where the first of its GTIDs lies.
+    """Return the start after a position; domains that it does not name start at the first location of its GTIDs.
 
     Raises:
-        DataLossError: what follows the position was purged.
-        ConfigError: the log knows nothing of one of its domains.
+        DataLossError: The transactions after the position were purged.
+        ConfigError: The log does not contain one of its domains.
     """
     location = log.locate(position)
     if location is not None:
@@ -50,7 +50,7 @@ def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
 
 
 def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid) -> RelayLocation | None:
-    """Return the end of the group; None for one that is still to come."""
+    """Return the end of the group; None if the group is not in the log yet."""
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:
         raise ConfigError(
@@ -67,17 +67,17 @@ def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid)
     if gtid == begins:
         return log.oldest()
     group = RelayLogReader(log).find_group(GtidSearch(gtid))
-    # A hole in the numbers, or another server's GTID: from where the domain begins, and what is up to it is skipped.
+    # For a gap in the numbers, or another server's GTID, start at the log's beginning and skip up to the GTID.
     return group.after.location if group else log.oldest()
 
 
 def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:
-    """Begin so that `count` transactions follow, of all domains and tables together; all there are if those are
+    """Return the start from which `count` transactions of any domain and table follow, or the log's start if there are
     fewer.
     """
     if count < 1:
         return Beginning(head)
-    left = count + 1  # behind the group before the first of them
+    left = count + 1  # the start is the end of the group before the first shown one
     for end in RelayGroups(log.directory).ends_before(head.location):
         left -= 1
         if not left:

@@ -1,10 +1,9 @@
-"""Follows a relay log as it grows: parts of files, as soon as their groups are committed.
+"""Follow a relay log as it grows, and read its groups as soon as they are committed.
 
-In: a relay directory, written by this process, by another one, or by none any more. Out: `Part`s, each whole groups, a
-group with DDL alone in its part. Only files are read and nothing is locked: the writer does not notice.
-
-Refused: groups that were purged before they were read, and a log that was begun again meanwhile: nothing is left out
-without a word.
+`Follower` works on a relay directory that this process, another one or no process writes. It yields `Part`s of whole
+groups; a group with DDL is a part of its own. It only reads files and takes no lock, so the writer is not affected.
+Groups purged before they were read raise an error, and so does a log that was created again. Nothing is skipped
+silently.
 """
 
 from __future__ import annotations
@@ -22,31 +21,33 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 POLL_S: Final = 0.005
-"""Between two looks at the head: one read of a page. What a person sees a hundredth of a second later is live."""
+"""Interval in seconds at which the head is polled by reading one page; a person does not notice the delay."""
 IDLE_POLL_S: Final = 0.02
 BUSY_POLLS: Final = 200
-"""The number of short pauses after the last change; then a pause may be longer, and costs less than 1 % of a core."""
+"""Number of short intervals after the last change. Later intervals are longer, and polling takes less than 1 % of a
+core.
+"""
 
 
 class Follower:
-    """The reader of one log. `parts` reads on where the last call ended; `wait` pauses until there is more.
+    """Reader of one log. `parts` continues after the last call; `wait` waits for more groups.
 
-    `sleep` pauses for so many seconds; what it raises ends the waiting.
+    `sleep` pauses for a number of seconds, and an error that it raises ends the wait.
     """
 
     def __init__(self, log: RelayLog, start: RelayHead, sleep: Callable[[float], None]) -> None:
         self._log = log
         self._sleep = sleep
         self.reached = start
-        """Everything up to here was handed out."""
+        """End of the parts that were returned."""
 
     def parts(self, end: RelayHead) -> Iterator[Part]:
-        """Yield all parts up to `end`, a place in front of the last one."""
+        """Yield all parts from `reached` up to `end`, which lies after it."""
         yield from RelayLogReader(self._log).parts(self.reached.location, end.location)
         self.reached = end
 
     def wait(self) -> RelayHead:
-        """Wait until the end of the log lies behind what was handed out; return the new end."""
+        """Wait until the log has grown beyond the returned parts; return the new end."""
         poll = 0
         while True:
             head = self._log.head()
@@ -63,7 +64,7 @@ class Follower:
 
 
 def wait_for_log(log: RelayLog, sleep: Callable[[float], None]) -> RelayHead:
-    """Wait for the end of a log that may not have been begun."""
+    """Wait until the log exists and return its end."""
     while (head := log.head()) is None:
         sleep(POLL_S)
     return head

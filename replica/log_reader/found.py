@@ -1,4 +1,4 @@
-"""The answer to "which GTID position is that": what stands for a time, a place of the binlog, or a transaction."""
+"""Answer to a search for a GTID position, by time, binlog place or transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NextGroup:
-    """The event group behind a position; `time_s` is its commit time, `place` where its first event is, if known."""
+    """Event group after a position. `time_s`: commit time; `place`: start of its first event; None if unknown."""
 
     gtid: Gtid
     time_s: int | None = None
@@ -22,26 +22,30 @@ class NextGroup:
 
     @classmethod
     def of(cls, group: LogGroup) -> NextGroup:
-        """Describe a group of a relay log, which may lack annotations: its place is known where it follows the group
-        before at once.
+        """Describe a group of a relay log, which may lack annotations.
+
+        The place is known only if the group directly follows the previous one.
         """
         place = BinlogPosition(group.after.primary.file, group.begins)
         return cls(group.gtid, group.after.timestamp, place if place == group.before.primary else None)
 
     @classmethod
     def of_whole(cls, group: LogGroup) -> NextGroup:
-        """Describe a group in the same way where every event was received."""
+        """Describe a group of which every event was received."""
         place = BinlogPosition(group.after.primary.file, group.begins)
         return cls(group.gtid, group.after.timestamp, place)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPosition:
-    """The answer. `position`: the groups before; `next`: the one that a reader starting there meets first, None at the
-    end.
+    """Answer to a search.
 
-    `resume` lies before it where XA transactions were prepared: a reader that begins there has their rows too.
-    `inside`: the place that was asked for lies inside of `next`.
+    Attributes:
+        position: Position after all earlier groups.
+        next: First group after the position; None at the end of the log.
+        resume: Earlier position from which a reader also gets the rows of prepared XA transactions; None if there are
+            none.
+        inside: Whether the searched place is inside `next`.
     """
 
     position: GtidPosition

@@ -1,8 +1,8 @@
-"""Reads binlog files on disk as one log: its ranges, single groups, and times, places and transactions as positions.
+"""Read binlog files on disk as one log: ranges, single groups, and positions for times, places and transactions.
 
-In: the files in the order of the log. Positions are made of the first file's GTID_LIST and the groups behind it. The
-files are walked from the beginning until the answer is found; every file begins with its own GTID_LIST. Refused:
-damaged files, and for positions what the files do not hold, and MySQL's files, whose GTIDs are other things.
+`FilesReader` takes the files in log order and scans them from the beginning until it has the answer. A position
+consists of a file's GTID_LIST and the groups after it. Damaged files are refused. For positions, the reader also
+refuses anything that the files do not contain, and MySQL's files, whose GTIDs differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _FileGroups(NamedTuple):
-    """Groups of a file, the first of them at `offset`; `before`: the position in front of them."""
+    """Groups of a file in a range that starts at `offset`; `before`: position before the first group."""
 
     file: str
     offset: int
@@ -46,7 +46,7 @@ class _FileGroups(NamedTuple):
     before: GtidPosition
 
     def starts(self) -> NDArray[np.int64]:
-        """Return where the groups begin in the file."""
+        """Return the offsets in the file at which the groups begin."""
         return self.groups.start + self.offset
 
     def ends(self) -> NDArray[np.int64]:
@@ -58,7 +58,7 @@ class _FileGroups(NamedTuple):
         return Gtid(int(groups.domain[row]), int(groups.server_id[row]), sequence)
 
     def position(self, rows: int) -> GtidPosition:
-        """Return the position behind the first `rows` groups."""
+        """Return the position after the first `rows` groups."""
         position, domains = self.before, self.groups.domain[:rows]
         for domain in np.unique(domains):
             position = position.advance(self.gtid(int(np.flatnonzero(domains == domain)[-1])))
@@ -73,9 +73,9 @@ class _FileGroups(NamedTuple):
 
 
 class FilesReader:
-    """Read `files` in the order of the log, standard input among them; `keys` open encrypted ones.
+    """Reader of `files` in log order, which may include standard input; `keys` open encrypted files.
 
-    `passed` is told up to which offset of a file a search has come.
+    `passed` is called with a file and the offset that a search has reached.
     """
 
     def __init__(
@@ -95,10 +95,12 @@ class FilesReader:
         skip_damaged: bool = False,
         at_end: Callable[[BinlogFile], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield all ranges of all files, as `BinlogFile.ranges` does; `at_end` gets each file that was read whole."""
+        """Yield all ranges of all files, as `BinlogFile.ranges` does; `at_end` is called with each completely read
+        file.
+        """
         for file in self._files:
             name = PurePath(file).name if file != STANDARD_INPUT else "standard input"
-            lower_case = file != STANDARD_INPUT and stores_lower_case(Path(file).parent)  # of a relay file
+            lower_case = file != STANDARD_INPUT and stores_lower_case(Path(file).parent)  # known for relay files
             with open_binlog(file, self._keys) as binlog:
                 for piece in binlog.ranges(skip_damaged=skip_damaged, cut_at_ddl=cut_at_ddl):
                     yield Part(name, binlog, piece, lower_case)
@@ -106,11 +108,11 @@ class FilesReader:
                     at_end(binlog)
 
     def find(self, search: GtidSearch) -> Part | None:
-        """Find the group that `search` is for, walking from the beginning; of several in one range the last one.
+        """Return the group that `search` looks for, scanning from the beginning; the last one if a range has several.
 
         Raises:
-            ConfigError: a file cannot be read.
-            ProtocolError: a file is damaged before the group.
+            ConfigError: A file cannot be read.
+            ProtocolError: A file is damaged before the group.
         """
         for part in self._searched():
             if not part.piece.whole:
@@ -123,14 +125,14 @@ class FilesReader:
         return None
 
     def xa_parts(self) -> Iterator[Part]:
-        """Yield all of the files; nothing where standard input, which is read once, is among them."""
+        """Yield all parts of the files; none if standard input is among them, because it can be read only once."""
         return iter(()) if STANDARD_INPUT in self._files else self._whole_parts()
 
     def at_time(self, time_s: int) -> FoundPosition:
-        """Find the position before the first group committed at `time_s` or later; the files' end if there is none.
+        """Return the position before the first group committed at `time_s` or later, or the end of the files.
 
         Raises:
-            DataLossError: the files begin later, and not with the first transaction of all.
+            DataLossError: The files begin later, and not with the first transaction ever.
         """
         last = None
         for stretch in self._stretches():
@@ -148,10 +150,10 @@ class FilesReader:
         return self._end(last)
 
     def at_place(self, place: BinlogPosition) -> FoundPosition:
-        """Find the position of a place in one of the files; inside an event group, the position before it.
+        """Return the position of a place in one of the files; inside an event group, the position before the group.
 
         Raises:
-            ConfigError: no file of that name is among them, or it ends before the place.
+            ConfigError: No file has that name, or the file ends before the place.
         """
         names = {PurePath(file).name: file for file in self._files}
         if place.file not in names:
@@ -176,10 +178,10 @@ class FilesReader:
         return self._end(last)
 
     def behind(self, gtid: Gtid) -> FoundPosition:
-        """Find the position, in all domains, behind the event group of a GTID.
+        """Return the position, in all domains, after the event group of a GTID.
 
         Raises:
-            DataLossError: the files do not hold it.
+            DataLossError: The files do not contain the GTID.
         """
         search = GtidSearch(gtid)
         stretches = self._stretches()
@@ -210,7 +212,7 @@ class FilesReader:
             self._passed(part.binlog, part.piece.end)
 
     def _stretches(self) -> Iterator[_FileGroups]:
-        """Yield all groups of the files; each stretch has some."""
+        """Yield all groups of the files, at least one at a time."""
         position: GtidPosition | None = None
         for name, binlog, piece, _ in self._searched():
             listed = _listed(piece)
@@ -229,7 +231,7 @@ class FilesReader:
 
 
 def _listed(piece: FileRange) -> GtidPosition | None:
-    """Read the position that a GTID_LIST at the beginning of a range tells: a file begins with one."""
+    """Return the position in the GTID_LIST at the start of a range; None if the range is not the start of a file."""
     data = piece.data
     at = len(BINLOG_MAGIC) if bytes(data[: len(BINLOG_MAGIC)]) == BINLOG_MAGIC else 0
     while at < len(data):

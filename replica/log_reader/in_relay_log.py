@@ -1,8 +1,8 @@
-"""Reads a replica's relay log: its ranges, single groups, and times, places and transactions as GTID positions.
+"""Read a relay log: ranges, single groups, and positions for times, places and transactions.
 
-In: a relay directory, written by this process, by another one, or by none any more; no one is asked and nothing is
-locked. Single groups are found by halving (relay_log/groups.py). Refused: what the log does not hold, with what it does
-hold; groups that were purged before they were read.
+`RelayLogReader` works on a relay directory that this process, another one or no process writes. It sends no query and
+takes no lock. Single groups are found by binary search (relay_log/groups/groups.py). Errors for missing groups say what
+the log contains. Groups purged before they were read are an error too.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 WHOLE_FILES: Final = 1 << 62
-"""Bytes of a stretch that is read at once: parts are cut when they are read, not here."""
+"""Bytes per range, which means whole files: parts are cut later, when they are read."""
 
 
 class RelayLogReader:
-    """Read one relay log, as it is at each call."""
+    """Reader of one relay log; every call sees its current state."""
 
     def __init__(self, log: RelayLog) -> None:
         self.log = log
 
     def parts(self, start: RelayLocation, end: RelayLocation, *, verify: bool = True) -> Iterator[Part]:
-        """Yield the groups between two places, a part after the other; a group with DDL alone in its part.
+        """Yield the groups between two locations as parts; a group with DDL is a part of its own.
 
-        `verify`: whether checksums are compared.
+        `verify`: whether checksums are verified.
 
         Raises:
-            DataLossError: some of them were purged.
+            DataLossError: Groups were purged.
         """
         lower_case = stores_lower_case(self.log.directory)
         for piece in self.log.ranges(start, end, WHOLE_FILES):
@@ -60,40 +60,44 @@ class RelayLogReader:
                     yield Part(PurePath(piece.path).name, binlog, found, lower_case)
 
     def xa_parts(self) -> Iterator[Part]:
-        """Yield the parts of the log that its sidecars mark."""
+        """Yield the parts of the log that the index files mark."""
         head = self.log.head()
         if head is not None:
             for number, marked in self.log.xa_stretches(self.log.oldest(), head.location):
                 yield from self.parts(RelayLocation(number, marked.start), RelayLocation(number, marked.end))
 
     def find_group(self, search: GtidSearch) -> LogGroup | None:
-        """Find the event group that `search` is for, if the log holds it; else `search` knows its neighbours.
+        """Return the event group that `search` looks for; None if the log lacks it, and `search` then has its
+        neighbours.
 
         Raises:
-            RelayError: a file of the log is not readable as such.
-            DataLossError: a file was purged while it was looked at.
-            AmbiguousPositionError: the log holds several with this GTID.
+            RelayError: A file of the log is unreadable.
+            DataLossError: A file was purged during the search.
+            AmbiguousPositionError: The log contains several groups with this GTID.
         """
         self.log.refuse_repeated(search.gtid)
         return self.log.steadily(lambda: RelayGroups(self.log.directory).find(search))
 
     def find(self, search: GtidSearch) -> Part | None:
-        """Find the group, and read it."""
+        """Find the group and read it."""
         group = self.find_group(search)
         return None if group is None else self.part_of(group)
 
     def part_of(self, group: LogGroup) -> Part:
-        """Make a part that holds that group and nothing else."""
+        """Return a part that contains exactly this group."""
         return next(self.parts(group.before.location, group.after.location))
 
     def first_since(self, time_s: int, *, accept_gap: bool = False, hint: str) -> LogGroup | None:
-        """Find the first group of the log that was committed at `time_s` or later; None if there is none.
+        """Return the first group of the log committed at `time_s` or later; None if there is none.
 
-        `accept_gap`: also where what was committed from then on may not all be there, which is refused with `hint`.
+        Args:
+            time_s: Time in seconds since 1970.
+            accept_gap: Also return a group if earlier groups since `time_s` may be missing.
+            hint: Hint of the error without `accept_gap`.
 
         Raises:
-            ConfigError: the time is still to come, by this machine's clock.
-            DataLossError: the log begins later.
+            ConfigError: The time is in the future by this machine's clock.
+            DataLossError: The log begins later.
         """
         now_s = time.time()
         if time_s > now_s:
@@ -113,21 +117,21 @@ class RelayLogReader:
         return found
 
     def at_time(self, time_s: int) -> FoundPosition:
-        """Find the position before the first group that was committed at `time_s` or later; the log's end if none was.
+        """Return the position before the first group committed at `time_s` or later, or the end of the log.
 
         Raises:
-            ConfigError: the time is still to come.
-            DataLossError: the log begins later.
+            ConfigError: The time is in the future.
+            DataLossError: The log begins later.
         """
         head = self._head()
         found = self.first_since(time_s, hint="Name a later time, or ask the primary (--direct).")
         return FoundPosition((head if found is None else found.before).position, _next(found))
 
     def at_place(self, place: BinlogPosition) -> FoundPosition:
-        """Find the position of a place of the primary's binlog; inside an event group, the position before it.
+        """Return the position of a place in the primary's binlog; inside an event group, the position before the group.
 
         Raises:
-            DataLossError: the log has not got that part of the primary's binlog.
+            DataLossError: The log does not contain that part of the primary's binlog.
         """
         head = self._head()
         around = self.log.steadily(lambda: RelayGroups(self.log.directory).around(place))
@@ -140,11 +144,11 @@ class RelayLogReader:
         return FoundPosition(around.before.position, _next(around.group), inside=around.inside)
 
     def behind(self, gtid: Gtid) -> FoundPosition:
-        """Find the position, in all domains, behind the event group of a GTID.
+        """Return the position, in all domains, after the event group of a GTID.
 
         Raises:
-            AmbiguousPositionError: the log holds several with this GTID.
-            DataLossError: the log does not hold it.
+            AmbiguousPositionError: The log contains several groups with this GTID.
+            DataLossError: The log does not contain the GTID.
         """
         head = self._head()
         found = self.find_group(GtidSearch(gtid))

@@ -1,4 +1,4 @@
-"""Gives the events in one range of a binlog file or a relay file, decoded on demand."""
+"""Range of a binlog file or relay file, whose events are decoded on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FLAGS2: Final = HEADER_LENGTH + 12
 
 
 class Part(NamedTuple):
-    """One range of one file. `lower_case`: whether the server that wrote it stores names of tables in small letters."""
+    """Range of one file. `lower_case`: whether the server that wrote it stores table names in lower case."""
 
     name: str
     binlog: BinlogFile
@@ -35,19 +35,21 @@ class Part(NamedTuple):
 
     @property
     def server(self) -> ServerRules:
-        """The rules to read the statements of the range by."""
+        """Rules by which to read the statements of the range."""
         return ServerRules(self.piece.description.version_number, self.lower_case)
 
     @property
     def defines(self) -> bool:
-        """True where there may be DDL: such groups come as ranges of their own. MySQL's do not say of themselves."""
+        """Whether the range may contain DDL. Groups with DDL have their own ranges; MySQL's groups have no such
+        mark.
+        """
         data = self.piece.data
         if len(data) <= _FLAGS2 or ROLES[data[TYPE_AT]] is Role.MYSQL_BEGIN:
             return True
         return data[TYPE_AT] == EventType.GTID and bool(data[_FLAGS2] & GtidFlag.DDL)
 
     def cut(self, start: int, end: int) -> Part:
-        """Cut out the groups in [start, end) of the range alone."""
+        """Return a part with only the groups in [start, end) of the range."""
         piece = self.piece
         return self._replace(piece=piece._replace(data=piece.data[start:end], offset=piece.offset + start))
 
@@ -78,7 +80,7 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _table_map(body: bytes, post_header_length: int) -> TableMapEvent:
-    """Decode a table map, and keep it: every statement maps its tables again, and with names and labels that is most of
-    its bytes.
+    """Decode and cache a table map: every statement repeats its maps, and with names and labels they are most of its
+    bytes.
     """
     return parse_table_map(body, post_header_length)

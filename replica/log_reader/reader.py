@@ -1,8 +1,8 @@
-"""Says what can be asked of a log of event groups, the same of each source: files, a relay log, a primary.
+"""Common interface of event group logs: files, a relay log, or a primary.
 
-A log that lies on disk is a `StoredLog`: it also gives its bytes, range by range, and single groups. Relay logs grow,
-and are followed (following.py). A primary is read through a relay log of our own (`replica/primary_reader/`), which
-holds as much of its binlog as the question needs.
+`LogReader` answers searches for positions. A log on disk is a `StoredLog`, which also returns its bytes and single
+groups. A growing relay log is followed with following.py. A primary is read through a temporary relay log
+(`replica/primary_reader/`), which receives as much of the binlog as the search needs.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ if TYPE_CHECKING:
 
 
 class LogReader(Protocol):
-    """Turn times, places and transactions into GTID positions."""
+    """Interface that maps times, places and transactions to GTID positions."""
 
     def at_time(self, time_s: int) -> FoundPosition:
-        """Find the position before the first group committed at `time_s` or later; the log's end if there is none."""
+        """Return the position before the first group committed at `time_s` or later, or the end of the log."""
 
     def at_place(self, place: BinlogPosition) -> FoundPosition:
-        """Find the position of a place of the primary's binlog; inside an event group, the position before it."""
+        """Return the position of a place in the primary's binlog; inside an event group, the position before the
+        group.
+        """
 
     def behind(self, gtid: Gtid) -> FoundPosition:
-        """Find the position, in all domains, behind the event group of a GTID."""
+        """Return the position, in all domains, after the event group of a GTID."""
 
 
 class StoredLog(LogReader, Protocol):
-    """Do the same with a log on disk, and give its bytes."""
+    """Interface of a log on disk, which also returns its bytes."""
 
     def find(self, search: GtidSearch) -> Part | None:
-        """Find a part that holds nothing but the group that `search` is for; else `search` knows its neighbours."""
+        """Return a part with exactly the group that `search` looks for; otherwise `search` has its neighbours."""
 
     def xa_parts(self) -> Iterator[Part]:
-        """Yield all parts that may prepare or end XA transactions, in order; none where the log can be read once."""
+        """Yield all parts that may prepare or end XA transactions, in order; none if the log can be read only once."""

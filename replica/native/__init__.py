@@ -1,1 +1,1 @@
-"""The things that kernels need: a cache, raw memory access, and CRC32."""
+"""Foundations of kernels: compilation, raw memory access, and CRC32."""

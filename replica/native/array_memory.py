@@ -1,8 +1,8 @@
-"""Memory for large arrays that is used again once no array of it is left.
+"""Reusable memory for large arrays.
 
-In: sizes. Out: arrays of bytes with any content. Fresh memory costs as much as what is written into it, because the
-system clears every page: a sixth of the time of reading a table was spent on that. An array, or any view of it, keeps
-its memory; when the last of them is gone, in whatever thread, the memory is free for the next.
+`ArrayMemory.take` returns uninitialised byte arrays. The system zeroes fresh pages, which costs as much as filling
+them: a sixth of the time of a snapshot read. An array, or any view of it, holds its memory. After the last reference is
+released, in any thread, the memory is reused.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
 
 SMALLEST: Final = 1 << 22
-"""Smaller arrays are left to the allocator, which does this for them."""
+"""Bytes below which arrays are left to the allocator, which reuses memory itself."""
 MOST_FREE: Final = 4
-"""Free pieces that are kept, of 20 to 34 MB as a rule: as many as hold chunks at once (spool.HELD_BYTES)."""
+"""Number of free pieces that are kept, usually of 20 to 34 MB: as many as hold chunks at once (spool.HELD_BYTES)."""
 
 
 class ArrayMemory:
-    """The free pieces. Every method may be called by any thread: each is one step of a deque at a time."""
+    """The free pieces. Every method is safe in any thread, because each is one deque operation."""
 
     def __init__(self) -> None:
         self._free: deque[Bytes] = deque(maxlen=MOST_FREE)
@@ -38,23 +38,23 @@ class ArrayMemory:
             piece = self._free.pop()
         except IndexError:
             piece = np.empty(0, np.uint8)
-        if len(piece) < size:  # one that is too small is given up: chunks have grown
+        if len(piece) < size:  # drop a piece that is too small: chunks have grown
             piece = np.empty(size, np.uint8)
         return np.asarray(_Lease(piece, self))[:size]
 
     def give_back(self, piece: Bytes) -> None:
-        """Keep a piece that no array uses."""
+        """Keep a piece that no array uses any more."""
         if not self._closed:
             self._free.append(piece)
 
     def close(self) -> None:
-        """Let go of everything, now and later."""
+        """Release all pieces, now and in future."""
         self._closed = True
         self._free.clear()
 
 
 class _Lease:
-    """The base of an array, which numpy lets go of with the last view of it."""
+    """Base of an array; numpy releases it with the last view."""
 
     def __init__(self, piece: Bytes, memory: ArrayMemory) -> None:
         self._piece = piece

@@ -1,4 +1,4 @@
-"""The addresses of arrays, for kernels."""
+"""Addresses of arrays, for kernels."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def address(array: npt.NDArray[Any]) -> int:
-    """Return the address of the first byte; good as long as the array is held."""
-    return int(array.ctypes.data)  # the array interface would describe the fields of records each time
+    """Return the address of the first byte; it is valid while the array is referenced."""
+    return int(array.ctypes.data)  # __array_interface__ would describe the fields of records at each call

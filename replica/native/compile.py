@@ -1,7 +1,7 @@
-"""The one way to make a kernel: `@kernel` compiles on first use, keeps the machine code on disk, and lets the GIL go.
+"""Declaration of kernels: `@kernel` compiles on first use, caches the machine code on disk, and releases the GIL.
 
-A kernel and its helpers are only declared here. `lower.py` compiles them, with numba, where the cache lacks one;
-`machine_code.py` loads what is there, without numba.
+Kernels and helpers are only declared here. `lower.py` compiles them with numba if the cache lacks one;
+`machine_code.py` loads cached code without numba.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function")
 
 KERNELS: list[Kernel] = []
-"""Every kernel of the modules imported so far, for `replica.native.warm`."""
+"""Kernels of all modules imported so far, for `replica.native.warm`."""
 
 PAIR: Final = "pair"
-"""Two int64, as an intrinsic gives them."""
+"""Result of an intrinsic that returns two int64."""
 _PACKAGES: Final = ("replica.", "streaming_source.")
-"""The packages whose kernels another process can compile: it imports them by name."""
+"""Packages whose kernels another process can compile, because it can import them by name."""
 
 _ONE: Final = threading.Lock()
-"""Held by the thread that compiles or loads a kernel: LLVM takes each symbol once, and numba one function at a time."""
+"""Lock of the thread that compiles or loads a kernel: LLVM accepts each symbol once, and numba one function at a time.
+"""
 
 
 class Kernel:
-    """A kernel as Python calls it: of int64 numbers and addresses, it returns an int64, a bool or None."""
+    """A kernel as Python calls it: it takes int64 numbers and addresses, and returns an int64, a bool or None."""
 
     def __init__(self, function: Any) -> None:
         self.py_func = function
         self.is_loaded = False
-        """Whether this process has its machine code."""
+        """Whether this process has loaded the machine code."""
         self._run: Callable[..., Any] = self._first
 
     def __call__(self, *arguments: int) -> int:
-        """Run it; the first call has it compiled, or loads it."""
+        """Run the kernel; the first call compiles or loads it."""
         found: int = self._run(*arguments)
         return found
 
     def compile(self) -> None:
-        """Load it from the cache, or compile it in this process; loading takes a millisecond."""
+        """Load the kernel from the cache, or compile it in this process; loading takes a millisecond."""
         with _ONE:
             if not self.is_loaded:
                 self._run = load(self._code())
@@ -60,16 +61,16 @@ class Kernel:
     def _code(self) -> MachineCode:
         code = None if self._file is None else read(self._file)
         if code is None:
-            from replica.native.compiling.lower import lowered  # noqa: PLC0415  (brings numba)
+            from replica.native.compiling.lower import lowered  # noqa: PLC0415  (imports numba)
 
             code = lowered(self)
             if self._file is not None:
-                with contextlib.suppress(OSError):  # a full disk: each process compiles for itself
+                with contextlib.suppress(OSError):  # on a full disk each process compiles for itself
                     write(code, self._file)
         return code
 
     def is_cached(self) -> bool:
-        """Tell whether it is in the cache, without loading it."""
+        """Return True if the kernel is in the cache, without loading it."""
         return self._file is not None and self._file.exists()
 
     @cached_property
@@ -80,7 +81,7 @@ class Kernel:
         if CACHE is not None and self.py_func.__module__.startswith(_PACKAGES) and not self.is_cached():
             COMPILING.begin(KERNELS, CACHE)
             if COMPILING.interprets:
-                from replica.native.compiling.interpreted import interpreted  # noqa: PLC0415  (few need it)
+                from replica.native.compiling.interpreted import interpreted  # noqa: PLC0415  (rarely needed)
 
                 return interpreted(self)(*arguments)
             COMPILING.wait_for(self.is_cached)
@@ -89,7 +90,7 @@ class Kernel:
 
 
 class Helper:
-    """A function that kernels call; `how` are arguments of numba's `njit`."""
+    """A function that kernels call; `how` has arguments of numba's `njit`."""
 
     def __init__(self, function: Any, **how: object) -> None:
         self.py_func = function
@@ -99,7 +100,7 @@ class Helper:
 class Intrinsic:
     """An operation of kernels that Python does not have.
 
-    `result` and `parameters` are numba's names of types, or PAIR; `build` writes the operation with LLVM's builder:
+    `result` and `parameters` are names of numba types, or PAIR. `build` emits the operation with LLVM's builder:
     `build(context, builder, signature, arguments)`, as for `numba.extending.intrinsic`.
     """
 
@@ -110,28 +111,28 @@ class Intrinsic:
 
 
 def kernel(function: _Function) -> _Function:
-    """Declare a kernel: no Python objects, no GIL, and its machine code on disk where that is possible."""
+    """Declare a kernel: no Python objects, no GIL, and machine code on disk if possible."""
     made: Any = Kernel(function)
     KERNELS.append(made)
     return made
 
 
 def helper(function: _Function) -> _Function:
-    """Declare a small function that kernels call: inlined by LLVM, cached with its caller."""
+    """Declare a small function that kernels call: LLVM inlines it, and it is cached with its caller."""
     declared: Any = Helper(function, inline="never")
     return declared
 
 
 def inlined(function: _Function) -> _Function:
-    """Declare a helper that is called in one place and too long for LLVM to inline by itself: a part of its kernel."""
+    """Declare a helper that has one caller and is too long for LLVM's own inlining: it becomes a part of its kernel."""
     declared: Any = Helper(function, forceinline=True)
     return declared
 
 
 def interpret_meanwhile(*modules: str) -> None:
-    """Let kernels that are not compiled yet be interpreted until they are: for programs that people wait for.
+    """Let kernels be interpreted until they are compiled, for interactive programs.
 
-    Those of the modules imported so far, and of some that are imported when they are needed.
+    This covers kernels of the modules imported so far, and of `modules`, which are otherwise imported later.
     """
     for module in modules:
         importlib.import_module(module)
@@ -141,8 +142,9 @@ def interpret_meanwhile(*modules: str) -> None:
 
 
 def compile_ahead(*others: str) -> None:
-    """Begin to compile what the cache lacks of the kernels imported so far, and then of other modules, beside us; they
-    are interpreted until they are there, so work has to come in small pieces.
+    """Start compiling missing kernels in the background: those of the modules imported so far, then those of `others`.
+
+    Kernels are interpreted until they are ready, so work must come in small pieces.
     """
     COMPILING.others.update(others)
     COMPILING.interpret = True

@@ -1,10 +1,9 @@
-"""CRC-32 as the binlog uses it (zlib's polynomial, reflected), callable from kernels: `crc32(address, length, crc)`.
+"""CRC-32 of the binlog (zlib's polynomial, reflected), callable from kernels: `crc32(address, length, crc)`.
 
-In: a raw address, a byte count and the CRC so far (0 to start). Out: the CRC, as zlib.crc32 gives it.
-Where the CPU multiplies without carries (PCLMULQDQ), 64 bytes are folded at a time (Gopal et al., "Fast CRC Computation
-for Generic Polynomials Using PCLMULQDQ", Intel 2009). The bytes that fill no register come first, behind zeros: most
-events are short, and tables would take half of their time. Elsewhere, and for less than 16 bytes, tables of eight bytes
-a step.
+`crc` is the CRC so far, 0 to start; results equal those of zlib.crc32. If the CPU has carry-less multiplication
+(PCLMULQDQ), 64 bytes are folded at a time. Source: Gopal et al., "Fast CRC Computation for Generic Polynomials Using
+PCLMULQDQ", Intel 2009. The bytes that do not fill a register come first, after zeros: most events are short, and tables
+would take half of their time. Other CPUs, and data below 16 bytes, use tables with steps of eight bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _FOLD_16 = (0x01751997D0, 0x00CCAA009E)
 _FOLD_8 = 0x0163CD6124
 _BARRETT = (0x01DB710641, 0x01F7011641)
 
-WIDE_MINIMUM = 64  # four registers side by side hide the multiplier's latency; fewer bytes do not fill them
+WIDE_MINIMUM = 64  # bytes of four registers, which in parallel hide the multiplier's latency
 
 HAS_PCLMUL = bool(llvmlite.binding.get_host_cpu_features().get("pclmul"))
 
 
 def _make_tables() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Make eight tables of 256: table k advances a byte that stands k bytes before the end of an eight-byte step."""
+    """Make eight tables of 256 entries: table k advances a byte at k bytes before the end of an eight-byte step."""
     tables = np.zeros(8 * 256, np.int64)
     for byte in range(256):
         crc = byte
@@ -53,8 +52,10 @@ _PAIR = ir.VectorType(_I64, 2)
 
 
 class _Folder:
-    """The writer of the folding loop in LLVM's intermediate representation: `self.b` is the builder, a `_PAIR` a
+    """Writer of the folding loop in LLVM's intermediate representation: `self.b` is the builder, a `_PAIR` is a
     register.
+
+    It is used once per number of registers.
     """
 
     def __init__(self, builder: Any) -> None:
@@ -78,20 +79,22 @@ class _Folder:
         return self.b.xor(self.b.xor(low, high), into)
 
     def odd_bytes(self, address: Any, count: Any, crc: Any) -> tuple[Any, Any]:
-        """Return a register with the first `count` bytes (0 to 15) and `crc` in them, and what of `crc` is for the next
-        register. Before the bytes stand zeros, which change no remainder.
+        """Return a register with the first `count` bytes (0 to 15) and `crc`, and the part of `crc` for the next
+        register.
+
+        The bytes follow zeros, which do not change the remainder.
         """
         b = self.b
         start = b.insert_element(self.pair(0, 0), crc, ir.Constant(_I32, 0))
         wide = b.bitcast(b.xor(self.load(address, 0), start), _I128)
-        # Each shift in two halves, because none may be by all the bits that there are.
+        # Each shift in two halves, because LLVM does not define a shift by all bits.
         half = b.shl(count, ir.Constant(_I64, 2))
         other = b.zext(b.sub(ir.Constant(_I64, 64), half), _I128)
         rest = b.insert_element(self.pair(0, 0), b.lshr(b.lshr(crc, half), half), ir.Constant(_I32, 0))
         return b.bitcast(b.shl(b.shl(wide, other), other), _PAIR), rest
 
     def loop(self, address: Any, length: Any, registers: list[Any], constants: Any) -> tuple[Any, Any, list[Any]]:
-        """Fold blocks of 16 bytes per register while `length` holds a whole block; return what is left."""
+        """Fold blocks of 16 bytes per register while `length` holds a whole block; return the remaining state."""
         b, step = self.b, 16 * len(registers)
         before, head = b.block, b.append_basic_block("fold.head")
         body, after = b.append_basic_block("fold.body"), b.append_basic_block("fold.after")
@@ -129,7 +132,7 @@ class _Folder:
 
 
 def _make_fold(registers: int) -> Any:
-    """Make what returns the inverted CRC `crc` over `length` bytes, at least 16 for each register."""
+    """Make the intrinsic that returns the inverted CRC `crc` over `length` bytes, at least 16 for each register."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001  (numba's signature)
         folder = _Folder(builder)
@@ -158,7 +161,7 @@ _fold_one, _fold_four = _make_fold(1), _make_fold(4)
 
 @helper
 def table_crc32(address: int, length: int, crc: int) -> int:
-    """Compute the CRC-32 of `length` bytes at `address`, continuing `crc`, eight bytes a step by table."""
+    """Compute the CRC-32 of `length` bytes at `address`, continuing `crc`, with tables, eight bytes per step."""
     crc = crc ^ _MASK32
     end = address + length
     while address + 8 <= end:
@@ -182,7 +185,7 @@ def table_crc32(address: int, length: int, crc: int) -> int:
 
 @helper
 def folded_crc32(address: int, length: int, crc: int) -> int:
-    """Compute the CRC-32 of `length` bytes at `address`, continuing `crc`; this needs a CPU with PCLMULQDQ."""
+    """Compute the CRC-32 of `length` bytes at `address`, continuing `crc`; requires a CPU with PCLMULQDQ."""
     if length & ~15 >= WIDE_MINIMUM:
         return _fold_four(address, length, crc ^ _MASK32) ^ _MASK32
     if length >= 16:

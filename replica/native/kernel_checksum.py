@@ -1,4 +1,4 @@
-"""The CRC-32 of bytes that Python holds, by the kernels' own: three times as fast as zlib's where they are many."""
+"""CRC-32 of Python's bytes with the kernels' implementation, three times as fast as zlib for large data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @kernel
 def crc32_at(data: int, length: int, crc: int) -> int:
-    """Return the CRC of `length` bytes at an address, behind bytes whose CRC is `crc`."""
+    """Return the CRC of `length` bytes at an address, continuing `crc`."""
     return crc32(data, length, crc)
 
 
 def checksum(data: Buffer, crc: int = 0) -> int:
-    """Return the CRC of bytes, behind others whose CRC is `crc`, as zlib.crc32 gives it."""
+    """Return the CRC of bytes, continuing `crc`, equal to the result of zlib.crc32."""
     memory = np.frombuffer(data, np.uint8)
     return crc32_at(address(memory), len(memory), crc)

@@ -1,7 +1,8 @@
-"""The grouping rule for kernels: what an event does to the open group, and whether it may stand outside of one.
+"""Grouping rule for kernels: how an event changes the open group, and whether it may occur outside of a group.
 
-The rule in words, its plain twin and its sources: protocol/groups.py. Roles of event types: protocol/event_row.py. An
-event stands between `at`, its header, and `end`, where its checksum begins. The open group is one of `event_row.Group`.
+protocol/groups/groups.py has the rule in words, its Python form and its sources; protocol/event_row.py has the roles of
+event types. An event lies between `at`, its header, and `end`, the start of its checksum. The open group is one of
+`event_row.Group`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ GTID_FIELDS = 13
 QUERY_FIELDS = 13
 _DATABASE_LENGTH_AT = HEADER + 8
 _STATUS_LENGTH_AT = HEADER + 11
-# What the first statement of a group of MySQL says.
-WHOLE = 0  # it is the whole group
-BEGINS = 1
-COMPLETES_XA = 2  # the whole group, and the end of an XA transaction
+# Meaning of the first statement of a MySQL group.
+WHOLE = 0  # the statement is the whole group
+BEGINS = 1  # the statement begins a transaction
+COMPLETES_XA = 2  # the statement is the whole group, and ends an XA transaction
 
 _OUTSIDE = sum(1 << role for role in event_row.OUTSIDE)
 _IS_STANDALONE = int(GtidFlag.STANDALONE)
@@ -57,20 +58,20 @@ _XA_START = int.from_bytes(b"XA START", "little")
 _XA_COMMIT = int.from_bytes(b"XA COMMI", "little")
 _XA_ROLLBACK = int.from_bytes(b"XA ROLLB", "little")
 _DUMMY = int.from_bytes(b"# Dummy ", "little")
-# The place of the name's first character in a USER_VAR, and what stands there: the name is "!dummyvar", cut to fit.
+# Offset of the name's first character in a dummy USER_VAR, and that character: the name is "!dummyvar", cut to fit.
 _NAME_AT = HEADER + 4
 _MARK = ord("!")
 
 
 @helper
 def text_at(at: int) -> int:
-    """Return where the text of a QUERY begins that has its fixed fields; it may be behind the event's end."""
+    """Return the address of the text of a QUERY that has its fixed fields; it may be after the event's end."""
     return at + HEADER + QUERY_FIELDS + load_u2(at + _STATUS_LENGTH_AT) + load_u1(at + _DATABASE_LENGTH_AT) + 1
 
 
 @helper
 def commits(end: int) -> bool:
-    """Tell whether the text of a QUERY that ends here is COMMIT, all of it."""
+    """Return True if the text of the QUERY that ends here is exactly COMMIT."""
     return (load_u8(end - 8) >> 8) & 0xFFFFFFFFFFFFFF == _COMMIT
 
 
@@ -81,7 +82,7 @@ def rolls_back(end: int) -> bool:
 
 @helper
 def mysql_statement(at: int, end: int) -> int:
-    """Return what the first QUERY of a group, which has its fixed fields, says of the group: WHOLE, BEGINS or
+    """Return the meaning of the first QUERY of a MySQL group, which has its fixed fields: WHOLE, BEGINS or
     COMPLETES_XA.
     """
     if (load_u8(end - 8) >> 16) & 0xFFFFFFFFFFFF == _BEGIN:
@@ -108,7 +109,7 @@ def _after_statement(group: int, at: int, end: int) -> int:
 
 @inlined
 def _group_change(group: int, role: int, at: int, end: int) -> int:
-    """Return what `group_step` says of an event that is no plain member of a group."""
+    """Return the result of `group_step` for an event that is not a plain member of a group."""
     if role == BEGIN:
         return STANDALONE if load_u1(at + GTID_FLAGS_AT) & _IS_STANDALONE else TRANSACTION
     if role == END:
@@ -124,24 +125,23 @@ def _group_change(group: int, role: int, at: int, end: int) -> int:
 
 @inlined
 def group_step(group: int, role: int, at: int, end: int) -> int:
-    """Return the group that is open after an event; NO_GROUP behind its end. An event that BEGINs must have its fields.
+    """Return the group that is open after an event; NO_GROUP after the end of a group.
 
-    It reads of the event itself the fields of a GTID, the last nine bytes of a statement and, in a group of MySQL, the
-    statement's head. Most events are plain members: they cost one comparison.
+    The caller must check that a BEGIN event has its fields. It reads the fields of a GTID and the last nine bytes of a
+    statement. In a MySQL group it also reads the first bytes of the text. Most events are plain members: they cost one
+    comparison.
     """
     return group if role == MEMBER else _group_change(group, role, at, end)
 
 
 @helper
 def is_dummy(kind: int, at: int, end: int) -> bool:
-    """Tell whether an event is one that a server sent in place of another, which it thought its replica could not
-    read.
-    """
+    """Return True for an event that the server sent in place of one that its replica supposedly cannot read."""
     if kind == _USER_VAR:
         return end - at > _NAME_AT and load_u1(at + _NAME_AT) == _MARK
     if kind != _QUERY or end - at <= HEADER + QUERY_FIELDS:
         return False
-    # The event is as long as the other was, so the text may be cut.
+    # A dummy has the length of the replaced event, so its text may be truncated.
     text = text_at(at)
     if text >= end:
         return False
@@ -153,17 +153,20 @@ def is_dummy(kind: int, at: int, end: int) -> bool:
 
 @helper
 def belongs_outside(role: int) -> bool:
-    """Tell whether events of a type may stand where no group is open."""
+    """Return True if events with this role may occur outside of a group."""
     return (_OUTSIDE >> role) & 1 != 0
 
 
 @helper
 def may_stand_outside(kind: int, role: int, at: int, end: int) -> bool:
-    """Tell whether an event may stand where no group is open; if not for its role, it is to be skipped there."""
+    """Return True if an event may occur outside of a group, by its role or because readers skip it there."""
     return belongs_outside(role) or is_ignorable(at) or is_dummy(kind, at, end)
 
 
 @helper
 def is_unreadable(role: int, at: int) -> bool:
-    """Tell whether readers must stop at an event because of its type (protocol/unknown.py: refuse_unreadable)."""
+    """Return True if readers must stop at an event because of its type.
+
+    The Python form is `refuse_unreadable` in protocol/events/unknown.py.
+    """
     return role == REFUSED or (role == STRANGER and not is_ignorable(at))

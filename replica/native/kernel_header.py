@@ -1,7 +1,7 @@
-"""The header that every event starts with, for kernels: how long the event is, and what its type means to groups.
+"""Event header for kernels: the length of an event, and the role of its type in groups.
 
-Every kernel that goes from header to header takes its lengths from here. Addresses are those of the header's first
-byte; nothing beyond the header is read.
+Every kernel that walks event headers must take its lengths from here. Addresses are those of the header's first byte.
+Nothing beyond the header is read, except by `described_trailer`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOG_POS_AT = constants.LOG_POS_AT
 FLAGS_AT = constants.FLAGS_AT
 
 ROLES = np.array(constants.ROLES, np.int64)
-"""The number of each event type's Role, by event type."""
+"""Number of the Role of each event type, indexed by event type."""
 
 _IGNORABLE = int(HeaderFlag.IGNORABLE)
 
@@ -40,34 +40,33 @@ def role_of(at: int) -> int:
 
 @helper
 def is_ignorable(at: int) -> bool:
-    """Tell whether the header says that a reader which does not know the type may skip the event."""
+    """Return True if the header allows a reader that does not know the type to skip the event."""
     return load_u2(at + FLAGS_AT) & _IGNORABLE != 0
 
 
 @helper
 def event_length(at: int) -> int:
-    """Return the event's length as its header has it: to be believed where one of the following two says so.
+    """Return the event's length from its header. Only `is_possible` or `is_whole` makes it trustworthy.
 
-    They answer apart from it, so that the way to the next event is one load and no choice (a third of a walk's time).
+    They are separate functions, so that the step to the next event is one load without a branch. That saves a third of
+    a walk's time.
     """
     return load_u4(at + LENGTH_AT)
 
 
 @helper
 def is_possible(at: int, trailer: int) -> bool:
-    """Tell whether an event may be as long as the header says."""
+    """Return True if an event may have the length in the header."""
     return HEADER + trailer <= load_u4(at + LENGTH_AT) <= MAX_EVENT_BYTES
 
 
 @helper
 def is_whole(at: int, left: int, trailer: int) -> bool:
-    """Tell whether an event of a possible length ends within the `left` bytes from `at` on."""
+    """Return True if an event of a possible length ends within the `left` bytes from `at` on."""
     return left >= HEADER and is_possible(at, trailer) and load_u4(at + LENGTH_AT) <= left
 
 
 @helper
 def described_trailer(at: int, length: int) -> int:
-    """Return the bytes of checksum that events have after a FORMAT_DESCRIPTION: its algorithm stands before its own
-    checksum.
-    """
+    """Return the checksum bytes of events after a FORMAT_DESCRIPTION: its algorithm byte precedes its own checksum."""
     return CHECKSUM_BYTES if load_u1(at + length - CHECKSUM_BYTES - 1) == 1 else 0

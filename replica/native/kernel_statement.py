@@ -1,7 +1,7 @@
-"""The text of a QUERY, as far as kernels look at texts: the borders of transactions, and definitions.
+"""Kernels that recognise the text of a QUERY: borders of transactions, and DDL.
 
-A QUERY stands between `at`, its header, and `end`, where its checksum begins. The server itself writes the borders, and
-writes them always alike; an event that is cut short is none.
+A QUERY lies between `at`, its header, and `end`, the start of its checksum. The server writes the borders itself,
+always with the same spelling. A truncated event is never a border.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _CREA = int.from_bytes(b"crea", "little")
 _DROP = int.from_bytes(b"drop", "little")
 _SMALL = 0x20202020
 _SMALL_8 = 0x2020202020202020
-# What `savepoint_role` returns.
+# Results of `savepoint_role`.
 NO_SAVEPOINT = 0
 SETS_SAVEPOINT = 1
 ROLLS_BACK_TO = 2
-_LONGEST_BORDER = 8  # bytes that tell one; the text after them is a name
+_LONGEST_BORDER = 8  # bytes that identify a border; a name follows them
 
 
 @helper
 def is_border(at: int, end: int) -> bool:
-    """Tell whether a QUERY begins or ends a transaction or a part of one."""
+    """Return True if a QUERY begins or ends a transaction or a part of one."""
     if end - at < HEADER + QUERY_FIELDS:
         return False
     text = text_at(at)
@@ -46,8 +46,9 @@ def is_border(at: int, end: int) -> bool:
 
 @helper
 def savepoint_role(at: int, end: int) -> int:
-    """Return what a QUERY inside a transaction says of savepoints, by its first letters; it must have its fixed
-    fields.
+    """Return the savepoint role of a QUERY inside a transaction, by its first letters. It must have its fixed fields.
+
+    The result is NO_SAVEPOINT, SETS_SAVEPOINT or ROLLS_BACK_TO.
     """
     text = text_at(at)
     if end - text <= _LONGEST_BORDER:
@@ -60,7 +61,7 @@ def savepoint_role(at: int, end: int) -> int:
 
 @helper
 def defines(at: int, end: int) -> bool:
-    """Tell whether the text of a QUERY begins with CREATE or DROP."""
+    """Return True if the text of a QUERY begins with CREATE or DROP."""
     if end - at < HEADER + QUERY_FIELDS:
         return False
     text = text_at(at)

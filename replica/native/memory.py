@@ -1,7 +1,7 @@
-"""Raw memory for kernels: unaligned loads and stores at an address, memcpy, and the address of an array.
+"""Raw memory for kernels: unaligned loads and stores at an address, memcpy, memmove and prefetch.
 
-Kernels written with array indexing run three to five times slower than these (measured, see docs/performance.md).
-Addresses are int64. Nothing here checks a bound: a kernel checks once per event or value, before it touches memory.
+Kernels with array indexing run three to five times slower. Addresses are int64. No function checks bounds: a kernel
+must check once per event or value, before it accesses memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _storer(name: str) -> Any:
     return Intrinsic(build, "void", "int64", "int64")
 
 
-# Loads give an int64: zero-extended (u1, u2, u4), sign-extended (i1, i2, i4), or the 64 bits as they are (u8).
+# Loads return an int64: zero-extended (u1, u2, u4), sign-extended (i1, i2, i4), or the same 64 bits (u8).
 load_u1, load_u2, load_u4, load_u8 = (_loader(n) for n in ("u1", "u2", "u4", "u8"))
 load_i1, load_i2, load_i4 = (_loader(n, signed=True) for n in ("u1", "u2", "u4"))
 # Big endian.
@@ -68,7 +68,7 @@ def _float_storer(kind: Any) -> Any:
     return Intrinsic(build, "void", "int64", "float64")
 
 
-# IEEE numbers of 4 and 8 bytes; both are a float64 in between.
+# IEEE numbers of 4 and 8 bytes; kernels compute with float64.
 load_f4, load_f8 = _float_loader(ir.FloatType()), _float_loader(ir.DoubleType())
 store_f4, store_f8 = _float_storer(ir.FloatType()), _float_storer(ir.DoubleType())
 
@@ -97,4 +97,4 @@ def _prefetch(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 
 prefetch: Any = Intrinsic(_prefetch, "void", "int64")
-"""Asks the processor for the bytes at an address that is read soon; where no memory is, nothing happens."""
+"""Intrinsic that requests the bytes at an address that is read soon; an invalid address has no effect."""

@@ -1,6 +1,6 @@
-"""Declare memory that kernels and Python share: each field of a record once, by its name and its meaning.
+r"""Layout of memory that kernels and Python share: each field of a record is declared once, with name and meaning.
 
-A subclass of `Record` lists its fields in the order in which they lie in memory:
+A subclass of `Record` lists its fields in memory order:
 
     class FoundRecord(Record):
         \"\"\"One row that was found.\"\"\"
@@ -8,12 +8,12 @@ A subclass of `Record` lists its fields in the order in which they lie in memory
         row = word("its number")
         place = word("its offset in the range")
 
-For kernels `FoundRecord.place` is the field's offset in bytes and `FoundRecord.BYTES` the size of the whole: they load
-and store at `found + FoundRecord.place`. For Python `FoundRecord.dtype` is the same layout as a type of numpy's:
-`np.zeros(n, FoundRecord.dtype)["place"]` are the places of all records, and a misspelt field is an error in both.
+For kernels, `FoundRecord.place` is the field's offset in bytes, and `FoundRecord.BYTES` the size of the record: they
+load and store at `found + FoundRecord.place`. For Python, `FoundRecord.dtype` is the same layout as a numpy type:
+`np.zeros(n, FoundRecord.dtype)["place"]` has the places of all records. A misspelt field is an error in both.
 
-Fields follow each other, so they cannot overlap; what else can go wrong is refused when the class is made.
-`python -m tests.kit.pages.records > docs/records.md` writes down all of them.
+Fields are consecutive, so they cannot overlap; the class statement refuses other faults. `python -m
+tests.kit.pages.records > docs/records.md` writes a page of all records.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 Records: TypeAlias = "npt.NDArray[np.void]"
-"""An array of one of the types below: `records["place"]` is a view of one field of all of them."""
+"""Array of one record type: `records["place"]` is a view of one field of all records."""
 
 _WORD: Final = np.dtype("<i8")
 _CODES: Final = {"<i8": "q", "<u8": "Q", "<u4": "I"}
-"""What the module struct calls the numbers of a record."""
+"""Codes of the number types in the module struct."""
 _RESERVED: Final = frozenset({"BYTES", "FIELDS", "dtype", "packing"})
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a record; `count` numbers or records of one type, one after the other."""
+    """One field of a record: `count` numbers, or records of one type, one after the other."""
 
     meaning: str
     dtype: np.dtype[Any]
-    kind: str = ""  # what it is, where it is not one int64
+    kind: str = ""  # description of the type, if it is not one int64
     count: int = 1
     offset: int = -1
 
@@ -52,17 +52,17 @@ class Field:
 
 
 def word(meaning: str, *, count: int = 1) -> int:
-    """Declare an int64, or `count` of them: a number, or an address."""
+    """Declare an int64 field, or `count` of them: a number, or an address."""
     return cast("int", Field(meaning, _WORD, "" if count == 1 else f"{count} int64", count))
 
 
 def unsigned(meaning: str) -> int:
-    """Declare a uint64: a number of 64 bits without a sign, of a file or of the wire."""
+    """Declare a uint64 field: an unsigned number of 64 bits in a file or a packet."""
     return cast("int", Field(meaning, np.dtype("<u8"), "uint64"))
 
 
 def half(meaning: str) -> int:
-    """Declare a uint32: a number of 32 bits without a sign, of a file or of the wire."""
+    """Declare a uint32 field: an unsigned number of 32 bits in a file or a packet."""
     return cast("int", Field(meaning, np.dtype("<u4"), "uint32"))
 
 
@@ -74,7 +74,7 @@ def part(record: type[Record], meaning: str, *, count: int = 1) -> int:
 
 
 class Layout(type):
-    """Lay out the fields of a record when its class is made."""
+    """Metaclass that lays out the fields of a record class."""
 
     BYTES: int
     FIELDS: dict[str, Field]
@@ -105,12 +105,12 @@ class Layout(type):
         return layout
 
     def packing(cls) -> struct.Struct:
-        """Make what packs and unpacks one record where Python has bytes and no array: records of plain numbers only."""
+        """Return the struct that packs and unpacks one record of plain numbers, for code without an array."""
         return struct.Struct("<" + "".join(_CODES[field.dtype.str] for field in cls.FIELDS.values()))
 
 
 class Record(metaclass=Layout):
-    """Stand for memory that is laid out as the subclass says; never made itself."""
+    """Base class of record layouts; it has no instances."""
 
     BYTES: ClassVar[int]
     FIELDS: ClassVar[dict[str, Field]]

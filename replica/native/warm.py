@@ -1,8 +1,8 @@
-"""Compile all kernels into the cache ahead of time: `python -m replica.native.warm`.
+"""Compile all kernels into the cache in advance: `python -m replica.native.warm`.
 
-The first query after an installation otherwise waits for the compiler, in every worker at the same time. Run it when
-an image or a virtual environment is built, as the user who runs Spark or with NUMBA_CACHE_DIR set to a folder that user
-can read. Kernels take addresses and counts only, so their signatures are known without calling them.
+Otherwise the first query after an installation waits for the compiler, in every worker at the same time. Run it when an
+image or a virtual environment is built, as the user who runs Spark. Another user needs NUMBA_CACHE_DIR, set to a folder
+that Spark's user can read. Kernels take only addresses and counts, so their signatures are known without a call.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PACKAGES: Final = ("replica", "streaming_source")
-"""The packages of this distribution."""
+"""Packages of this distribution."""
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""The folder that they lie in."""
+"""Folder that contains the packages."""
 BEHIND: Final = 10
-"""How far the compiler stands back for those who go on meanwhile; where all wait for it, it has the processor alone."""
+"""Nice level of the compiler while other processes continue. If all processes wait for it, it has the processors alone.
+"""
 
 
 def kernel_names() -> list[tuple[str, str]]:
-    """List the (module, function) of every kernel, those of the longest modules first: they are the most work."""
+    """List the (module, function) of every kernel, kernels of the longest modules first, which take the longest to
+    compile.
+    """
     paths = [path for package in PACKAGES for path in ROOT.glob(f"{package}/**/kernel_*.py")]
     for path in sorted(paths, key=lambda path: -path.stat().st_size):
         importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
@@ -39,23 +42,23 @@ def kernel_names() -> list[tuple[str, str]]:
 
 
 def compile_kernel(module: str, name: str) -> float:
-    """Compile one kernel and return the seconds the compiler took; a few hundredths where the cache has it."""
+    """Compile one kernel; return the seconds that it took, a few hundredths if the cache has the kernel."""
     begin = time.perf_counter()
     getattr(importlib.import_module(module), name).compile()
     return time.perf_counter() - begin
 
 
 def load_imported() -> int:
-    """Compile the kernels of the modules imported so far, or load them from the cache; return how many these are."""
+    """Compile the kernels of the modules imported so far, or load them from the cache; return their number."""
     for kernel in KERNELS:
         kernel.compile()
     return len(KERNELS)
 
 
 def compile_missing(modules: Sequence[str], cache: str) -> None:
-    """Compile the kernels of some modules that the cache lacks, side by side; one process at a time does.
+    """Compile the kernels of some modules that the cache lacks, in parallel; one process at a time does this.
 
-    Processes that need them go on meanwhile, with the start of Spark or by interpreting: they come first.
+    It runs with low priority, because the processes that need the kernels continue: they start Spark, or interpret.
     """
     os.nice(BEHIND)
     for module in modules:
@@ -70,8 +73,10 @@ def compile_missing(modules: Sequence[str], cache: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Compile everything, one kernel a process. With --check only tell by the exit code whether that was done,
-    with --only compile what is missing of some modules.
+    """Compile all kernels, one per process.
+
+    With --check, the exit code only shows whether that is done. With --only, compile the missing kernels of some
+    modules.
     """
     if CACHE is None:
         print("no writable cache folder: set NUMBA_CACHE_DIR", file=sys.stderr)

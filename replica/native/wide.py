@@ -1,4 +1,4 @@
-"""128-bit arithmetic for kernels: numbers as (high, low) int64 words in two's complement, as Arrow stores them."""
+"""128-bit arithmetic for kernels: numbers as (high, low) int64 words in two's complement, in Arrow's layout."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def _negate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 
 multiply_add: Any = Intrinsic(_multiply_add, PAIR, "int64", "int64", "int64", "int64")
-"""Computes `(high, low) * factor + addend`; factor and addend are non-negative int64."""
+"""Intrinsic that computes `(high, low) * factor + addend`; factor and addend are non-negative int64."""
 negate: Any = Intrinsic(_negate, PAIR, "int64", "int64")
-"""Computes `-(high, low)`."""
+"""Intrinsic that computes `-(high, low)`."""

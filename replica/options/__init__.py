@@ -1,1 +1,3 @@
-"""Options of every program: their values, places, files, secrets, and the one typed table of a replica."""
+"""Options of every program: value parsers, positions, option files, secrets, and the typed table of a replica's
+options.
+"""

@@ -1,12 +1,12 @@
-"""The contents of MariaDB's option files for a client, as options of the replica.
+"""Options of the replica that come from MariaDB's client option files.
 
-In: the file and the options that were given elsewhere, which win. Out: option name -> value. Read are the groups of
-every client and our own, in the order of the file. In [mariadb-replica] stands, beside what the `mariadb` client knows,
-every option of the replica, and nothing else; in the shared groups what is unknown belongs to other programs. The
-password stays in the file: it is read at each login, so that a changed one is picked up.
+In: the file, and the options that were given elsewhere and override it. Out: option name -> value. The groups of every
+client and our own group are read, in the order of the file. [mariadb-replica] may contain the options of the `mariadb`
+client and every option of the replica; other names are refused there. Unknown names in the shared groups belong to
+other programs and are ignored. The password stays in the file and is read at each login, so that a change takes effect.
 
-Refused: every word of TLS that is not understood or cannot be honoured, whatever its group and prefix, because a login
-without it would be less safe than its writer believes; a password to be asked for.
+Refused: a TLS option, in any group and with any prefix, that is not understood or cannot be honoured, because the login
+would be less safe than the file says; and a password without a value, which clients ask for on a terminal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WORDS_OF_TLS: Final = ("ssl", "tls")
 _FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
 _PREFIXES: Final = ("loose-", "skip-", "disable-", "enable-", "maximum-")
 _MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
-"""The modes of MySQL's ssl-mode, which are also ours. PREFERRED, which goes on in plain text, is not among them."""
+"""Modes of MySQL's ssl-mode that the replica has too. PREFERRED falls back to plain text and is refused."""
 _VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
 _SAFE_VERSIONS: Final = frozenset(_VERSIONS[2:])
 _HINT_TLS: Final = (
@@ -58,7 +58,7 @@ _ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false
 
 
 def home_file() -> Path | None:
-    """Return the user's own option file, if there is one."""
+    """Return the path of the user's own option file, or None if there is none."""
     path = Path(HOME_FILE).expanduser()
     return path if path.is_file() else None
 
@@ -66,15 +66,15 @@ def home_file() -> Path | None:
 def client_options(
     path: Path, given: Mapping[str, object], name_of: Callable[[str], str | None]
 ) -> dict[str, tuple[object, str]]:
-    """Return the options that the file adds to those `given`: name -> value and its place.
+    """Return the options that the file adds to those `given`: name -> (value, file and line).
 
     Args:
-        path: of the file.
-        given: options by name; options in the file that contradict them count for nothing.
-        name_of: an option of the replica in any spelling -> its name.
+        path: the option file.
+        given: options by name. They override the options in the file that contradict them.
+        name_of: maps any spelling of an option of the replica to its name.
 
     Raises:
-        ConfigError: the file is refused, or an option in it.
+        ConfigError: the file, or an option in it, is refused.
     """
     found: dict[str, tuple[object, str]] = {}
     words: dict[str, str] = {}
@@ -102,7 +102,7 @@ def client_options(
 
 
 def option_file_password(path: Path) -> str | None:
-    """Return the password that stands in the file; None if none does."""
+    """Return the password in the file, or None if it has none."""
     found = None
     for setting in _relevant(path):
         if _plain(setting)[0] in ("password", "passwd"):
@@ -115,7 +115,7 @@ def _relevant(path: Path) -> Iterable[Setting]:
 
 
 def _option(setting: Setting, name: str, name_of: Callable[[str], str | None]) -> str | None:
-    """Return the replica's name for it; None for what is another program's."""
+    """Return the replica's name for the setting, or None if it belongs to another program."""
     if name in _NOT_HONOURED:
         raise ConfigError(f"{setting.place}: {name} cannot be honoured.", hint=_NOT_HONOURED[name])
     if name == "tls-version":
@@ -155,8 +155,9 @@ def _as_in_mysql(mode: str) -> str:
 
 
 def _check_versions(setting: Setting) -> None:
-    """Refuse other versions of TLS than 1.2 or 1.3, which are always used: a list with both of them asks for that, any
-    other for something else.
+    """Refuse a list of TLS versions that lacks 1.2 or 1.3.
+
+    The replica always uses both versions. It cannot honour a list that excludes one of them.
     """
     named = {one.strip().lower() for one in (setting.value or "").split(",")}
     if not _SAFE_VERSIONS <= named <= set(_VERSIONS):
@@ -167,7 +168,7 @@ def _check_versions(setting: Setting) -> None:
 
 
 def _plain(setting: Setting) -> tuple[str, str | None]:
-    """Return the name as MariaDB spells it, without the prefixes that any switch may have."""
+    """Return the name as MariaDB spells it, without the prefixes that MariaDB allows on any switch, and the value."""
     name, value = setting.name.replace("_", "-").removeprefix("loose-"), setting.value
     for prefix, meant in _FORMS:
         if name.startswith(prefix) and name.removeprefix(prefix) in _SWITCHES and value is None:
@@ -192,8 +193,9 @@ def _switch(setting: Setting, value: str | None) -> str:
 
 
 def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
-    """Return the mode that the client's two switches ask for; None where there are none, or the authority alone says
-    it.
+    """Return the TLS mode that the client's switches ask for.
+
+    None means that there are no switches, or that `tls_ca` alone decides.
     """
     verify = words.get("ssl-verify-server-cert")
     if "ssl-mode" in words:
@@ -210,8 +212,10 @@ def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
 
 
 def _of_mode(mode: str, words: Mapping[str, str], *, with_authority: bool) -> str:
-    """Return the safest mode that MySQL's word and MariaDB's beside it ask for; ConfigError where one of them forbids
-    it.
+    """Return the safest mode that MySQL's ssl-mode and MariaDB's switches ask for together.
+
+    Raises:
+        ConfigError: one of them forbids what the other demands.
     """
     verify = words.get("ssl-verify-server-cert") in _ON
     if (mode == "disabled" and verify) or (mode != "disabled" and words.get("ssl") in _OFF):
@@ -219,15 +223,16 @@ def _of_mode(mode: str, words: Mapping[str, str], *, with_authority: bool) -> st
         raise ConfigError(f"ssl-mode={_as_in_mysql(mode)} contradicts {other}.", hint="Remove one of them.")
     if mode != "disabled" and verify:
         return "verify-identity"
-    # As in MySQL: an authority is given in order to verify with it.
+    # As in MySQL: a certificate authority is given in order to verify with it.
     return "verify-ca" if mode == "required" and with_authority else mode
 
 
 def _compatible(
     found: dict[str, tuple[object, str]], given: Mapping[str, object], protocol: str
 ) -> dict[str, tuple[object, str]]:
-    """Return the options without what is given elsewhere or contradicts that; a file may name a socket and a host, and
-    means one.
+    """Return the options without those that are given elsewhere or contradict given options.
+
+    A file may name both a socket and a host. The rules of MariaDB's clients choose one of them.
     """
     explicit = {name for name, value in given.items() if value is not None}
     dropped = set(explicit)

@@ -1,8 +1,8 @@
-"""Every option of the replica in one typed table: the command line, the environment and the documentation read it here.
+"""Typed table of every option of the replica. The command line, the environment and the documentation use it.
 
-In: values of Python's own types, or text as a shell or a file gives it. Out: a frozen `ReplicaConfig`. Refused with a
-`ConfigError` that names the option: unknown names (with the nearest known one), values outside their type or range, and
-combinations that contradict each other. The password never stands in a message, a repr or a log: it is a SecretStr.
+In: Python values, or text from a shell or a file. Out: a frozen `ReplicaConfig`. Refused with a `ConfigError` that
+names the option: unknown names (with the nearest known one), values outside their type or range, and contradictory
+options. The password is a SecretStr and must never appear in a message, a repr or a log.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ TlsMode = Literal["disabled", "required", "verify-ca", "verify-identity", "verif
 AckPolicy = Literal["fsync", "receive"]
 
 FIRST_RANDOM_SERVER_ID = 1 << 31
-"""People number their servers from 1: random ids come from the upper half of the 32 bits."""
+"""People number their servers from 1, so random ids come from the upper half of the 32-bit range."""
 MAX_SERVER_ID = (1 << 32) - 1
 ENVIRONMENT_PREFIX = "MARIADB_REPLICA_"
 
 
 class ReplicaConfig(BaseModel):
-    """Hold a replica's options, checked; immutable. Make it with `parse`.
+    """Checked, immutable options of a replica. Make one with `parse`.
 
-    The options are those of the daemon's page, docs/daemon.md, that a replica itself has; a field has the name of its
-    option. The password is in no `repr`, message or log.
+    A field has the name of its option in docs/daemon-reference.md. The options of the daemon's HTTP server and logs are
+    not included. The password never appears in a `repr`, a message or a log.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
@@ -144,7 +144,7 @@ class ReplicaConfig(BaseModel):
 
     @property
     def tls_mode(self) -> TlsMode:
-        """The meaning of `tls`: a certificate authority is given in order to verify with it."""
+        """The effective TLS mode. If `tls` is not set, a `tls_ca` implies verify-identity."""
         if self.tls is not None:
             return self.tls
         if self.tls_ca:
@@ -152,7 +152,7 @@ class ReplicaConfig(BaseModel):
         return "required" if self.tls_cert else "disabled"
 
     def read_password(self) -> str:
-        """Return the password, read from its file each time so that a rotated one is picked up at the next reconnect.
+        """Return the password. A password file is read at each call, so that a reconnect uses a rotated password.
 
         Raises:
             ConfigError: the file cannot be read.
@@ -172,12 +172,12 @@ class ReplicaConfig(BaseModel):
 
     @classmethod
     def help(cls) -> dict[str, str]:
-        """Return option name -> help text; what the command line and the documentation are made of."""
+        """Return option name -> help text, for the command line and the documentation."""
         return {name: field.description or "" for name, field in cls.model_fields.items()}
 
     @classmethod
     def default_text(cls, name: str) -> str:
-        """Return the default of an option as people write it; empty for none, and for what is drawn again each time."""
+        """Return the default of an option as people write it, or '' if it has none or a random one."""
         info = cls.model_fields[name]
         if info.is_required() or info.default_factory is not None or info.default in (None, ""):
             return ""
@@ -185,22 +185,23 @@ class ReplicaConfig(BaseModel):
 
     @classmethod
     def spellings(cls) -> dict[str, str]:
-        """Return every spelling of an option, without hyphens, underscores and capitals -> its name."""
+        """Return spelling -> option name. Spellings have no hyphens, underscores or capitals."""
         return {_fold(alias): name for name in cls.model_fields for alias in _aliases(name)}
 
     @classmethod
     def name_of(cls, key: str) -> str | None:
-        """Return the option that is meant by any spelling of it; None for an unknown one."""
+        """Return the name of the option that `key` spells, or None if there is no such option."""
         return cls.spellings().get(_fold(key))
 
     @classmethod
     def parse(cls, given: Mapping[str, object], *, sources: Mapping[str, str] | None = None) -> Self:
-        """Check options, and make a configuration of them.
+        """Check options and return the configuration that they describe.
 
         Args:
-            given: values by the option's name, in any of the spellings relay_dir, relay-dir, relayDir; as text, as a
-                file or a command line has them, or as Python's own types.
-            sources: where each key of `given` comes from, to be said with what is wrong about it.
+            given: option name -> value. A name may be spelt relay_dir, relay-dir or relayDir. A value is text, as in a
+                file
+            or on a command line, or has the Python type of the option.
+            sources: origin of each key of `given`, which error messages show.
 
         Returns:
             The configuration.
@@ -220,7 +221,7 @@ class ReplicaConfig(BaseModel):
         try:
             return cls.model_validate(named)
         except ValidationError as error:
-            # Without the input: it may be the password.
+            # The error must not contain the input, which may be the password.
             problems = error.errors(include_input=False, include_url=False, include_context=False)
             lines = [_told(p["type"], p["loc"], p["msg"], places) for p in problems]
             names = [str(p["loc"][0]) for p in problems if p["loc"]]
@@ -241,23 +242,23 @@ class ReplicaConfig(BaseModel):
         """Read the options of a TOML file.
 
         Args:
-            path: the file, as mariadb-replica.example.toml shows it.
-            overrides: options that go before those of the file; {} for none.
+            path: the file. mariadb-replica.example.toml shows the format.
+            overrides: options that override those of the file; {} for none.
 
         Returns:
             The configuration.
 
         Raises:
-            ConfigError: the file cannot be read, or as for `parse`.
+            ConfigError: the file cannot be read, or `parse` refuses an option.
         """
         return cls.parse({**read_options_file(path), **overrides})
 
 
 def read_options_file(path: Path) -> dict[str, object]:
-    """Read what a configuration file says, as it spells it.
+    """Read the keys and values of a TOML configuration file without interpreting them.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, or has sections.
+        ConfigError: the file cannot be read, is not TOML, or has sections.
     """
     try:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -291,21 +292,27 @@ def _fold(name: str) -> str:
 
 
 def _aliases(name: str) -> tuple[str, ...]:
-    # connect_timeout_s may be written connectTimeout: the unit is for readers of code.
+    # connect_timeout_s may be written connectTimeout: only the code needs the unit in the name.
     return (name, name.removesuffix("_s"))
 
 
 def unknown_option(key: str, known: Mapping[str, str], place: str = "") -> ConfigError:
-    """Return the error that names the nearest of the `known` spellings; `place` is where the key was found."""
+    """Return the error for an unknown option, with the nearest known one as its hint.
+
+    Args:
+        key: the unknown name.
+        known: spelling -> option name.
+        place: where the key was found, for the message.
+    """
     near = difflib.get_close_matches(_fold(key), known, n=1, cutoff=0.5)
     hint = f"Did you mean {known[near[0]]}?" if near else f"Known options: {', '.join(dict.fromkeys(known.values()))}."
     return ConfigError(f"unknown option {key!r}{f' ({place})' if place else ''}.", hint=hint)
 
 
 OPTIONS: dict[str, str] = ReplicaConfig.help()
-"""The options that every replica has, the daemon's and one inside Spark."""
+"""Options of every replica: of the daemon, and of one inside Spark."""
 
 
 def variables_of(names: Iterable[str]) -> dict[str, str]:
-    """Return every variable that sets one of these options -> its name: MARIADB_REPLICA_RELAY_DIR is relay_dir."""
+    """Return environment variable -> option name, for these options: MARIADB_REPLICA_RELAY_DIR -> relay_dir."""
     return {f"{ENVIRONMENT_PREFIX}{alias.upper()}": name for name in names for alias in reversed(_aliases(name))}

@@ -1,10 +1,10 @@
-"""MariaDB's option files (`my.cnf`): their syntax, as its own programs read it. What options mean is not known here.
+"""Parser of MariaDB's option files (`my.cnf`). The meaning of the options is in `options/client.py`.
 
-In: the path of a file. Out: its settings in order, those of included files in their place. Quotes, escapes, comments
-and includes are those of mysys/my_default.c, which Python's configparser does not know.
+In: the path of a file. Out: its settings in order, with those of an included file at the place of the include. Quotes,
+escapes, comments and includes follow mysys/my_default.c, which Python's configparser does not support.
 
-Refused: a file that every user of the machine may write to, one that cannot be read or is not UTF-8, an option outside
-of groups, includes deeper than MAX_DEPTH. A relative include is looked for beside the file that names it.
+Refused: a file that every user of the machine may write, a file that cannot be read or is not UTF-8, an option outside
+of a group, includes deeper than MAX_DEPTH. A relative include is resolved against the folder of the including file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_DEPTH: Final = 10
-"""The depth of includes in included files, as in my_default.c."""
+"""Maximum depth of nested includes, as in my_default.c."""
 MAX_FILE_BYTES: Final = 1 << 20
-"""A file of options has a few hundred lines; more is another file, named by mistake."""
+"""Maximum size of an option file. Real option files have a few hundred lines; a larger file is named by mistake."""
 _COMMENTS: Final = ("#", ";")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
 _SPACE: Final = " \t\n\v\f\r"
@@ -30,7 +30,7 @@ _SPACE: Final = " \t\n\v\f\r"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line `name=value`; no value is not the same as an empty one."""
+    """One line `name=value`. A missing value (None) differs from an empty one."""
 
     group: str
     name: str
@@ -40,10 +40,11 @@ class Setting:
 
 
 def read_option_file(path: Path) -> list[Setting]:
-    """Return every setting of the file and those it includes, in the order in which they take effect.
+    """Return every setting of the file and its includes, in the order in which they take effect.
 
     Raises:
-        ConfigError: see the head of this file; the message names file and line and never the line's text.
+        ConfigError: the file is refused, see the module docstring. The message names file and line, never the line's
+            text.
     """
     return list(_settings(path, 0))
 
@@ -102,7 +103,7 @@ def _included(line: str, path: Path, place: str) -> list[Path]:
 
 
 def _without_comment(line: str) -> str:
-    """Return the line up to a '#' that stands outside of quotes."""
+    """Return the line up to a '#' outside of quotes."""
     quote, escaped = "", False
     for at, character in enumerate(line):
         if character in "'\"" and not escaped:
@@ -121,6 +122,6 @@ def _value(text: str) -> str:
     characters = iter(text)
     for character in characters:
         following = next(characters, "") if character == "\\" else ""
-        # A backslash before any other character, or at the end, stands for itself.
+        # A backslash before any other character, or at the end, is a literal backslash.
         parts.append(_ESCAPES.get(following, character + following) if following else character)
     return "".join(parts)

@@ -1,9 +1,9 @@
-"""The place where a reading begins or ends, as people write it: a word, a GTID position, or a time.
+"""Parsers of start and end positions: a word, a GTID position, or a time.
 
-In: the text of an option. Out: a `Position`, whose text is the canonical one. A time stands for the place before the
-first transaction, in the order of the binlog, that was committed then or later: a reading that starts there has it,
-one that ends there has not, so that [t1, t2) and [t2, t3) have no row in common. Refused with a ValueError whose words
-go behind the text: what could mean two things, and places that are written as other programs write them.
+In: the text of an option. Out: a `Position`, whose text is the canonical one. A time means the place before the first
+transaction, in binlog order, that was committed at that time or later. A range that starts at the time includes that
+transaction and a range that ends there excludes it, so that [t1, t2) and [t2, t3) share no row. Refused with a
+ValueError, whose words follow the option's text: ambiguous text, and positions in the notation of other programs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition, foreign_position
 
 MAX_INSTANT: Final = 1 << 32
-"""Events have 32 bits for their time."""
+"""Upper bound of times: events store their time in 32 bits."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DATE: Final = re.compile(r"(19|20|21)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
@@ -25,7 +25,7 @@ _TIME: Final = re.compile(r"\d{4}-?\d\d-?\d\d[Tt]")
 
 
 class CommitTime(NamedTuple):
-    """A time in seconds since 1970 (UTC)."""
+    """A commit time in seconds since 1970 (UTC)."""
 
     seconds: int
 
@@ -37,10 +37,12 @@ Position = Literal["latest", "earliest"] | GtidPosition | CommitTime
 
 
 def instant(text: str) -> int:
-    """Read an ISO 8601 time with its zone -> seconds since 1970 (UTC); parts of a second are rounded up.
+    """Return the time of ISO 8601 text in seconds since 1970 (UTC); parts of a second are rounded up.
 
-    '2026-11-21T20:00:00Z', '2026-11-21 21:00+01:00'. Without a zone it would be the local time of a place, and no one
-    here knows which: a ValueError, as for what is no time, or none that a binlog can hold (1970 to 2106).
+    Examples are '2026-11-21T20:00:00Z' and '2026-11-21 21:00+01:00'.
+
+    Raises:
+        ValueError: the text is no time, has no time zone, or is outside the range of a binlog (1970 to 2106).
     """
     try:
         parsed = dt.datetime.fromisoformat(text.strip())
@@ -55,12 +57,12 @@ def instant(text: str) -> int:
 
 
 def shown_instant(seconds: int) -> str:
-    """Write seconds since 1970 as `instant` reads them, in UTC."""
+    """Return seconds since 1970 as text that `instant` reads, in UTC."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def starting_place(text: str) -> Position:
-    """Read where a stream starts: latest, earliest, a GTID position or a time."""
+    """Parse the start of a stream: latest, earliest, a GTID position or a time."""
     word = text.strip()
     if word.lower() == "earliest":
         return "earliest"
@@ -68,12 +70,15 @@ def starting_place(text: str) -> Position:
 
 
 def ending_place(text: str) -> Position:
-    """Read where a reading ends: latest, a GTID position or a time."""
+    """Parse the end of a range: latest, a GTID position or a time."""
     return _place(text.strip(), "is neither latest nor a time nor a GTID position such as 0-1-4711,1-2-9")
 
 
 def start_of_log(text: str) -> Literal["latest", "earliest"] | GtidPosition:
-    """Read where a relay log starts: latest, earliest, or a GTID position; '' is the very first transaction of all."""
+    """Parse the start of a relay log: latest, earliest, or a GTID position.
+
+    '' means the place before the very first transaction.
+    """
     if not text.strip():
         return GtidPosition()
     match starting_place(text):

@@ -1,6 +1,4 @@
-"""The warning about files with secrets that too many may read: one sentence each, for the person who starts the
-replica.
-"""
+"""Warnings about files with secrets that every user of the machine may read."""
 
 from __future__ import annotations
 
@@ -13,15 +11,16 @@ if TYPE_CHECKING:
 
 
 def exposed(paths: Iterable[Path | None]) -> list[str]:
-    """Return a warning for each of the files that every user of the machine may read; None and missing files have
-    none.
+    """Return one warning for each file that every user of the machine may read.
+
+    None and missing files give no warning.
     """
     found = []
     for path in dict.fromkeys(paths):
         try:
             readable = path is not None and path.stat().st_mode & stat.S_IROTH
         except OSError:
-            readable = False  # the code that opens it says so better
+            readable = False  # the code that opens the file reports the error better
         if readable:
             found.append(f"{path} holds a secret and can be read by every user of this machine: chmod 600 {path}")
     return found

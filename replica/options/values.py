@@ -1,9 +1,8 @@
-"""The values of options as people write them, turned into what programs count with, and back: sizes, times, words,
-hosts.
+"""Parsers and writers of option values: sizes, durations, switches, words and hosts.
 
-In: text, or values that have their type already (they pass). Out: bytes, seconds, words, patterns, endpoints. Each kind
-of value has one parser, for the command line, the environment, every file of options and Spark; the types below make
-it a field of a configuration. Refused with a ValueError whose words go behind the option's name or its text.
+In: text, or a value that has its type already and passes unchanged. Out: bytes, seconds, words, endpoints. Each kind of
+value has one parser, for the command line, the environment, every option file and Spark. The annotated types below make
+them fields of a configuration. Refused with a ValueError, whose words follow the option's name or its text.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_BYTES = (1 << 63) - 1
-"""What the kernels count bytes with has 63 bits."""
+"""Kernels count bytes in 63 bits."""
 MAX_SECONDS = 365 * 86_400.0
 
 _SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)b?", re.IGNORECASE)
@@ -31,7 +30,7 @@ _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 
 
 def size(value: str | int) -> int:
-    """Read a size in bytes: '64m' -> 67108864; k, m, g and t are powers of 1024."""
+    """Parse a size and return bytes: '64m' -> 67108864. The units k, m, g and t are powers of 1024."""
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         if match is None:
@@ -43,7 +42,7 @@ def size(value: str | int) -> int:
 
 
 def seconds(value: str | float) -> float:
-    """Read a duration: '500ms' -> 0.5, '2d' -> 172800.0; a bare number is seconds."""
+    """Parse a duration and return seconds: '500ms' -> 0.5, '2d' -> 172800.0. A bare number is in seconds."""
     if isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
         if match is None:
@@ -54,8 +53,8 @@ def seconds(value: str | float) -> float:
     return value
 
 
-def switch(value: str | bool) -> bool:  # noqa: FBT001  (a value that is read already)
-    """Read whether something is on: true, yes, on and 1, or false, no, off and 0, in any case."""
+def switch(value: str | bool) -> bool:  # noqa: FBT001 (a value that is parsed already)
+    """Parse a switch: true, yes, on and 1, or false, no, off and 0, in any case."""
     if not isinstance(value, str):
         return value
     word = value.strip().lower()
@@ -65,7 +64,7 @@ def switch(value: str | bool) -> bool:  # noqa: FBT001  (a value that is read al
 
 
 def one_of(words: Any) -> Callable[[str], str]:
-    """Make the parser of one of the words of a Literal type, in any case."""
+    """Return a parser that accepts the words of a Literal type, in any case."""
     known = get_args(words)
 
     def parse(value: str) -> str:
@@ -82,7 +81,10 @@ def _hosts(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _listen(value: str | tuple[str, int]) -> tuple[str, int]:
-    """Read '127.0.0.1:9306', ':9306' or '[::1]:9306' as (host, port); an empty host is every address of the machine."""
+    """Parse '127.0.0.1:9306', ':9306' or '[::1]:9306' as (host, port).
+
+    An empty host means all addresses of the machine.
+    """
     if not isinstance(value, str):
         return value
     match = _LISTEN.fullmatch(value.strip())
@@ -92,7 +94,7 @@ def _listen(value: str | tuple[str, int]) -> tuple[str, int]:
 
 
 def _of(parser: Callable[[Any], object], *kinds: type) -> BeforeValidator:
-    """Return the parser for values of these types; pydantic refuses those of any other."""
+    """Return a validator that parses values of these types. Pydantic refuses values of other types."""
     return BeforeValidator(lambda value: parser(value) if isinstance(value, kinds) else value)
 
 
@@ -104,8 +106,8 @@ Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts), Field(min_length=1)]
 Listen = Annotated[tuple[str, int], BeforeValidator(_listen)]
 
 
-def written(name: str, value: object) -> str:  # noqa: PLR0911  (one a kind of value)
-    """Write a value as the parsers read it: 67108864 bytes is 64m, 3600.0 seconds is 1h; secrets are masked."""
+def written(name: str, value: object) -> str:  # noqa: PLR0911 (one return for each kind of value)
+    """Return a value as text that its parser accepts: 67108864 bytes -> 64m, 3600.0 s -> 1h. Secrets are masked."""
     match value:
         case None:
             return ""
@@ -134,12 +136,12 @@ def _time(length_s: float) -> str:
 
 
 def _digits(number: float) -> str:
-    """Write all digits of a number and no exponent, which the parsers do not take."""
+    """Return all digits of a number without an exponent, which the parsers do not accept."""
     return f"{number:.0f}" if number == int(number) else f"{Decimal(repr(number)):f}"
 
 
 class Endpoint(NamedTuple):
-    """A place to connect to: a host and port, or a Unix socket (then host is empty and port 0)."""
+    """Address of a server: a host and port, or a Unix socket (then `host` is empty and `port` is 0)."""
 
     host: str
     port: int
@@ -152,8 +154,12 @@ class Endpoint(NamedTuple):
 
 
 def endpoint(text: str, default_port: int) -> Endpoint:
-    """Read the server that 'name', 'name:port' or '[address]:port' means; ValueError for anything else."""
-    if "@" in text:  # what stands there may be a password: it is not repeated
+    """Parse the address of a server: 'name', 'name:port' or '[address]:port'.
+
+    Raises:
+        ValueError: the text has another form, or the port is out of range.
+    """
+    if "@" in text:  # the text may contain a password: the message does not repeat it
         raise ValueError("a host is no URL: user and password are options of their own")
     match = re.fullmatch(
         r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:\s]+)|([0-9A-Fa-f:]+:[0-9A-Fa-f:.]*))(?::([0-9]{1,5}))?", text
@@ -168,7 +174,7 @@ def endpoint(text: str, default_port: int) -> Endpoint:
 
 def _is_name(text: str) -> bool:
     try:
-        return bool(text.encode("idna"))  # as the resolver will
+        return bool(text.encode("idna"))  # as the resolver does
     except UnicodeError:
         return False
 

@@ -1,14 +1,12 @@
-"""Reads a primary's binlog: times, places and transactions as GTID positions, found without receiving all of it.
+"""Find GTID positions on a primary by time, place or transaction, without receiving its whole binlog.
 
-The file is found by halving over what the files begin with; then that one file is received, as far as need be, into a
-temporary relay log. Times: the search begins in the last file that was begun DISORDER_S before the time, and the first
-group in it, in the order of the binlog, that was committed at that time or later is the one; a session that sets its
-time (SET timestamp, a binlog that is replayed) counts as what it says.
+`PrimaryReader` finds the file by binary search over the beginnings of the files. Then it receives the needed part of
+that file into a temporary relay log. A search by time starts in the last file that began DISORDER_S before the time. It
+returns the first group in binlog order that was committed at that time or later. A session that sets its own time (SET
+timestamp, a replayed binlog) counts with that time.
 
-XA transactions that stay prepared are looked for from the last file back, as far as a relay log may hold.
-
-Refused: a time that is still to come, or from before the binlogs that are left; places that are no event's beginning;
-transactions that are not there.
+Prepared XA transactions are searched from the last file backwards, up to the size limit of a relay log. Times in the
+future or before the oldest binlog are refused. So are places at which no event begins, and missing transactions.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ _CLOCK = "SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', UTC_TIMESTAMP())"
 
 
 class _Beginning(NamedTuple):
-    """The place where a search begins and where it is over; `gap_s`: when the binlogs begin, if that is too late."""
+    """Start and end of a search; `gap_s`: time at which the binlogs begin, if it is later than the searched time."""
 
     endpoint: Endpoint
     start: GtidPosition
@@ -59,22 +57,22 @@ class _Beginning(NamedTuple):
 
 
 class PrimaryReader:
-    """Ask the primary that `config` names; `log` is told of connections that are tried again."""
+    """Reader of the primary in `config`; retried connections are logged to `log`."""
 
     def __init__(self, config: ReplicaConfig, log: FilteringBoundLogger) -> None:
         self._config = config
         self._log = log
 
     def at_time(self, time_s: int, *, accept_gap: bool = False) -> FoundPosition:
-        """Find the position before the first group that was committed at `time_s` (seconds since 1970) or later.
+        """Return the position before the first group committed at `time_s` (seconds since 1970) or later, or the
+        binlog's end.
 
-        It is the end of the binlog where there is none yet. With `accept_gap` a time from before the oldest binlog file
-        is that file's beginning.
+        With `accept_gap`, a time before the oldest binlog file returns the start of that file.
 
         Raises:
-            ConfigError: the time is still to come by the server's clock.
-            PositionPurgedError: binlogs from that time were removed.
-            ReplicaError: whatever asking and receiving raise.
+            ConfigError: The time is in the future by the server's clock.
+            PositionPurgedError: Binlogs from that time were removed.
+            ReplicaError: Any error of the queries or the dump.
         """
         config = self._config
         beginning = asyncio.run(attempt(config, lambda endpoint: _begin_at_time(config, endpoint, time_s)))
@@ -88,13 +86,13 @@ class PrimaryReader:
         return _found(passed, beginning)
 
     def at_place(self, place: BinlogPosition) -> FoundPosition:
-        """Find the position of a place as SHOW MASTER STATUS, mariadb-dump --master-data or a backup tell it.
+        """Return the position of a place from SHOW MASTER STATUS, mariadb-dump --master-data or a backup tool.
 
-        Inside an event group, it is the position before that group.
+        Inside an event group, return the position before that group.
 
         Raises:
-            ConfigError: the server has no such file, or no event begins there.
-            ReplicaError: whatever asking and receiving raise.
+            ConfigError: The server has no such file, or no event begins there.
+            ReplicaError: Any error of the queries or the dump.
         """
         if place.position > MAX_DUMP_POSITION:
             raise ConfigError(
@@ -109,11 +107,11 @@ class PrimaryReader:
         return replace(_found(passed, beginning), inside=True)
 
     def behind(self, gtid: Gtid) -> FoundPosition:
-        """Find the position, in all domains, behind the event group of a GTID.
+        """Return the position, in all domains, after the event group of a GTID.
 
         Raises:
-            PositionLostError: it is not in the server's binlog.
-            ReplicaError: whatever asking and receiving raise.
+            PositionLostError: The server's binlog does not contain the GTID.
+            ReplicaError: Any error of the queries or the dump.
         """
         config, search = self._config, GtidSearch(gtid)
         beginning = asyncio.run(attempt(config, lambda endpoint: _begin_before(config, endpoint, gtid)))
@@ -124,11 +122,11 @@ class PrimaryReader:
         return FoundPosition(passed.group.after.position, following)
 
     def file_before(self, position: GtidPosition) -> GtidPosition:
-        """Find where the last binlog file begins that begins with nothing behind `position`.
+        """Return the start of the last binlog file that begins at or before `position`.
 
         Raises:
-            PositionPurgedError: all binlogs that are left begin behind it.
-            ReplicaError: whatever asking raises.
+            PositionPurgedError: All remaining binlogs begin after the position.
+            ReplicaError: Any error of the queries.
         """
         config = self._config
         found = asyncio.run(ask(config, lambda _: _last_file_within(position)))
@@ -137,13 +135,13 @@ class PrimaryReader:
         return found
 
     def before_prepared(self, xids: Collection[XaId], end: GtidPosition) -> GtidPosition | None:
-        """Find the position before the first of some XA transactions was prepared, all of which are open at `end`.
+        """Return the position before the first PREPARE of these XA transactions, which are all open at `end`.
 
-        File by file from the last one back, twice as many each time, and as far back as a relay log may hold. It is
-        None where one of them is not found.
+        The search goes backwards from the last file, doubles the number of files each time, and ends at the size limit
+        of a relay log. Return None if a transaction is not found.
 
         Raises:
-            ReplicaError: whatever asking and receiving raise.
+            ReplicaError: Any error of the queries or the dump.
         """
         config = self._config
         files = asyncio.run(ask(config, lambda _: binlog_files()))
@@ -175,7 +173,7 @@ def _holding(around: Around | None) -> LogGroup | None:
     return around.group if around is not None else None
 
 
-# -- conversations with one server -----------------------------------------------------------------------------------
+# -- queries to one server -------------------------------------------------------------------------------------------
 
 
 async def _run(config: ReplicaConfig, endpoint: Endpoint, steps: Steps[_Result]) -> _Result:
@@ -208,7 +206,7 @@ async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int)
     oldest = files.name(files.oldest)
     begun_s = await begun_at(config, endpoint, oldest)
     start = await _run(config, endpoint, _position_at(oldest))
-    # A server whose oldest binlog begins with no transaction at all has purged none.
+    # If the oldest binlog begins at the empty position, the server has purged nothing.
     complete = begun_s is not None and (begun_s <= time_s or not start)
     return _Beginning(endpoint, start, end, None if complete else begun_s)
 
@@ -216,7 +214,7 @@ async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int)
 async def _look_at_place(
     config: ReplicaConfig, endpoint: Endpoint, place: BinlogPosition
 ) -> tuple[_Beginning, FoundPosition | None]:
-    """Return where to search, and the position unless the place lies inside a group."""
+    """Return where to search, and the position; the position is None if the place is inside a group."""
     state, start, end = await _run(config, endpoint, _states(place))
     if state is None:
         files = await _run(config, endpoint, binlog_files())
@@ -257,7 +255,7 @@ async def _begin_before(config: ReplicaConfig, endpoint: Endpoint, gtid: Gtid) -
 
 
 def _last_file_before(files: BinlogFiles, gtid: Gtid) -> Steps[GtidPosition | None]:
-    """Find where the last file begins that begins before the GTID; None where it was purged."""
+    """Return the start of the last file that begins before the GTID; None if it was purged."""
     found = None
     low, high = files.oldest, files.newest + 1
     while low < high:
@@ -272,7 +270,7 @@ def _last_file_before(files: BinlogFiles, gtid: Gtid) -> Steps[GtidPosition | No
 
 
 def _last_file_within(limit: GtidPosition) -> Steps[GtidPosition | None]:
-    """Find where the last file begins that begins at `limit` or before; None where it was purged."""
+    """Return the start of the last file that begins at or before `limit`; None if it was purged."""
     files = yield from binlog_files()
     found = None
     low, high = files.oldest, files.newest + 1

@@ -1,7 +1,7 @@
-"""Reads a primary through a relay log of our own, which a temporary replica writes and which lives as long as we do.
+"""Temporary relay log of a primary, which a temporary replica writes and which is deleted after use.
 
-In: the options of a connection, and where to begin. Out: the log, and the replica. That has a server id of its own,
-never acknowledges, and keeps at most OWN_LOG_BYTES on disk; it is gone when we are.
+`own_log` starts the replica at a position and yields the log. The replica has its own server id, never acknowledges,
+and keeps at most OWN_LOG_BYTES on disk.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 OWN_FILE_BYTES: Final = 16 << 20
-"""Files that were looked at are removed: small ones go sooner. A larger transaction makes a larger file."""
+"""File size after which a new file begins. Processed files are removed, and small files are removed sooner. A larger
+transaction makes a larger file.
+"""
 OWN_LOG_BYTES: Final = 256 << 20
-"""Then receiving pauses, until what is there was looked at."""
+"""Log size at which receiving pauses until the caller has processed the log."""
 
 
 class OwnLog(NamedTuple):
-    """Hold a relay log, and the replica that writes it."""
+    """Relay log and the replica that writes it."""
 
     log: RelayLog
     replica: EmbeddedReplica
@@ -41,10 +43,10 @@ class OwnLog(NamedTuple):
 def own_log(
     config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger, **options: object
 ) -> Iterator[OwnLog]:
-    """Receive what follows `start`: latest, earliest, or a position; `options` go before those of `config`.
+    """Receive the binlog after `start` (latest, earliest, or a position); `options` override those of `config`.
 
     Raises:
-        ReplicaError: as EmbeddedReplica raises them, from the replica's calls.
+        ReplicaError: Any error of EmbeddedReplica, from the calls of the replica.
     """
     with tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder:
         own = config.model_copy(

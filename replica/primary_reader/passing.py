@@ -1,8 +1,8 @@
-"""Receives a part of a primary's binlog into a temporary relay log, looks at it as it comes, and drops it again.
+"""Receive a part of a primary's binlog into a temporary relay log, search it as it arrives, and drop it.
 
-In: the position to begin at and the one where it is enough. Out: what the caller's look finds first, with the XA
-transactions that were prepared before that place. At most OWN_LOG_BYTES lie on disk at a time (own_log.py), and one
-transaction; nothing is decoded.
+`pass_by` takes the start and end positions and a search function. It returns the first found group with the XA
+transactions that are prepared before it. At most OWN_LOG_BYTES plus one transaction are on disk (own_log.py), and
+nothing is decoded.
 """
 
 from __future__ import annotations
@@ -34,14 +34,18 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.1
 SILENCE_S: Final = 120.0
-"""The primary reads its way to a position inside of a file of 1 GB for seconds, on a slow disk for a minute."""
+"""Maximum silence in seconds. The primary needs seconds to find a position inside a file of 1 GB, on a slow disk a
+minute.
+"""
 
 
 class Passed(NamedTuple):
-    """The outcome. `group`: what was looked for; None where it is not before the end.
+    """Result of a search.
 
-    `opened`: the XA transactions that are prepared there, oldest first, with the position before each. `following` is
-    the group behind `group`, None where there is none.
+    Attributes:
+        group: The found group; None if it is not before the end.
+        opened: XA transactions prepared before the group, oldest first, with the position before each.
+        following: Group after `group`; None if there is none.
     """
 
     group: LogGroup | None
@@ -50,12 +54,12 @@ class Passed(NamedTuple):
 
     @property
     def resume(self) -> GtidPosition | None:
-        """Return what FoundPosition says of it."""
+        """Position from which a reader also gets the rows of prepared XA transactions, see FoundPosition."""
         return next(iter(self.opened.values()), None)
 
 
 class TooFarError(Exception):
-    """More would have to be received than is allowed; it never leaves this package."""
+    """The search would receive more than the allowed bytes. This error never leaves this package."""
 
 
 def pass_by(
@@ -67,14 +71,14 @@ def pass_by(
     *,
     most_bytes: int | None = None,
 ) -> Passed:
-    """Receive what follows `start` until `look` finds something, or all up to `end` was seen.
+    """Receive the binlog after `start` until `look` finds a group, or up to `end`.
 
-    `look` gets the log and the place up to which it has looked.
+    `look` is called with the log and the location up to which it has searched.
 
     Raises:
-        TooFarError: `end` is further than `most_bytes` behind.
-        DisconnectedError: nothing comes for SILENCE_S.
-        ReplicaError: whatever ends a replica.
+        TooFarError: `end` is more than `most_bytes` after `start`.
+        DisconnectedError: Nothing arrives for SILENCE_S.
+        ReplicaError: Any error that ends a replica.
     """
     if _reached(start, end):
         return Passed(None, {}, None)
@@ -106,7 +110,7 @@ def pass_by(
 
 
 def _following(replica: EmbeddedReplica, groups: RelayGroups, found: LogGroup, end: GtidPosition) -> LogGroup | None:
-    """Return the group behind; None where the binlog ends with `found`."""
+    """Return the group after `found`; None if the binlog ends with `found`."""
     if not _reached(found.after.position, end):
         replica.wait_beyond(found.after.location, SILENCE_S)
     return groups.next_to(found.after.location)
@@ -117,7 +121,7 @@ def _reached(position: GtidPosition, end: GtidPosition) -> bool:
 
 
 class _Opened:
-    """The XA transactions prepared up to a place that moves on; the files behind it may go."""
+    """XA transactions that are prepared at a moving location; the files before the location may be removed."""
 
     def __init__(self, log: RelayLog) -> None:
         self._log = log

@@ -1,8 +1,9 @@
-"""The server's character sets: collation id or name in, characters out.
+"""Character sets of the server: from a collation id or name to decoded text.
 
-Most agree with a Python codec; where they do not, the server is right and the differences stand here (found by asking
-a server for every single byte and every lead and trail byte of each set). Bytes that a set does not define become
-U+FFFD: a damaged string must not stop a stream. An unknown collation or set is UnsupportedColumnError, by name.
+Most sets agree with a Python codec. Where they differ, the server is right, and the tables here hold the differences,
+measured on a server for every single byte and every lead and trail byte of each set. Bytes that a set does not define
+become U+FFFD, because a damaged string must not stop a stream. An unknown collation or set raises an
+UnsupportedColumnError that names it.
 """
 
 # ruff: noqa: RUF001  (the look-alikes are the point of these tables)
@@ -20,12 +21,15 @@ from replica.errors import UnsupportedColumnError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BINARY = 63  # the collation id of what is no text: BINARY, BLOB, GEOMETRY, UUID, INET
+BINARY = 63  # the collation id of non-text columns: BINARY, BLOB, GEOMETRY, UUID, INET
 
 
 @dataclass(frozen=True, slots=True)
 class Charset:
-    """One character set. `codec` is the nearest Python codec, `max_bytes` the most bytes a character takes."""
+    """One character set.
+
+    `codec` is the nearest Python codec. `max_bytes` is the maximum size of one character in bytes.
+    """
 
     name: str
     codec: str
@@ -33,12 +37,12 @@ class Charset:
 
     @property
     def is_utf8(self) -> bool:
-        """Whether the bytes can be taken over as they are."""
+        """Whether the bytes are UTF-8 already and need no conversion."""
         return self.codec == "utf-8"
 
     @property
     def table(self) -> str | None:
-        """The 256 characters of a single-byte set, U+FFFD where it has none; None for all other sets."""
+        """The 256 characters of a single-byte set, with U+FFFD for undefined bytes. None for multi-byte sets."""
         return _table(self) if self.max_bytes == 1 else None
 
     def decode(self, data: bytes) -> str:
@@ -51,7 +55,7 @@ class Charset:
         return text.translate(remap) if remap else text
 
     def is_valid(self, data: bytes) -> bool:
-        """Tell whether all of `data` is characters of the set: whether `decode` invents no U+FFFD."""
+        """Return True if `data` is valid text of the set, so that `decode` adds no U+FFFD."""
         if not self.codec.startswith("utf"):
             return "\ufffd" not in self.decode(data)
         try:
@@ -156,9 +160,9 @@ _CHARSET_OF: Mapping[int, Charset] = {
     for collation in chain.from_iterable((i,) if isinstance(i, int) else i for i in ids)
 }
 
-_ALIASES: Mapping[str, str] = {"utf8": "utf8mb3"}  # what servers before 10.6 call it
+_ALIASES: Mapping[str, str] = {"utf8": "utf8mb3"}  # the name of the set on servers before 10.6
 
-# Single-byte sets: what differs from the codec.
+# Single-byte sets: their differences from the Python codec.
 _GEORGIAN = "აბგდევზჱთიკლმნჲოპჟრსტჳუფქღყშჩცძწჭხჴჯჰჵ"
 _ARMENIAN = "❁§։)(»«—.՝,-՟…՜՛՞ԱաԲբԳգԴդԵեԶզԷէԸըԹթԺժԻիԼլԽխԾծԿկՀհՁձՂղՃճՄմՅյՆնՇշՈոՉչՊպՋջՌռՍսՎվՏտՐրՑցՒւՓփՔքՕօՖֆ’'"
 _KAMENICKY = (
@@ -198,7 +202,7 @@ def _table(charset: Charset) -> str:
     return "".join(differs.get(byte, character) for byte, character in enumerate(codec))
 
 
-# Multi-byte sets: what the codec lacks, and characters that the server gives another code point.
+# Multi-byte sets: characters that the codec lacks, and those to which the server gives another code point.
 _NEC_ROW_13 = (
     "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ㍉㌔㌢㍍㌘㌧㌃㌶㍑㍗㌍㌦㌣㌫㍊㌻㎜㎝㎞㎎㎏㏄㎡"
     "㍻〝〟№㏍℡㊤㊥㊦㊧㊨㈱㈲㈹㍾㍽㍼≒≡∫∮∑√⊥∠∟⊿∵∩∪"
@@ -212,7 +216,7 @@ _IBM_EXTENSIONS = (
 
 
 def _rows_94(first: bytes, text: str) -> dict[bytes, str]:
-    """Lay `text` over consecutive codes of a 94 by 94 plane (trail bytes a1 to fe), from `first` on."""
+    """Map consecutive codes of a 94 by 94 plane (trail bytes a1 to fe) to the characters of `text`, from `first` on."""
     *plane, row, cell = first
     start = (row - 0xA1) * 94 + cell - 0xA1
     return {bytes((*plane, 0xA1 + i // 94, 0xA1 + i % 94)): c for i, c in enumerate(text, start)}
@@ -238,7 +242,7 @@ _EUCJPMS = (
 
 
 def _extension(name: str, extra: Mapping[bytes, str]) -> str:
-    """Register a decoding error handler that knows `extra`, and give its name."""
+    """Register a decoding error handler that decodes the codes in `extra`, and return the handler's name."""
 
     def resume(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeDecodeError):
@@ -264,12 +268,16 @@ _REMAPPED: Mapping[str, Mapping[int, int]] = {
     "sjis": str.maketrans("＼", "\\"),
     "ujis": str.maketrans("＼", "\\"),
 }
-# The second tilde of eucjpms is the first one's character. 0x8F only ever starts a code, so this cuts none in two.
+# eucjpms has two codes for the same tilde. 0x8F occurs only as a lead byte, so the replacement cuts no code in two.
 _EUCJPMS_TILDE = (b"\x8f\xa2\xb7", b"\xa1\xc1")
 
 
 def charset_of(collation: int) -> Charset:
-    """Return the character set of a collation id; BINARY is not one."""
+    """Return the character set of a collation id. BINARY has none.
+
+    Raises:
+        UnsupportedColumnError: the id is unknown, or is BINARY.
+    """
     charset = _CHARSET_OF.get(collation)
     if charset is None:
         raise UnsupportedColumnError(
@@ -280,14 +288,15 @@ def charset_of(collation: int) -> Charset:
 
 
 def labels_charset(collation: int) -> Charset:
-    """Return the set that the labels of an ENUM or SET are read in: those of a binary one are names too, in the UTF-8
-    of their CREATE.
+    """Return the character set of the labels of an ENUM or SET column.
+
+    The labels of a binary column are names too, in the UTF-8 of the CREATE statement.
     """
     return CHARSETS["utf8mb4"] if collation == BINARY else charset_of(collation)
 
 
 def collation_in(name: str) -> int:
-    """Return the id of one of the collations of a character set, by its name in information_schema; `binary` too."""
+    """Return the id of one collation of a character set, by the set's name in information_schema or `binary`."""
     if name == "binary":
         return BINARY
     first = _COLLATIONS[charset_named(name).name][0]
@@ -295,12 +304,16 @@ def collation_in(name: str) -> int:
 
 
 def charset_key(name: str | None) -> str | None:
-    """Return the name that a character set has in every version of the server; None stays None."""
+    """Return the name of a character set that is the same in all server versions. None stays None."""
     return None if name is None else _ALIASES.get(name, name)
 
 
 def charset_named(name: str) -> Charset:
-    """Return the character set that information_schema calls `name`."""
+    """Return the character set that information_schema calls `name`.
+
+    Raises:
+        UnsupportedColumnError: the name is unknown.
+    """
     charset = CHARSETS.get(charset_key(name) or name)
     if charset is None:
         raise UnsupportedColumnError(

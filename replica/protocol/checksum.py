@@ -1,7 +1,7 @@
-"""The CRC32 at the end of an event: check it, cut it off, or make it.
+"""The CRC32 at the end of an event: check it and strip it, or append it.
 
-Whether an event has one is decided by the FORMAT_DESCRIPTION event of its file, never guessed; that event itself always
-has the four bytes, even when it announces that the rest of the file has none.
+The FORMAT_DESCRIPTION event of a file decides whether its events have a checksum; never guess. The FORMAT_DESCRIPTION
+event itself always has the four bytes, even if it announces that the rest of the file has no checksums.
 
 Source: the server's sql/log_event.cc (event_checksum_test, get_checksum_alg), 10.11 and 11.8; measured on the binlogs
 of 10.5, 10.11 and 11.8 in tests/vectors.
@@ -24,10 +24,10 @@ from replica.protocol.constants import (
 
 
 def event_crc32(data: memoryview) -> int:
-    """Compute the CRC32 over an event without its last four bytes.
+    """Return the CRC32 of an event. `data` is the event without its last four bytes.
 
-    A FORMAT_DESCRIPTION event is counted with BINLOG_IN_USE cleared: the server sets that bit in a file it has open and
-    clears it at close without writing the checksum again (sql/log_event.cc: event_checksum_test, 10.11 and 11.8).
+    For a FORMAT_DESCRIPTION event, BINLOG_IN_USE counts as cleared. The server sets that flag in the file that it has
+    open, and clears it at close without a new checksum (sql/log_event.cc: event_checksum_test, 10.11 and 11.8).
     """
     if data[TYPE_AT] != EventType.FORMAT_DESCRIPTION:
         return crc32(data)
@@ -36,7 +36,12 @@ def event_crc32(data: memoryview) -> int:
 
 
 def strip(event: memoryview, algorithm: int) -> memoryview:
-    """Return the event without its checksum, after checking it; the event itself when the algorithm is NONE."""
+    """Check the checksum of an event and return the event without it. With NONE, return the event unchanged.
+
+    Raises:
+        TruncatedError: the event is too short to have a checksum.
+        ChecksumError: the checksum does not match.
+    """
     if algorithm == ChecksumAlgorithm.NONE:
         return event
     if len(event) < HEADER_LENGTH + CHECKSUM_LENGTH:
@@ -53,5 +58,5 @@ def strip(event: memoryview, algorithm: int) -> memoryview:
 
 
 def append(content: bytes) -> bytes:
-    """Append the event's CRC32; `event_length` in its header must already count the four bytes."""
+    """Append the CRC32 to an event. The `event_length` in its header must include these four bytes."""
     return content + event_crc32(memoryview(content)).to_bytes(CHECKSUM_LENGTH, "little")

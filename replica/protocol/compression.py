@@ -1,13 +1,13 @@
-"""Inflate what MariaDB compresses: blocks of log_bin_compress, and values of COMPRESSED columns.
+"""Decompression of log_bin_compress blocks and of values of COMPRESSED columns.
 
-In: a block (SQL of QUERY_COMPRESSED, images of compressed rows events) = one byte (0x80 | algorithm << 4 | length
-bytes), the inflated size (big endian), a zlib stream; or a column's value = nothing for an empty one, a zero byte and
-the plain value, or a block whose first byte has bit 3 set when the stream is raw deflate. Out: exactly as many bytes as
-are claimed.
+In: a block, which holds the SQL of QUERY_COMPRESSED or the images of a compressed rows event. A block is one byte (0x80
+| algorithm << 4 | number of length bytes), the inflated size (big endian) and a zlib stream. Or the value of a column:
+no bytes for an empty value, a zero byte and the plain value, or a block. Bit 3 of the first byte of such a block marks
+a raw deflate stream. Out: exactly as many bytes as the block claims.
 
-Refused, before any memory is taken: an unknown algorithm, a size above the limit, and one that no deflate stream of
-that length can reach. Refused afterwards: a stream of another size, or that cannot be inflated. Bytes behind a stream's
-end are ignored, as the server does.
+Refused before any memory is allocated: an unknown algorithm, a size above the limit, and a size that no deflate stream
+of that length can reach. Refused afterwards: a stream of another size, or one that cannot be inflated. Bytes after the
+end of a stream are ignored, as the server does.
 """
 
 from __future__ import annotations
@@ -23,20 +23,28 @@ from replica.protocol.constants import MAX_EVENT_BYTES
 if TYPE_CHECKING:
     from replica.protocol.wire import Buffer
 
-_KIND = 0xF0  # of the first byte: whether it is one, and the algorithm
-_ZLIB = 0x80  # the only algorithm there is
+_KIND = 0xF0  # in the first byte: the mark of a block, and the algorithm
+_ZLIB = 0x80  # the only algorithm in use
 _RAW = 0x08
 _LENGTH_BYTES = 0x07
 
 MAX_RATIO: Final = 1032
-"""A deflate stream's limit: a match of 258 bytes in two bits."""
+"""Maximum ratio of a deflate stream: a match of 258 bytes takes two bits."""
 SMALL: Final = 768
-"""Inflated sizes below this are zlib's, from it on libdeflate's, which takes a microsecond longer to begin and then
-inflates nearly twice as fast (`scripts/bench inflate`)."""
+"""Inflated size in bytes from which libdeflate is used instead of zlib.
+
+libdeflate takes a microsecond longer to begin and then inflates nearly twice as fast (`scripts/bench inflate`).
+"""
 
 
 def inflate(block: Buffer, *, limit: int = MAX_EVENT_BYTES) -> bytes | bytearray:
-    """Inflate a log_bin_compress block; `limit` bounds what a few damaged bytes can make us allocate."""
+    """Inflate a log_bin_compress block.
+
+    `limit` is the maximum size in bytes that a damaged block can make us allocate.
+
+    Raises:
+        ProtocolError: the block is refused, see the module docstring.
+    """
     first = block[0] if block else 0
     if first & _KIND != _ZLIB:
         raise ProtocolError(f"0x{first:02x} does not start a block compressed with zlib", offset=0)
@@ -47,8 +55,14 @@ def inflate(block: Buffer, *, limit: int = MAX_EVENT_BYTES) -> bytes | bytearray
 
 
 def inflate_column(value: Buffer, *, limit: int = MAX_EVENT_BYTES) -> Buffer:
-    """Inflate the value of a COMPRESSED column (Field_longstr::uncompress); `limit`: the longest that its type
-    allows.
+    """Inflate the value of a COMPRESSED column (Field_longstr::uncompress).
+
+    Args:
+        value: the bytes of the column.
+        limit: maximum length in bytes that the column's type allows.
+
+    Raises:
+        ProtocolError: the value is refused, see the module docstring.
     """
     if not value:
         return b""
@@ -69,7 +83,10 @@ def _inflate(block: Buffer, limit: int, *, raw: bool) -> bytes | bytearray:
 
 
 def inflate_stream(stream: Buffer, size: int, *, raw: bool = False, offset: int = 0) -> bytes | bytearray:
-    """Inflate a zlib stream (`raw`: a deflate stream) to exactly `size` bytes; errors name `offset` as its place."""
+    """Inflate a zlib stream (with `raw`: a deflate stream) to exactly `size` bytes.
+
+    Errors report `offset` as its place.
+    """
     if size > MAX_RATIO * len(stream):
         raise ProtocolError(
             f"a compressed stream of {len(stream)} bytes claims {size} bytes, which no deflate stream can reach",
@@ -82,7 +99,8 @@ def inflate_stream(stream: Buffer, size: int, *, raw: bool = False, offset: int 
             whole = len(data) == size
         else:
             decoder = zlib.decompressobj(-zlib.MAX_WBITS if raw else zlib.MAX_WBITS)
-            # Having given `size` bytes, zlib may not have read the stream's end: one byte more finds it, or more data.
+            # After `size` bytes zlib may not have reached the end of the stream. One byte more finds the end, or
+            # surplus data.
             data = decoder.decompress(stream, size + 1)
             whole = decoder.eof and len(data) == size
     except (zlib.error, deflate.DeflateError) as error:

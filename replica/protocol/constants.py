@@ -1,7 +1,7 @@
-"""The numbers of the binlog protocol under the server's own names.
+"""Numbers of the binlog protocol, under the server's own names.
 
-Values a peer may extend (event types, column types, status variables) are read as plain integers and compared with
-these enums, so that an unknown code is a decision of the caller and never a ValueError from an enum.
+A server may add event types, column types and status variables. Read their codes as plain integers and compare them
+with these enums, so that the caller decides about an unknown code and no enum raises a ValueError.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from replica.protocol.event_row import (
 
 BINLOG_MAGIC: Final = b"\xfebin"
 HEADER_LENGTH: Final = 19
-"""Bytes of the header every event starts with."""
+"""Length in bytes of the header with which every event starts."""
 TYPE_AT: Final = 4
 SERVER_AT: Final = 5
 LENGTH_AT: Final = 9
 LOG_POS_AT: Final = 13
 FLAGS_AT: Final = 17
-"""Offsets in the header; the timestamp stands at 0."""
+"""Byte offsets in the header. The timestamp is at 0."""
 CHECKSUM_LENGTH: Final = 4
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
 """Offset of the first event in a binlog file."""
 MAX_EVENT_BYTES: Final = 1 << 30
-"""The server's MAX_MAX_ALLOWED_PACKET: a dump thread never sends a larger event, whatever max_allowed_packet says."""
+"""The server's MAX_MAX_ALLOWED_PACKET. A dump thread never sends a larger event, whatever max_allowed_packet is."""
 MAX_COLUMNS: Final = 4096
-"""The server's MAX_FIELDS; a table map with more is corrupt."""
+"""The server's MAX_FIELDS. A table map with more columns is corrupt."""
 
 
 _ENUM: Final = "MariaDB 10.11.18, sql/log_event.h, Log_event_type"
@@ -46,7 +46,7 @@ _FRAGMENTS: Final = "MariaDB's documentation, Partial_rows_log_event (MDEV-32570
 
 
 class EventType(EventRow):
-    """Log_event_type of the server, MariaDB's and MySQL's: the table of all that is known of them (event_row.py)."""
+    """Log_event_type of MariaDB and MySQL. A member holds all facts about its type, see `event_row.py`."""
 
     UNKNOWN = 0, "", Role.STRANGER, NOBODY, _ENUM
     START_V3 = 1, "", Role.REFUSED, NOBODY, _ENUM
@@ -162,11 +162,11 @@ class EventType(EventRow):
 
 _BY_NUMBER: Final = {int(row): row for row in EventType}
 ROLES: Final = tuple(_BY_NUMBER[number].role if number in _BY_NUMBER else Role.STRANGER for number in range(256))
-"""The meaning of every number to event groups, by event type."""
+"""Role of every event type in event groups, indexed by the type's number (0 to 255)."""
 
 
 def event_name(event_type: int) -> str:
-    """Return the type's name for messages, with the number when it has no name here."""
+    """Return the name of an event type with its number, for messages."""
     row = _BY_NUMBER.get(event_type)
     return f"type {event_type}" if row is None else f"{row.name} ({event_type})"
 
@@ -175,11 +175,11 @@ class HeaderFlag(IntFlag):
     """Flags of the event header."""
 
     BINLOG_IN_USE = 0x1
-    """FORMAT_DESCRIPTION in a file only: the file was not closed. Left out of that event's own checksum."""
+    """Only FORMAT_DESCRIPTION in a file: the file was not closed. That event's checksum does not cover the flag."""
     THREAD_SPECIFIC = 0x4
     SUPPRESS_USE = 0x8
     ARTIFICIAL = 0x20
-    """Made for this connection, not in the primary's binlog: its log_pos is no position to resume from."""
+    """The event was made for this connection and is not in the primary's binlog. Never resume from its log_pos."""
     RELAY_LOG = 0x40
     IGNORABLE = 0x80
     """A reader that does not know the type may skip the event."""
@@ -190,10 +190,10 @@ class HeaderFlag(IntFlag):
 
 
 class GtidFlag(IntFlag):
-    """The flags of a GTID event (flags2)."""
+    """Flags of a GTID event (flags2)."""
 
     STANDALONE = 1
-    """One statement follows and no COMMIT: the group ends with its first QUERY."""
+    """One statement follows without a COMMIT, so the group ends with its first QUERY."""
     GROUP_COMMIT_ID = 2
     TRANSACTIONAL = 4
     ALLOW_PARALLEL = 8
@@ -204,7 +204,7 @@ class GtidFlag(IntFlag):
 
 
 class GtidExtraFlag(IntFlag):
-    """The extra flags of a GTID event (flags_extra, 10.8+)."""
+    """Extra flags of a GTID event (flags_extra, 10.8+)."""
 
     MULTI_ENGINE = 1
     START_ALTER = 2
@@ -228,7 +228,7 @@ class TableMapFlag(IntFlag):
 
 class RowsFlag(IntFlag):
     STMT_END = 1
-    """Last rows event of its statement: the table maps of the statement end here."""
+    """Last rows event of its statement. The table maps of the statement are void after it."""
     NO_FOREIGN_KEY_CHECKS = 2
     RELAXED_UNIQUE_CHECKS = 4
     COMPLETE_ROWS = 8
@@ -236,8 +236,9 @@ class RowsFlag(IntFlag):
 
 
 class ColumnType(IntEnum):
-    """The column types (enum_field_types of the server). ENUM and SET travel as STRING with the real type in the
-    metadata.
+    """Column types (enum_field_types of the server).
+
+    ENUM and SET appear as STRING, with the real type in the metadata.
     """
 
     DECIMAL = 0
@@ -296,7 +297,7 @@ class MetadataField(IntEnum):
 
 
 class StatusVar(IntEnum):
-    """Status variables of QUERY events: session state a statement depends on."""
+    """Status variables of QUERY events: the session state that a statement depends on."""
 
     FLAGS2 = 0
     SQL_MODE = 1
@@ -330,7 +331,7 @@ class ChecksumAlgorithm(IntEnum):
 
 
 class Command(IntEnum):
-    """First byte of a command packet; the ones a replica sends."""
+    """First byte of a command packet, for the commands that a replica sends."""
 
     QUIT = 0x01
     QUERY = 0x03
@@ -343,5 +344,5 @@ class DumpFlag(IntFlag):
     """Flags of COM_BINLOG_DUMP."""
 
     NON_BLOCK = 1
-    """EOF at the end of the binlog instead of waiting for more."""
+    """Send EOF at the end of the binlog instead of waiting for more events."""
     SEND_ANNOTATE_ROWS = 2

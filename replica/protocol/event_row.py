@@ -1,9 +1,8 @@
-"""The facts about an event type: its decoder, its part in event groups, which servers write it, and where that is
-written down.
+"""Facts about an event type: its decoder, its role in event groups, the servers that write it, and the sources.
 
-`EventRow` is the form of the table, `constants.EventType` is the table: a row an event type. Everything that depends on
-the type is made from it: the decoders (events.py), the grouping rule (groups.py), the arrays of the kernels
-(native/kernel_header.py) and the page docs/events.md.
+`EventRow` defines the columns of the table, and `constants.EventType` is the table with one row for each event type.
+All code that depends on the type derives from this table: the decoders (events/decode.py), the grouping rule
+(groups/groups.py), the arrays of the kernels (native/kernel_header.py) and the page docs/events.md.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple, Self
 
 
 class Role(IntEnum):
-    """The effect of an event on event groups.
+    """Effect of an event on event groups.
 
     Source: MariaDB 10.11.18, sql/slave.cc, queue_event; sql/log_event.h, is_group_event; sql/log_event.cc,
     read_log_event (unknown types); MySQL 8.4, libs/mysql/binlog/event/binlog_event.h.
@@ -43,11 +42,11 @@ class Role(IntEnum):
 
 
 OUTSIDE: Final = frozenset({Role.CONTROL, Role.PASSED, Role.BEGIN, Role.MYSQL_BEGIN, Role.LOST})
-"""What may stand where no group is open; all else only if its header says that it may be ignored."""
+"""Roles that may occur outside of a group. Other events may do so only with the IGNORABLE flag in their header."""
 
 
 class Group(IntEnum):
-    """The event group that is open."""
+    """Kind of the event group that is open."""
 
     NONE = 0
     TRANSACTION = 1
@@ -57,7 +56,10 @@ class Group(IntEnum):
 
 
 class Writers(NamedTuple):
-    """Since which version MariaDB and MySQL write an event; "" is never, "read" is read and never written."""
+    """First version of MariaDB and of MySQL that writes an event.
+
+    "" means never. "read" means read but never written.
+    """
 
     mariadb: str
     mysql: str
@@ -77,8 +79,9 @@ ROWS_DECODER: Final = "rows.rows_event.decode_rows"
 class EventRow(IntEnum):
     """An event type as a row: number, decoder ("module.function" of this package), role, writers, source.
 
-    The decoder is named and not imported: the modules that decode need the numbers themselves. FORMAT_DESCRIPTION has
-    none because the others are read by it. `source` is a class of the server's own code, or a whole place.
+    The decoder is a name and not an import, because the decoding modules import these numbers. FORMAT_DESCRIPTION has
+    no decoder here, because the other events are decoded with it. `source` is a class of the server's code, or a full
+    path.
     """
 
     decoder: str
@@ -94,12 +97,12 @@ class EventRow(IntEnum):
 
     @property
     def has_rows(self) -> bool:
-        """Whether it is a rows event, of any version, compressed or not."""
+        """Whether the event is a rows event, of any version, compressed or not."""
         return self.decoder == ROWS_DECODER
 
 
 def _whole(source: str, writers: Writers) -> str:
-    """Put the server, its version and its file before the name of a class."""
+    """Return the source with server, version and file before a bare class name."""
     if ", " in source:
         return source
     if writers.mysql and not writers.mariadb:

@@ -1,12 +1,12 @@
-"""Global transaction ids and positions in MariaDB's sense.
+"""Global transaction ids and positions as MariaDB defines them.
 
-A position names at most one GTID per replication domain: the last event group *included*. It is what
-@@gtid_binlog_pos prints and @slave_connect_state takes. It is not a set: what lies before its GTIDs is implied by the
-order of the binlog. Between positions there is only a partial order, and even that is a heuristic, because sequence
-numbers of one domain may jump and, without gtid_strict_mode, go back.
+A position has at most one GTID for each replication domain: the last event group *included*. @@gtid_binlog_pos prints
+it and @slave_connect_state takes it. A position is not a set: the order of the binlog implies what is before its GTIDs.
+Positions are only partially ordered, and even that order is a heuristic. Sequence numbers of one domain may jump and,
+without gtid_strict_mode, go back.
 
-Source: the server's sql/rpl_gtid.cc (gtid_parser_helper, rpl_slave_state_tostring_helper) for the text; what follows
-from two positions was measured on 10.5, 10.11 and 11.8.
+Source: the server's sql/rpl_gtid.cc (gtid_parser_helper, rpl_slave_state_tostring_helper) for the text; the relations
+between positions were measured on 10.5, 10.11 and 11.8.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OFFSET_DIGITS = 19  # of 64 bits
 
 
 class Gtid(NamedTuple):
-    """One event group: `0-1-4711`."""
+    """GTID of one event group: `0-1-4711`."""
 
     domain_id: int
     server_id: int
@@ -48,7 +48,7 @@ class Gtid(NamedTuple):
         if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
             _refuse_foreign(text)
             raise ConfigError(f"{_shorten(text)!r} is not a GTID.", hint=_HINT)
-        # More digits than 2**64 has are out of range; int() itself refuses thousands of them with a ValueError.
+        # More digits than 2**64 has are out of range. int() refuses thousands of digits with a ValueError.
         numbers = [int(part) if len(part.lstrip("0")) <= 20 else 1 << 64 for part in parts]
         gtid = cls(*numbers)
         if gtid.domain_id >= 1 << 32 or gtid.server_id >= 1 << 32 or gtid.seq_no >= 1 << 64:
@@ -57,7 +57,7 @@ class Gtid(NamedTuple):
 
 
 class Order(Enum):
-    """The relation of one position to another."""
+    """Relation of one position to another."""
 
     EQUAL = "equal"
     BEFORE = "before"
@@ -67,16 +67,16 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GtidPosition:
-    """Hold a GTID position: at most one GTID per domain, sorted by domain. Immutable, hashable, picklable.
+    """GTID position: at most one GTID for each domain, sorted by domain. Immutable, hashable, picklable.
 
-    `str()` writes it as the server does: `0-1-4711,7-2-9`. Iterating gives its GTIDs, each with `domain_id`,
-    `server_id` and `seq_no`. Without GTIDs it is the position before everything.
+    `str()` returns the server's notation: `0-1-4711,7-2-9`. Iteration yields the GTIDs, each with `domain_id`,
+    `server_id` and `seq_no`. A position without GTIDs is the one before the first transaction.
 
     Args:
         gtids: the GTIDs, of different domains.
 
     Raises:
-        ConfigError: a domain is named twice.
+        ConfigError: two GTIDs have the same domain.
     """
 
     gtids: tuple[Gtid, ...] = ()
@@ -93,28 +93,28 @@ class GtidPosition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str()` and the server print.
+        """Parse the notation that `str()` and the server print.
 
         Args:
-            text: GTIDs with commas between; blanks around them are allowed, '' is the empty position.
+            text: GTIDs separated by commas, with optional blanks; '' is the empty position.
 
         Returns:
             The position.
 
         Raises:
-            ConfigError: it is no GTID position, and what it is instead, where that can be told.
+            ConfigError: the text is no GTID position. The message names the format of the text if it is recognised.
         """
         if not text.strip():
             return cls()
         try:
             return cls(tuple(Gtid.parse(part) for part in text.split(",")))
         except ConfigError:
-            _refuse_foreign(text)  # as a whole, not as the part that failed
+            _refuse_foreign(text)  # the whole text, not the part that failed
             raise
 
     @classmethod
     def last_of(cls, gtids: Iterable[Gtid]) -> Self:
-        """Return the last GTID of each domain: for a GTID_LIST, which has an entry per domain and server id.
+        """Return the last GTID of each domain. A GTID_LIST has one entry for each domain and server id.
 
         The domain's last group is the last of its entries (measured on 10.5, 10.11 and 11.8).
         """
@@ -145,19 +145,19 @@ class GtidPosition:
         return None
 
     def advance(self, gtid: Gtid) -> GtidPosition:
-        """Return the position after `gtid`, which replaces its domain's entry even with a lower number: stream order
-        rules.
+        """Return the position after `gtid`, which replaces the entry of its domain.
 
-        With gtid_strict_mode=OFF, the default, servers write such numbers (measured on 10.5, 10.11 and 11.8).
+        Stream order decides, so a lower sequence number replaces a higher one. With gtid_strict_mode=OFF, the default,
+        servers write such numbers (measured on 10.5, 10.11 and 11.8).
         """
         return GtidPosition(tuple(sorted([*(g for g in self.gtids if g.domain_id != gtid.domain_id), gtid])))
 
     def compare(self, other: GtidPosition) -> Order:
-        """Compare two positions: a partial order by sequence number per domain; a missing domain is before any GTID of
-        it.
+        """Compare two positions by the sequence number of each domain. The order is partial.
 
-        The same sequence number under two server ids is CONCURRENT: one of the servers has diverged. (A server counts
-        on from the highest number of its domain, also from that of another server: measured on 10.5, 10.11 and 11.8.)
+        A missing domain is before any GTID of that domain. The same sequence number under two server ids is CONCURRENT,
+        because one of the servers has diverged. (A server counts on from the highest number of its domain, also if
+        another server wrote that number: measured on 10.5, 10.11 and 11.8.)
         """
         if self.gtids == other.gtids:
             return Order.EQUAL
@@ -169,7 +169,7 @@ class GtidPosition:
 
 
 def covers(position: GtidPosition, other: GtidPosition) -> bool:
-    """Tell whether `position` has reached `other` in every domain, by sequence number."""
+    """Return True if `position` has reached `other` in every domain, by sequence number."""
     return all((mine := position.get(gtid.domain_id)) is not None and mine.seq_no >= gtid.seq_no for gtid in other)
 
 
@@ -183,7 +183,7 @@ def _none_after(a: GtidPosition, b: GtidPosition) -> bool:
 
 
 def _refuse_foreign(text: str) -> None:
-    """Refuse what stands for a place in another way, with a word on how to convert it."""
+    """Raise a ConfigError for a position in another notation, with the command that converts it."""
     foreign = foreign_position(text)
     if foreign:
         raise ConfigError(f"{_shorten(text)!r} is no GTID position: it {foreign}.", hint=_HINT)
@@ -194,10 +194,10 @@ def _shorten(text: str) -> str:
 
 
 class BinlogPosition(NamedTuple):
-    """A file of one server's binlog and an offset in it (64-bit; the offset is where the next event starts).
+    """A file of one server's binlog and a byte offset in it (64-bit), where the next event starts.
 
-    Orders as the server orders acknowledgements: file name as text, then offset (sql/semisync_master.cc:
-    Active_tranx::compare, 10.11 and 11.8). Means nothing on another server.
+    Positions order as the server orders acknowledgements: by file name as text, then by offset (sql/semisync_master.cc:
+    Active_tranx::compare, 10.11 and 11.8). They mean nothing on another server.
     """
 
     file: str
@@ -208,28 +208,27 @@ class BinlogPosition(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str()`, SHOW MASTER STATUS and backups print: binlog.000007:4711."""
+        """Parse the notation of `str()`, SHOW MASTER STATUS and backups: binlog.000007:4711."""
         file, _, offset = text.strip().rpartition(":")
         if not file or not (offset.isascii() and offset.isdecimal() and len(offset) <= _OFFSET_DIGITS):
             raise ConfigError(f"{_shorten(text)!r} is not of the form FILE:POS.", hint="Such as binlog.000007:4711.")
         return cls(file, int(offset))
 
 
-# The GTIDs that may name more than one place of a binlog, because sequence numbers went back there.
+# GTIDs that may name more than one place of a binlog, because sequence numbers went back.
 #
 # A server without gtid_strict_mode takes any number that a session sets (SET gtid_seq_no, every replay of
-# mariadb-binlog): behind 0-1-9 may stand 0-1-2. Then 0-1-2 names two places of its binlog, and so do 0-1-3 to 0-1-9,
-# for they may come once more: a server that is asked for one of them sends from the first, or from whichever of its
-# files it happens to look into first. With 0-1-10 this ends: that is above every number there was, and names one
-# place again. So a position is **ambiguous** as long as it names, in any domain, a number up to the highest one
-# behind which that domain went back. mariadbd's own rule counts, whatever the server ids: what is not above the last
-# number of its domain went back.
+# mariadb-binlog): 0-1-2 may follow 0-1-9. Then 0-1-2 names two places of its binlog. So do 0-1-3 to 0-1-9, because they
+# may come once more. A server that is asked for one of them sends from the first place, or from whichever file it reads
+# first. 0-1-10 is above every earlier number and names one place again. So a position is **ambiguous** as long as the
+# following holds in any domain: its sequence number is not above the highest number after which that domain went back.
+# mariadbd's own rule counts, whatever the server ids: a number went back if it is not above the last number of its
+# domain.
 #
-# Such a position is told apart by its place: a file of the primary's binlog and an offset in it, on that server
-# alone.
+# The place identifies an ambiguous position: a file of the primary's binlog and an offset in it, on that server only.
 
 Highest = Mapping[int, int]
-"""Domain -> the highest sequence number behind which its numbers went back."""
+"""Domain -> the highest sequence number after which the domain's numbers went back."""
 
 
 def ambiguous(position: Iterable[Gtid], highest: Highest) -> tuple[Gtid, ...]:
@@ -238,32 +237,31 @@ def ambiguous(position: Iterable[Gtid], highest: Highest) -> tuple[Gtid, ...]:
 
 
 def of_position(position: Iterable[Gtid], highest: Highest) -> dict[int, int]:
-    """Return the part of `highest` that matters to a position: none for one that names a single place."""
+    """Return the entries of `highest` that make a position ambiguous; none if the position names a single place."""
     return {gtid.domain_id: highest[gtid.domain_id] for gtid in ambiguous(position, highest)}
 
 
 def merged(one: Highest, other: Highest) -> dict[int, int]:
-    """Keep the higher number of each domain."""
+    """Return the higher number of each domain."""
     return {domain: max(one.get(domain, 0), other.get(domain, 0)) for domain in sorted({*one, *other})}
 
 
-# Recognise a place in a log that is written in another way than MariaDB's GTID positions, and say how to convert it.
-#
-# In: what was given for a GTID position. Out: words that go behind it in a message, with the command that tells the
-# position; empty for what is none of these: a file and offset, as SHOW MASTER STATUS and backups print them; a GTID
-# set of MySQL; JSON, as Spark's checkpoints and Debezium's offsets are.
+# Positions in another notation than MariaDB's GTID positions, and advice on how to convert them. Recognised are a file
+# and offset, as SHOW MASTER STATUS and backups print them; a GTID set of MySQL; and JSON, as in Spark's checkpoints and
+# Debezium's offsets.
 
 _FILE_AND_OFFSET: Final = re.compile(r"(?P<file>[^\s,:/\\]+\.\d{6,})\s*[:,\s]\s*(?P<offset>\d+)")
 _FILE: Final = re.compile(r"[^\s,:/\\]+\.\d{6,}")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?::|$)", re.IGNORECASE)
 _MARIADB: Final = re.compile(r"\d{1,10}-\d{1,10}-\d{1,20}(?:,\d{1,10}-\d{1,10}-\d{1,20})*")
 _MAX_JSON: Final = 64 << 10
-"""An offset has some kilobytes; what is longer is not worth a reading."""
+"""An offset has some kilobytes. Longer text is not parsed."""
 
 
 def foreign_position(text: str) -> str:
-    """Return the end of a sentence that begins with the text, such as "is a file and an offset: …"; '' where none
-    fits.
+    """Return what the text is and the command that converts it; '' if the notation is not recognised.
+
+    The words follow the text in a message, such as "is a file and an offset: …".
     """
     text = text.strip()
     if match := _FILE_AND_OFFSET.fullmatch(text):
@@ -285,7 +283,7 @@ def foreign_position(text: str) -> str:
 
 
 def _of_json(value: dict[str, Any]) -> str:
-    """Recognise an offset of a checkpoint (gtid), or of Debezium (gtids, or file and pos)."""
+    """Describe an offset of a checkpoint (gtid) or of Debezium (gtids, or file and pos)."""
     for name in ("gtid", "gtids"):
         gtid = value.get(name)
         if isinstance(gtid, str) and _MARIADB.fullmatch(gtid):

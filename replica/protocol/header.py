@@ -1,4 +1,4 @@
-"""The 19 bytes every event starts with, and the root of all event classes."""
+"""The 19-byte header of every event, the base class of events, and the FORMAT_DESCRIPTION event."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ HEADER: Final = struct.Struct(
 
 
 class EventHeader(NamedTuple):
-    """The head of an event. `log_pos` is 0 in artificial events and, in 11.7+, in most events inside a transaction; it
-    wraps at 4 GiB.
+    """Header of an event.
+
+    `log_pos` is 0 in artificial events and, in 11.7+, in most events inside a transaction. It wraps at 4 GiB.
     """
 
     timestamp: int
@@ -45,21 +46,27 @@ class EventHeader(NamedTuple):
 
     @property
     def is_artificial(self) -> bool:
-        """True for an event that was made for this connection: not in the primary's binlog, its log_pos is not a
-        position.
+        """Whether the event was made for this connection.
+
+        Such an event is not in the primary's binlog, and its log_pos is no position.
         """
         return bool(self.flags & HeaderFlag.ARTIFICIAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """All that every event has."""
+    """Base class of decoded events."""
 
     header: EventHeader
 
 
 def parse_header(data: Buffer, offset: int = 0) -> EventHeader:
-    """Read the header at `offset`; refuse lengths that cannot hold it. The body need not be there yet."""
+    """Parse the header at `offset`. The body need not be in the buffer yet.
+
+    Raises:
+        TruncatedError: fewer than 19 bytes are left.
+        ProtocolError: the event length is shorter than the header.
+    """
     if len(data) - offset < HEADER_LENGTH:
         raise TruncatedError(f"an event header has {HEADER_LENGTH} bytes, {len(data) - offset} are left", offset=offset)
     header = EventHeader._make(HEADER.unpack_from(data, offset))
@@ -71,10 +78,8 @@ def parse_header(data: Buffer, offset: int = 0) -> EventHeader:
     return header
 
 
-# FORMAT_DESCRIPTION: how to read the rest of the file.
-#
-# First event of every file and of every file's part of a dump. It gives the length of each event type's fixed part
-# (later servers may lengthen them) and the checksum algorithm of all following events.
+# FORMAT_DESCRIPTION is the first event of every file and of every file's part of a dump. It gives the length of the
+# fixed part of each event type, which later servers may lengthen, and the checksum algorithm of all following events.
 
 BINLOG_VERSION: Final = 4
 _VERSION_LENGTH: Final = 50
@@ -82,14 +87,15 @@ _VERSION_LENGTH: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FormatDescriptionEvent(Event):
-    """The head of a file. `created` is non-zero in the first file after a server start: all temporary tables are gone
-    then.
+    """Description of a file.
+
+    `created` is not 0 in the first file after a server start, which ends all temporary tables.
     """
 
     server_version: str
     created: int
     post_header_lengths: bytes
-    """Length of the fixed part of type 1, 2, 3 ..."""
+    """Length in bytes of the fixed part of type 1, 2, 3 ..."""
     checksum: ChecksumAlgorithm
 
     @property
@@ -98,7 +104,7 @@ class FormatDescriptionEvent(Event):
 
     @property
     def version_number(self) -> int:
-        """The version as a number: 11.8.3-MariaDB-log -> 110803, as executable comments count."""
+        """The version as a number, like in executable comments: 11.8.3-MariaDB-log -> 110803."""
         major, minor, patch = (int(number) for number in re.findall(r"\d+", self.server_version)[:3])
         return major * 10_000 + minor * 100 + patch
 
@@ -109,7 +115,7 @@ class FormatDescriptionEvent(Event):
 
 
 def decode_format_description(header: EventHeader, body: Cursor) -> FormatDescriptionEvent:
-    """Decode a FORMAT_DESCRIPTION. `body` ends before the four checksum bytes, which this event always has."""
+    """Decode a FORMAT_DESCRIPTION event. `body` ends before the four checksum bytes, which this event always has."""
     version = body.u16()
     if version != BINLOG_VERSION:
         raise ProtocolError(f"binlog format version {version}, expected 4", offset=body.offset - 2)
@@ -134,9 +140,7 @@ def decode_format_description(header: EventHeader, body: Cursor) -> FormatDescri
 
 
 def announced_checksum(event: memoryview) -> int:
-    """Return the algorithm byte of an undecoded FORMAT_DESCRIPTION event; the caller has checked that it is long
-    enough.
-    """
+    """Return the algorithm byte of an undecoded FORMAT_DESCRIPTION event, whose length the caller has checked."""
     return event[-CHECKSUM_LENGTH - 1]
 
 

@@ -1,8 +1,8 @@
 """Bounds-checked reading of little-endian fields from one buffer.
 
-In: any bytes. Out: integers, text and memoryviews into the buffer, never copies of it unless asked. Reading past the
-end is a TruncatedError and an impossible value a ProtocolError; both carry the offset in the buffer the cursor was made
-over, because that is what a person compares with a hex dump.
+In: any bytes. Out: integers, text, and memoryviews into the buffer; copies only if requested. Reading past the end is a
+TruncatedError, and an impossible value is a ProtocolError. Both report the offset from the start of the cursor's
+buffer, which a person can compare with a hex dump.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Cursor:
-    """A position in a buffer; every read moves it forward."""
+    """A position in a buffer. Every read moves it forward."""
 
     __slots__ = ("_data", "_end", "_offset")
 
@@ -32,19 +32,19 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """The place where the next read starts, counted from the start of the buffer."""
+        """Offset of the next read, counted from the start of the buffer."""
         return self._offset
 
     @property
     def remaining(self) -> int:
-        """Bytes left before the end (or before the end of the innermost `restrict`)."""
+        """Number of bytes before the end, or before the end of the innermost `restrict`."""
         return self._end - self._offset
 
     def __bool__(self) -> bool:
         return self._offset < self._end
 
     def take(self, n: int) -> memoryview:
-        """Take the next `n` bytes as a view of the buffer: valid as long as the buffer is."""
+        """Return the next `n` bytes as a view of the buffer, which is valid as long as the buffer is."""
         start = self._offset
         if n > self._end - start:
             raise TruncatedError(f"{n} bytes wanted, {self._end - start} left", offset=start)
@@ -52,11 +52,11 @@ class Cursor:
         return self._data[start : start + n]
 
     def rest(self) -> memoryview:
-        """Take everything up to the end."""
+        """Return all bytes up to the end."""
         return self.take(self._end - self._offset)
 
     def peek_rest(self) -> memoryview:
-        """Return everything up to the end, without moving."""
+        """Return all bytes up to the end, without moving."""
         return self._data[self._offset : self._end]
 
     def skip(self, n: int) -> None:
@@ -84,7 +84,7 @@ class Cursor:
         return self._unsigned(8)
 
     def lenenc(self) -> int:
-        """Read a length-encoded integer of 1, 3, 4 or 9 bytes. 0xFB (SQL NULL) and 0xFF are no integers here."""
+        """Read a length-encoded integer of 1, 3, 4 or 9 bytes. 0xFB (SQL NULL) and 0xFF are refused."""
         start = self._offset
         first = self.u8()
         if first < 0xFB:
@@ -98,7 +98,7 @@ class Cursor:
         raise ProtocolError(f"0x{first:02X} does not start a length-encoded integer", offset=start)
 
     def text(self, n: int, codec: str = "utf-8") -> str:
-        """Read the next `n` bytes as text; bytes the codec refuses are a ProtocolError."""
+        """Read the next `n` bytes as text; bytes that the codec refuses raise a ProtocolError."""
         start = self._offset
         data = self.take(n)
         try:
@@ -118,12 +118,12 @@ class Cursor:
             raise ProtocolError("the name is not followed by a zero byte", offset=self._offset - 1)
 
     def bits(self, n: int) -> bytes:
-        """Read a bit set of `n` bits, least significant bit of the first byte first; unused bits as sent."""
+        """Read a bit set of `n` bits, least significant bit of the first byte first. Unused bits are unchanged."""
         return bytes(self.take((n + 7) // 8))
 
     @contextmanager
     def restrict(self, n: int) -> Iterator[None]:
-        """Let reads inside the block see only the next `n` bytes, of which they must use all."""
+        """Limit reads inside the block to the next `n` bytes, all of which the block must consume."""
         start = self._offset
         if n > self._end - start:
             raise TruncatedError(f"{n} bytes wanted, {self._end - start} left", offset=start)
@@ -135,5 +135,5 @@ class Cursor:
 
 
 def is_set(bits: bytes, index: int) -> bool:
-    """Tell whether bit `index` of a bit set read by `Cursor.bits` is 1."""
+    """Return True if bit `index` of a bit set from `Cursor.bits` is 1."""
     return bool(bits[index >> 3] & (1 << (index & 7)))

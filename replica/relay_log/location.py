@@ -1,7 +1,8 @@
-"""Places in the relay log, and the names of its files.
+"""Locations in the relay log, and the names of its files.
 
-A `RelayLocation` is the number of a relay file and an offset in it; locations order as the stream does. The end of one
-file and the first group of the next are two locations of one place: code that compares places compares GTID positions.
+A `RelayLocation` is the number of a relay file and an offset in it. Locations sort in stream order. The end of one file
+and the first group of the next are two locations of one place. Code that compares places must therefore compare GTID
+positions.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _NAME = re.compile(r"relay\.(\d{6,})")
 
 
 class RelayLocation(NamedTuple):
-    """A place. `file` is the number in relay.NNNNNN, counted from 1 without gaps; `offset` is in bytes, 0 before its
-    head.
+    """Location in the relay log. `file`: number in relay.NNNNNN, from 1 without gaps; `offset`: bytes, 0 before the
+    file head.
     """
 
     file: int
@@ -31,7 +32,9 @@ class RelayLocation(NamedTuple):
 
 
 class RelayHead(NamedTuple):
-    """Everything up to here is complete: the location, and where that is for MariaDB and for a clock (seconds, UTC)."""
+    """Complete end of the log: its location, GTID position, place in the primary's binlog and commit time (seconds,
+    UTC).
+    """
 
     location: RelayLocation
     position: GtidPosition
@@ -48,11 +51,10 @@ def index_path(directory: Path, number: int) -> Path:
 
 
 def relay_number(path: Path) -> int:
-    """Return the number of a relay file."""
     return int(path.suffix[1:])
 
 
 def relay_numbers(directory: Path) -> list[int]:
-    """Return numbers of the relay files present, ascending."""
+    """Return the numbers of the existing relay files, ascending."""
     matches = map(_NAME.fullmatch, os.listdir(directory))  # noqa: PTH208  (a Path for each of ten thousand takes longer than the rest)
     return sorted(int(match[1]) for match in matches if match)

@@ -1,8 +1,8 @@
-"""The read side of a relay directory: positions to locations, how far a batch may go, and byte ranges for tasks.
+"""Read side of a relay directory: map positions to locations, limit batches, and cut byte ranges for tasks.
 
-Works beside a writer in this process or another one, and without any. Reads only what was committed: callers take their
-ends from `head` or from a location this module gave them. No answer costs more than a look into the sidecars and the
-walk of 64 KB, however long the log is.
+`RelayLog` works beside a writer in this or another process, and without a writer. It reads only committed groups:
+callers take their ends from `head` or from locations that this module returned. Every answer costs at most a look into
+the index files and a scan of 64 KB, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _ALL = 1 << 62
-XA_BYTES = 8 << 20  # scanned at once, where every other group is one of XA
+XA_BYTES = 8 << 20  # bytes per scan if every other group is an XA group
 
 
 class RelayRange(NamedTuple):
-    """Whole event groups: bytes [start, end) of a relay file, with or without a CRC32 behind each event."""
+    """Whole event groups: bytes [start, end) of a relay file. `checksum`: whether each event ends with a CRC32."""
 
     path: str
     start: int
@@ -50,7 +50,7 @@ class RelayRange(NamedTuple):
 
 
 class RelayLog:
-    """The log of one directory. Thread-safe; files are looked up again at each call."""
+    """Relay log of one directory. Thread-safe; every call looks up the files again."""
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
@@ -59,15 +59,15 @@ class RelayLog:
         self._sealed = SealedFiles(self.directory)
 
     def head(self) -> RelayHead | None:
-        """Return where the last complete group ends; None where no replica has written."""
+        """Return the end of the last complete group; None if no replica has written."""
         return self._files.published()
 
     def first_position(self) -> GtidPosition | None:
-        """Return the position the oldest file starts at: the earliest that `locate` can find. None without a file."""
+        """Return the start position of the oldest file, the earliest that `locate` can find; None without a file."""
         return self.steadily(self._first_position)
 
     def oldest(self) -> RelayLocation:
-        """Return the beginning of the oldest file; of the one that is to come where there is none."""
+        """Return the start of the oldest file, or of the next file if there is none."""
         with self._lock:
             numbers, head = self._files.numbers(), self._files.published()
         if numbers:
@@ -75,32 +75,31 @@ class RelayLog:
         return RelayLocation(1 if head is None else head.location.file, 0)
 
     def steadily(self, look: Callable[[], _Result]) -> _Result:
-        """Return the result of `look`, which is repeated where it met a file that was removed just then.
+        """Return the result of `look`, and repeat it if a file was removed meanwhile.
 
-        Halving over the files may meet one that has gone, although the place that is asked for is there still.
+        A binary search over the files may meet a removed file although the searched location still exists.
         """
         while True:
             before = self.oldest()
             try:
                 return look()
-            except (DataLossError, RelayError, FileNotFoundError):  # its head, its sidecar, itself
+            except (DataLossError, RelayError, FileNotFoundError):  # raised for the head, the index or the file itself
                 if self.oldest() <= before:
                     raise
 
     def order(self) -> LogOrder:
-        """Read where sequence numbers went back."""
+        """Return where sequence numbers went back."""
         return read_order(self.directory)
 
     def locate(self, position: GtidPosition, place: BinlogPosition | None = None) -> RelayLocation | None:
-        """Find the place where exactly the groups of `position` lie behind; None where this log has no such place.
+        """Return the location after exactly the groups of `position`; None if this log has no such location.
 
-        Exactly: after a failover the domains may interleave in another order, and then a position of the old server may
-        not be a place of this log, though each of its groups is in it.
-
-        A position that names several places of this log (`ambiguous`) is told apart by `place`, that on the primary.
+        After a failover, domains may interleave in another order. A position of the old server may then be no location
+        of this log, although the log contains all of its groups. If a position is `ambiguous`, `place` on the primary
+        selects one of its locations.
 
         Raises:
-            AmbiguousPositionError: it names several, and `place` was not given.
+            AmbiguousPositionError: The position names several locations, and `place` is None.
         """
         order = self.order()
         if ambiguous(position, order.highest):
@@ -108,23 +107,24 @@ class RelayLog:
         return self.steadily(lambda: self._locate(position))
 
     def refuse_repeated(self, gtid: Gtid) -> None:
-        """Raise AmbiguousPositionError where the log holds more than one transaction with the GTID."""
+        """Raise AmbiguousPositionError if the log contains more than one transaction with the GTID."""
         if ambiguous((gtid,), self.order().highest):
             self.steadily(lambda: refuse_repeated(RelayGroups(self.directory), gtid))
 
     def last_place(self, position: GtidPosition) -> RelayLocation | None:
-        """Find the last of the places that a position names."""
+        """Return the last location of a position."""
         found = self.steadily(lambda: list(places_of(RelayGroups(self.directory), position)))
         return found[-1].location if found else None
 
     def is_empty(self, start: RelayLocation, end: RelayLocation) -> bool:
-        """Tell whether no group lies between two places: they may be one under two names."""
+        """Return True if no group lies between two locations, which may be two names of one place."""
         with self._lock:
             return next(self._stretches(start, end), None) is None
 
     def first_out_of_order(self, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
-        """Find the first group between two places whose number is not above the last of its domain, and return that
-        last one too.
+        """Return the first group between two locations whose number is not above the previous one of its domain.
+
+        The second value is that previous GTID.
         """
         if not self.order().highest:
             return None
@@ -165,10 +165,11 @@ class RelayLog:
             return found or self._search(numbers, position)
 
     def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayHead:
-        """Find the last group end at most `max_bytes` of groups after `start`, but at least one group, and not after
-        `end`.
+        """Return the last group end at most `max_bytes` after `start` and not after `end`, but after at least one
+        group.
 
-        Raise DataLossError where groups after `start` were purged.
+        Raises:
+            DataLossError: Groups after `start` were purged.
         """
         with self._lock:
             left = max_bytes
@@ -188,8 +189,8 @@ class RelayLog:
             return last
 
     def ranges(self, start: RelayLocation, end: RelayLocation, target_bytes: int) -> list[RelayRange]:
-        """Cut [start, end) into ranges of whole groups in order, some `target_bytes` each; larger groups stand
-        alone.
+        """Divide [start, end) into ranges of whole groups in order, about `target_bytes` each; a larger group has its
+        own range.
         """
         ranges = []
         with self._lock:
@@ -207,24 +208,24 @@ class RelayLog:
                         ranges.append(RelayRange(path, large, stop, checksum))
                     else:
                         if limit - stop < target_bytes // 4:
-                            stop = limit  # no crumbs: a task costs more than a few groups
+                            stop = limit  # a task costs more than a few groups, so no tiny range remains
                         ranges.append(RelayRange(path, begin, stop, checksum))
                     begin = stop
         return ranges
 
     def group_end(self, place: RelayLocation) -> RelayLocation | None:
-        """Return a place as the end of a group: the start of a file is the end of the file before it.
+        """Return a location as a group end: the start of a file becomes the end of the previous file.
 
-        None if the log has no group before the place.
+        Return None if the log has no group before the location.
         """
         with self._lock:
             return self._group_end(place)
 
     def last_group(self, end: RelayLocation) -> RelayLocation:
-        """Return where the group begins that ends at `end`: the end of a group, or the start of the next file.
+        """Return the start of the group that ends at `end`, which is a group end or the start of the next file.
 
         Raises:
-            RelayFileRemovedError: the log does not have that group.
+            RelayFileRemovedError: The log does not contain that group.
         """
         with self._lock:
             place = self._group_end(end)
@@ -233,10 +234,11 @@ class RelayLog:
             return RelayLocation(place.file, self._last_group(place.file, place.offset))
 
     def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
-        """Yield the parts of [start, end) where groups prepare or end XA transactions, in order, and the number of the
-        file.
+        """Yield the parts of [start, end) in which groups prepare or end XA transactions, in order, with the file
+        number.
 
-        As the sidecars mark them: whole groups, others between them; some XA_BYTES at a time, or a larger group.
+        The parts follow the marks in the index files. They contain whole groups, other groups between them, and about
+        XA_BYTES or one larger group.
         """
         with self._lock:
             stretches = [
@@ -254,20 +256,20 @@ class RelayLog:
                 yield number, RelayRange(path, first, last, checksum)
 
     def at(self, location: RelayLocation) -> RelayHead:
-        """Return the facts about a group end, or about the start of a file's groups."""
+        """Return the `RelayHead` of a group end, or of the start of a file's groups."""
         with self._lock:
             numbers = self._files.numbers()
             if numbers and location.file < numbers.start:
                 raise purged(location.file)
             head = self._files.published()
             if head is not None and head.location == location:
-                return head  # its file is perhaps still to come
+                return head  # its file may not exist yet
             begin = self._files.head(location.file).data_start
             found = self._last_end(location.file, begin, location.offset) if location.offset > begin else None
             return found or self._files.base(location.file, None)
 
     def purge_before(self, location: RelayLocation) -> int:
-        """Remove the files that lie wholly before the file of `location`; return how many there were."""
+        """Remove all files before the file of `location`; return their number."""
         with self._lock:
             numbers = self._files.numbers()
             numbers = range(numbers.start, min(numbers.stop, location.file))
@@ -298,7 +300,7 @@ class RelayLog:
                 yield number, begin, limit
 
     def _ends_after(self, base: RelayHead, limit: int) -> Records:
-        """Find the group ends between an index entry and the next one that are no entries themselves."""
+        """Return the group ends after an index entry and before the next one."""
         number, begin = base.location
         stop = min(limit, begin + INDEX_EVERY_BYTES)
         path, checksum = relay_path(self.directory, number), self._files.head(number).checksum
@@ -319,7 +321,7 @@ class RelayLog:
         return int(ends[-1]["offset"]) if len(ends) else base.location.offset
 
     def _last_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
-        """Find the last group end in (begin, limit]."""
+        """Return the last group end in (begin, limit]."""
         base = self._files.base(number, self._files.index(number).at_or_before(limit))
         ends = self._ends_after(base, limit)
         if len(ends) and ends[-1]["offset"] > begin:
@@ -327,7 +329,7 @@ class RelayLog:
         return base if base.location.offset > begin else None
 
     def _first_end(self, number: int, begin: int, limit: int) -> RelayHead | None:
-        """Find the first group end in (begin, limit]."""
+        """Return the first group end in (begin, limit]."""
         index = self._files.index(number)
         base = self._files.base(number, index.at_or_before(begin))
         ends = self._ends_after(base, limit)
@@ -338,7 +340,7 @@ class RelayLog:
         return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
 
     def _at(self, location: RelayLocation) -> RelayHead:
-        """Return the facts about a location that has no groups before it in what was asked for."""
+        """Return the `RelayHead` of a location with no group in the requested range before it."""
         head = self.head()
         if head is not None and head.location == location:
             return head
@@ -352,7 +354,7 @@ class RelayLog:
         return self._locate_after(base, position)
 
     def _locate_after(self, base: RelayHead, position: GtidPosition) -> RelayLocation | None:
-        """Find `position` at an index entry or before the next one."""
+        """Return the location of `position` at an index entry or before the next one."""
         if base.position == position:
             return base.location
         wanted = {gtid.domain_id: gtid for gtid in position}
@@ -365,9 +367,7 @@ class RelayLog:
         return None
 
     def _search(self, numbers: range, position: GtidPosition) -> RelayLocation | None:
-        """Search every stretch, newest first: only where sequence numbers went back, so that halving may have missed
-        it.
-        """
+        """Search every range, newest first, because the binary search misses positions after numbers went back."""
         for number in self._files.may_hold(numbers, position):
             for entry in reversed([None, *self._files.index(number).entries]):
                 found = self._locate_after(self._files.base(number, entry), position)
@@ -377,8 +377,8 @@ class RelayLog:
 
 
 def _is_at(found: RelayHead, place: BinlogPosition, order: LogOrder) -> bool:
-    """Tell whether a place of the log is that place of the primary: as it says, or as the log that begins there was
-    told.
+    """Return True if a location of the log is that place of the primary, or is the log's start, recorded with that
+    place.
     """
     begun = order.begun
     first = begun is not None and begun.place == place and begun.number == found.location.file

@@ -1,7 +1,7 @@
-"""The relay files of one writer in their order: the one being written, those waiting to be sealed, the sealed ones.
+"""Relay files of one writer in order: the current file, the files that wait to be sealed, and the sealed files.
 
-In: heads and sealing entries. Out: files that follow each other without a gap in their numbers; names reach the disk in
-that order too. Raises OSError as the system does: the writer knows what it means.
+`FileChain` creates files with consecutive numbers, and their names reach the disk in that order. OSErrors are passed on
+to the writer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 
 class FileChain:
-    """The chain of files. `next_number` is the number the next new file gets; `current` is None before the first
-    one.
-    """
+    """Chain of relay files. `next_number`: number of the next new file; `current`: None before the first file."""
 
     def __init__(self, directory: Path, next_number: int) -> None:
         self._directory = directory
@@ -36,27 +34,27 @@ class FileChain:
         self.sealed = SealedFiles(directory)
         self._sealer = Sealer()
         self._unsynced_names = False
-        self._plain = True  # all files before the current one (see index.py)
+        self._plain = True  # whether all files before the current one are plain (see index.py)
 
     def begin(self, head: bytes) -> OpenFile:
-        """Open the next file; the one before was ended."""
-        self._sync_names()  # a power cut must not keep this file's name and lose that of the one before
+        """Open the next file; the previous one must have been ended."""
+        self._sync_names()  # a power cut must not keep this file's name and lose the previous one
         self._unsynced_names = True
         self.current = OpenFile(self._directory, self.next_number, head)
         self.next_number += 1
         if not self.sealed.total()[0]:
-            self.sync()  # the first head alone tells where the log begins: it is durable before a group is published
+            self.sync()  # only the first head records the log's start, so it is durable before a group is published
         return self.current
 
     def end(self, entry: IndexEntry) -> None:
-        """Seal the current file, in the background, behind `entry`; one without a group is removed instead."""
+        """Seal the current file in the background with `entry`; a file without a group is removed instead."""
         file = self.current
         if file is None:
             return
         if entry.end == file.data_start:
             self._close_current()
             remove_files(self._directory, [file.number])
-            self.next_number = file.number  # no one has seen it: the numbers of files with groups have no gaps
+            self.next_number = file.number  # no reader has seen the file, and files with groups have no gaps
             return
         file.cut(entry.end)
         entry = entry.judged(plain=file.plain, before=self._plain)
@@ -66,14 +64,14 @@ class FileChain:
         self._sealer.submit(file.seal(encode_entry(entry)))
 
     def sync(self) -> None:
-        """Make everything that was written and ended survive a power cut."""
+        """Make everything that was written or ended durable."""
         self._sealer.finish()
         if self.current is not None:
             self.current.sync()
         self._sync_names()
 
     def finish(self) -> None:
-        """Wait until every file that was ended is sealed."""
+        """Wait until every ended file is sealed."""
         self._sealer.finish()
 
     def remove_all(self) -> None:
@@ -83,7 +81,7 @@ class FileChain:
         self._plain = True
 
     def recovered(self, next_number: int) -> None:
-        """Note that the directory was put into order: no file is open, and all are sealed."""
+        """Reset after a recovery, in which all files are sealed and none is open."""
         self.next_number = next_number
         self.sealed = SealedFiles(self._directory)
         self.sealed.extend(next_number - 1)
@@ -91,7 +89,7 @@ class FileChain:
         self._plain = last.plain_log if last else not self.sealed.total()[0]
 
     def drop(self) -> None:
-        """Give back every descriptor, whatever state the files are in."""
+        """Close every descriptor, whatever the state of the files."""
         self._sealer.abandon()
         self._close_current()
 
@@ -110,16 +108,16 @@ class FileChain:
             self._unsynced_names = False
 
 
-# Seal complete relay files in one background thread, in their order, and keeps what went wrong until it is asked.
-#
-# A sealed file says that those before it are on disk as well: after one that failed, none is sealed any more.
+# A background thread seals complete files in order, and keeps an error until the next call. A sealed file implies that
+# all earlier files are on disk. After a failed seal, no later file is sealed.
 
-MAX_WAITING = 2  # files that may wait for the disk at a time: more, and the writer waits too
+MAX_WAITING = 2  # files that may wait for the disk before the writer waits too
 
 
 class Sealer:
-    """The background thread. Methods are called by the writer's thread. `submit` and `finish` raise the OSError that a
-    seal ended with.
+    """Background thread that seals files. The writer's thread calls the methods.
+
+    `submit` and `finish` raise the OSError of a failed seal.
     """
 
     def __init__(self) -> None:
@@ -136,7 +134,7 @@ class Sealer:
         self._wait(0)
 
     def abandon(self) -> None:
-        """Wait too, but for the sake of the descriptors: recovery looks at what the seals left."""
+        """Wait until all descriptors are closed and ignore errors; recovery checks the files."""
         while self._waiting:
             self._waiting.popleft().exception()
         self._failed = False

@@ -1,6 +1,6 @@
-"""Keeps the first error of a relay log that is written, and raises it again from whatever is asked of the log later.
+"""First error of a relay log that is being written, raised again by every later operation.
 
-In: errors of the disk, and typed ones. Out: one typed error; None as long as the log can be used.
+`LogFailure.error` is None while the log is usable. Otherwise it is one typed error, also for an error of the disk.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class LogFailure:
-    """Hold what made one relay log unusable, if anything did: `error`."""
+    """First error of one relay log; `error` is None while there is none."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.error: RelayError | None = None
 
     def check(self) -> None:
-        """Raise the error, made again so that it has a traceback of its own."""
+        """Raise a copy of the error, which gets its own traceback."""
         if self.error is not None:
             raise type(self.error)(self.error.message, hint=self.error.hint)
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what goes wrong inside."""
+        """Record errors that occur inside the block."""
         try:
             yield
         except OSError as error:
@@ -40,6 +40,6 @@ class LogFailure:
             raise
 
     def fail(self, error: OSError) -> NoReturn:
-        """Keep an error of the disk, and raise it as ours."""
+        """Record an error of the disk and raise it as a typed error."""
         self.error = disk_error(self.directory, error)
         raise self.error from error

@@ -1,7 +1,7 @@
-"""Watches whether the files that a writer holds open still have their names, and the lock with them.
+"""Check that the writer's open files, and the lock, still have their names (relay_log/directory/presence.py).
 
-In: the lock, the files of the log. Out: nothing, or a RelayError, which is kept: what is written from then on could not
-be found again, and what lies there by these names may be another's (relay_log/presence.py).
+Bytes in a file without a name are lost, and a file with that name may belong to another process. `NameWatch` raises
+RelayError in that case, and the log becomes unusable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NameWatch:
-    """Look at the names of one writer's files; every refusal makes the log unusable."""
+    """Name checks of one writer's files; every failed check makes the log unusable."""
 
     def __init__(self, lock: NamedFile, files: FileChain, failure: LogFailure) -> None:
         self._lock = lock
@@ -30,13 +30,13 @@ class NameWatch:
 
     @property
     def ours(self) -> bool:
-        """Whether the directory is still the one that is locked: else what lies there is of another replica."""
+        """Whether the directory still has our lock file. Otherwise its files belong to another replica."""
         return self._lock.has_its_name()
 
     def ensure_named(self) -> None:
-        """Raise RelayError where what is written now could not be found again; then all else raises too.
+        """Raise RelayError if the current file has lost its name; every later operation then raises too.
 
-        For each ACK, after the sync: one system call, 2 to 4 us.
+        Called for each ACK after the sync; one system call, 2 to 4 us.
         """
         current = self._files.current
         watched = current.file if current else self._lock
@@ -50,27 +50,27 @@ class NameWatch:
         raise self._failure.error
 
     def ensure_ours(self) -> None:
-        """Make sure too that the lock still excludes others: before anything there is changed by its name."""
+        """Check the current file's name, and that the lock still excludes others, before any change by file name."""
         self.ensure_named()
         self.ensure_locked()
 
     def ensure_locked(self) -> None:
-        """Make sure of that alone."""
+        """Check that the lock still excludes others."""
         with self._failure.kept():
             ensure_named(self._failure.directory, self._lock)
 
     def ensure_whole(self, head_file: NamedFile, end: Snapshot) -> None:
-        """Make sure of the sidecar and of what readers are told by; for calls now and then, on a full disk too."""
+        """Check the index and the head file too. Called at intervals, also on a full disk."""
         current, directory = self._files.current, self._failure.directory
         with self._failure.kept():
             ensure_named(directory, self._lock, head_file)
             ensure_named(directory, *((current.file, current.index) if current else ()))
-            last = relay_path(directory, end.file)  # retention leaves it
+            last = relay_path(directory, end.file)  # retention never removes this file
             if end.offset and not last.exists():
                 raise removed(directory, str(last))
 
     def keeps_its_names(self) -> bool:
-        """Tell whether the log may still be written by name; where not, all else raises from now on."""
+        """Return True if the log may still be written by name; otherwise every later operation raises."""
         with contextlib.suppress(RelayError):
             self.ensure_ours()
             return True

@@ -1,7 +1,7 @@
-"""The relay file that is being written, with its sidecar: two descriptors and what has to happen to them.
+"""Current relay file with its index: two descriptors and the writes to them.
 
-In: the file's head, spans of group bytes at their offsets, index entries. Out: files on disk; `seal` hands the
-descriptors to another thread. Raises OSError as the system does: the writer knows what it means.
+`OpenFile` creates both files, appends group bytes and index entries, and hands the descriptors to another thread in
+`seal`. OSErrors are passed on to the writer.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-WRITE_BYTES = 8 << 20  # less makes small requests of it, more leaves more to the fsync
+WRITE_BYTES = 8 << 20  # smaller values cause small requests, larger ones leave more to the fsync
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_MODE = 0o600  # until `protect`
+_MODE = 0o600  # mode until `protect` is called
 
 
 class OpenFile:
-    """The file, made with its head in it; `data_start` is where the first group goes."""
+    """Relay file that is created with its head; `data_start` is the offset of the first group."""
 
     def __init__(self, directory: Path, number: int, head: bytes) -> None:
         self.number = number
         self.data_start = self._reserved = self._begun = len(head)
         self.plain = True
-        """Whether no entry so far tells of XA groups or of sequence numbers that went back."""
+        """Whether no entry has a mark of XA groups or of sequence numbers that went back."""
         self._index = os.open(index_path(directory, number), _FLAGS | os.O_APPEND, _MODE)
         self._file = -1
         try:
@@ -63,18 +63,18 @@ class OpenFile:
         self.plain = self.plain and plain_entries(entries)
 
     def cut(self, length: int) -> None:
-        """Drop what lies behind `length`, what was reserved there too."""
+        """Cut the file to `length`, which also releases the reserved space."""
         os.ftruncate(self._file, length)
 
     def cut_open_group(self, length: int) -> None:
-        if os.fstat(self._file).st_size > length:  # truncating to the same length would give the reserve back
+        if os.fstat(self._file).st_size > length:  # truncating to the same length would release the reserved space
             os.ftruncate(self._file, length)
 
     def sync(self) -> None:
         os.fdatasync(self._file)
 
     def seal(self, entry: bytes) -> Callable[[bool], None]:
-        """Return what another thread is to do: data to disk first, then the sidecar that says so. It owns the
+        """Return a function that another thread runs: it syncs the data, then writes the sealing entry. It owns the
         descriptors.
         """
         file, index = self._file, self._index
@@ -97,15 +97,14 @@ class OpenFile:
             os.close(self._file)
 
 
-# Disk space ahead of the end of a growing file, without changing its length (Linux fallocate, FALLOC_FL_KEEP_SIZE).
-#
-# Blocks that are there already make appending a third cheaper (ext4: 0.17 against 0.24 CPU seconds a GB). What is
-# left over goes when the file is truncated to its length. Where the file system cannot do it, or has little left,
-# nothing happens: a reservation is never needed, and a full disk shows itself when the bytes are written.
+# Disk space is reserved after the end of a growing file, without changing its length (Linux fallocate,
+# FALLOC_FL_KEEP_SIZE). Reserved blocks make an append a third cheaper (ext4: 0.17 instead of 0.24 CPU seconds per GB).
+# Truncating the file to its length releases the rest. Nothing is reserved if the file system does not support it or has
+# little space. A reservation is optional, and a full disk causes an error when the bytes are written.
 
-RESERVE_BYTES = 16 << 20  # more saves nothing; a file that stays small holds this much for as long as it is open
+RESERVE_BYTES = 16 << 20  # more saves nothing; a small file occupies this space while it is open
 
-_LITTLE_BYTES = 8 * RESERVE_BYTES  # then what is free is for what is really written
+_LITTLE_BYTES = 8 * RESERVE_BYTES  # with less free space, nothing is reserved
 _KEEP_SIZE = 1
 
 
@@ -120,7 +119,7 @@ _fallocate = _find()
 
 
 def reserve(descriptor: int, offset: int) -> int:
-    """Reserve RESERVE_BYTES from `offset` on; return the offset up to which there is no need to ask again."""
+    """Reserve RESERVE_BYTES from `offset`; return the offset up to which no further call is needed."""
     if _fallocate is not None and _free_bytes(descriptor) > _LITTLE_BYTES:
         _fallocate(descriptor, _KEEP_SIZE, offset, RESERVE_BYTES)
     return offset + RESERVE_BYTES

@@ -1,8 +1,8 @@
-"""Bytes of a dump in, relay log out: the loop around the kernel, without a socket.
+"""Turn the bytes of a dump into the relay log: the loop around the kernel, without a socket.
 
-`space()` is where the next bytes are to be put, `received(n)` takes them in: group bytes are written, complete groups
-committed, events about the binlog itself understood. Then `take_ack()` says what the primary wants acknowledged. Raises
-the typed error for what ends the stream; the groups before it are in the log.
+The caller puts bytes into `space()` and calls `received(n)`, which writes group bytes and handles control events.
+`publish` shows complete groups to readers, and `take_ack()` returns the position to acknowledge. A typed error ends the
+stream; the groups before it stay in the log.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from replica.relay_log.files.state import StreamState
     from replica.relay_writer.writer import RelayWriter
 
-MAX_FILE_NAME_BYTES = 512  # the server's FN_REFLEN
-MAX_POSITION = 1 << 62  # no file is as large; what comes behind it is added in signed numbers
-RECEIVE_BYTES = 2 << 20  # one receive, one kernel call, one write; fits the second-level cache of a server's core
+MAX_FILE_NAME_BYTES = 512  # FN_REFLEN of the server
+MAX_POSITION = 1 << 62  # larger than any file, and sizes can be added in signed 64-bit numbers
+RECEIVE_BYTES = 2 << 20  # bytes per receive, kernel call and write; fits the second-level cache of a server core
 
 
 class Receiver:
-    """One connection's stream. `packet` is the ERR or EOF packet that ended it."""
+    """Stream of one connection. `packet`: ERR or EOF packet that ended it."""
 
     def __init__(
         self, relay: RelayWriter, *, semi_sync: bool, strict: bool = False, buffer_bytes: int = RECEIVE_BYTES
@@ -60,13 +60,13 @@ class Receiver:
         self._description: FormatDescriptionEvent | None = None
 
     def space(self) -> memoryview:
-        """Return the room for the next bytes; never empty, because no event waits here that is longer than
-        STREAM_ABOVE.
+        """Return the buffer for the next bytes, never empty because no event longer than STREAM_ABOVE_BYTES waits in
+        it.
         """
         return self._view[self._fill :]
 
     def received(self, count: int) -> bool:
-        """Take in `count` bytes put into `space()`. Return whether groups were completed; they are there after
+        """Handle `count` bytes in `space()`; return True if groups were completed, which readers see after
         `publish`.
         """
         relay, state, base = self._relay, self._relay.state, self._base
@@ -83,9 +83,9 @@ class Receiver:
                 relay.append(self._view[begin - base : kept], offset)
             self._unpublished = committed != 0
             if state[Cell.ack_position] and state[Cell.group] == NO_GROUP:
-                # Asked for between groups too, while the primary's semi-sync is off. What we have ends with a group.
+                # The primary also asks between groups while its semi-sync is off. The log ends with a complete group.
                 complete = min(state[Cell.ack_position], state[Cell.committed_position])
-                # Nor back behind what was skipped before it.
+                # Never acknowledge a position before the last acknowledged one.
                 behind = relay.primary_file == self._answered.file and complete < self._answered.position
                 if complete and not behind:
                     self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
@@ -101,20 +101,20 @@ class Receiver:
         return state[Cell.groups] != groups
 
     def publish(self) -> None:
-        """Show readers the groups that are complete: after their ACK, which a client's COMMIT waits for."""
+        """Publish the complete groups, after their ACK, because a client's COMMIT waits for the ACK."""
         if self._unpublished:
             self._unpublished = False
             self._relay.commit()
 
     def take_ack(self) -> BinlogPosition | None:
-        """Take the last position the primary waits for whose groups are all written; the caller makes them durable
+        """Return the last position that the primary waits for and whose groups are written; the caller must sync
         first.
         """
         ack, self._ack = self._ack, None
         return ack
 
     def _stopped(self, reason: int, cursor: int) -> int:
-        """Do what the kernel stopped for; return the address to go on at."""
+        """Handle the reason why the kernel stopped; return the address to continue at."""
         relay, state = self._relay, self._relay.state
         if reason in (stops.INDEX_FULL, stops.ENDS_FULL):
             return cursor
@@ -151,7 +151,7 @@ class Receiver:
         relay, state = self._relay, self._relay.state
         kind = state[Cell.event_type]
         if kind not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION, EventType.HEARTBEAT, EventType.GTID_LIST):
-            return  # nothing to a replica that keeps whole groups and its own position
+            return  # other events do not matter to a replica with whole groups and its own position
         event = decode(data, self._description)
         if isinstance(event, RotateEvent):
             if len(event.file.encode()) > MAX_FILE_NAME_BYTES:
@@ -170,12 +170,12 @@ class Receiver:
             self._answer_unasked(BinlogPosition(relay.primary_file, event.header.log_pos))
 
     def _answer_unasked(self, scanned: BinlogPosition) -> None:
-        """Acknowledge up to where the server has read: each group before that was sent to us, or skipped as ours.
+        """Acknowledge everything that the server has read: it has sent all earlier groups, or skipped them as ours.
 
-        The ACK of a group may be lost with its connection. The next dump starts behind that group, nothing in it asks
-        for an ACK, and the session that waits (with AFTER_SYNC every commit of the server behind it) would do so until
-        rpl_semi_sync_master_timeout. An artificial GTID_LIST says that skipping ended, a heartbeat that everything is
-        read.
+        The ACK of a group may be lost with its connection. The next dump starts after that group, and none of its
+        events asks for an ACK. The waiting session would then wait until rpl_semi_sync_master_timeout, and with
+        AFTER_SYNC all later commits too. An artificial GTID_LIST ends the skipping, and a heartbeat means that the
+        server has read everything.
         """
         last = self._answered
         ahead = scanned.position and (scanned.file != last.file or scanned.position > last.position)
@@ -189,13 +189,13 @@ class Receiver:
         self.packet = reply
 
 
-# The kernel's reasons to refuse an event, as typed errors that say where: the primary's file, the offset, the type.
+# Typed errors for the kernel's reasons to refuse an event, with the primary's file, the offset and the event type.
 
 _AGAIN = "Reconnecting reads the event again; if it fails at the same place, the primary's file or its disk is damaged."
 
 
 def refusal(reason: int, state: StreamState, primary_file: str) -> ReplicaError:
-    """Make the error for a `reason` of the kernel; groups before the event are kept, the open one is not."""
+    """Return the error for a kernel's `reason`; groups before the event are kept, and the open group is discarded."""
     kind = event_name(state[Cell.event_type])
     size = state[Cell.event_size]
     where = f"after {primary_file or 'the start of the dump'}:{state[Cell.position]}"

@@ -1,8 +1,8 @@
-"""The recovery of a relay directory after a crash: complete, checked groups without a gap, and nothing else.
+"""Recover a relay directory after a crash, so that it contains only complete, checked groups without a gap.
 
-Files whose sidecar ends with a sealed entry were on disk as a whole when that was written. The others, at the end of
-the log, are walked with every checksum: the first thing that is not a whole group ends the log there; the rest of that
-file is cut off and later files are removed (the primary sends those groups again). Every file that stays is sealed.
+A sealing entry in a file's index proves that the whole file was on disk. All files after the last sealed one are
+scanned with every checksum. The first incomplete group ends the log: the rest of its file is cut off, and later files
+are removed. The primary sends those groups again. Every remaining file is sealed.
 """
 
 from __future__ import annotations
@@ -44,10 +44,14 @@ _PIECE_BYTES = 1 << 20
 
 
 class Recovered(NamedTuple):
-    """The end of the log, or None where no group is left; the next file's number; how many bytes were cut off.
+    """Result of a recovery.
 
-    `position` is that of the end; without a group, where the log began, if the head of a file tells that.
-    `order`: where sequence numbers went back, as `relay.order` and the files that are marked tell.
+    Attributes:
+        snapshot: End of the log; None if no group is left.
+        position: Position of the end. Without a group, the log's start position if a file head has it, else None.
+        next_file: Number of the next file.
+        cut_bytes: Number of bytes that were cut off.
+        order: Where sequence numbers went back, from `relay.order` and the marked files.
     """
 
     snapshot: Snapshot | None
@@ -58,7 +62,7 @@ class Recovered(NamedTuple):
 
 
 def recover(directory: Path) -> Recovered:
-    """Bring the directory into order; the caller holds its lock. An OSError is raised as the disk does."""
+    """Recover the directory; the caller holds its lock. OSErrors are passed on."""
     numbers, indexed = _tidy(directory)
     began = _beginning(directory, numbers)
     first = len(numbers)
@@ -96,10 +100,10 @@ def recover(directory: Path) -> Recovered:
 
 
 def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
-    """Return where numbers may have gone back: in what was walked just now, and in older files as `relay.order` tells,
-    unless it is lost.
+    """Return where numbers may have gone back: in scanned files, and in older files as recorded in `relay.order`.
 
-    A sealed file whose last entry says that the whole log was plain until then answers for all files before it.
+    If that file is lost, older files are checked too. A sealed file that says that the whole log is plain stops the
+    check.
     """
     order = read_order(directory)
     suspected = walked if order.highest else [*sealed, *walked]
@@ -114,8 +118,8 @@ def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
 
 
 def _refuse_holes(directory: Path, numbers: list[int]) -> None:
-    """Refuse a log with holes: a sealed file tells that all before it were on disk, so where one is missing, it was
-    removed from outside.
+    """Refuse a log with missing files. A sealed file proves that all earlier files existed, so someone else removed
+    them.
     """
     for before, after in pairwise(numbers):
         if after > before + 1:
@@ -129,7 +133,7 @@ def _refuse_holes(directory: Path, numbers: list[int]) -> None:
 
 
 def _beginning(directory: Path, numbers: list[int]) -> GtidPosition | None:
-    """Read the position before the oldest file's first group; None without files, and where its head is torn."""
+    """Return the position before the oldest file's first group; None without files, or if the head is torn."""
     if not numbers:
         return None
     try:
@@ -139,25 +143,25 @@ def _beginning(directory: Path, numbers: list[int]) -> GtidPosition | None:
 
 
 def _sealed_entry(directory: Path, number: int) -> IndexEntry | None:
-    """Read the last entry of a sealed file that is as long as the entry says."""
+    """Return the last entry of a sealed file if the file has the recorded length."""
     entry = last_entry(index_path(directory, number))
     if entry is None:
-        return None  # missing or unreadable: made again from the file
+        return None  # the index is missing or unreadable, and is created again from the file
     return entry if relay_path(directory, number).stat().st_size == entry.end else None
 
 
 def _recover_file(directory: Path, number: int, *, follows: int | None) -> tuple[bool, int]:
-    """Recover a file, cut to its complete groups and sealed; return whether it stays, and how many bytes it lost."""
+    """Cut a file to its complete groups and seal it; return whether it stays, and how many bytes were cut off."""
     path = relay_path(directory, number)
     size = path.stat().st_size
     try:
         head = read_file_head(path)
     except RelayError:
-        return False, 0  # torn while its head was written: it holds no group
+        return False, 0  # the head is torn, so the file has no group
     if follows is not None:
         before = _sealed_entry(directory, follows)
         if before is None or before.position != head.position:
-            return False, 0  # the groups between were lost with the end of the file before
+            return False, 0  # the groups in between were lost with the end of the previous file
     scanned = scan_file(path, head)
     if scanned.groups == 0:
         return False, 0
@@ -167,7 +171,7 @@ def _recover_file(directory: Path, number: int, *, follows: int | None) -> tuple
 
 
 def _remake_index(directory: Path, number: int) -> None:
-    """Make the sidecar of a file before a sealed one: it was complete, so it must still be."""
+    """Create the index of a file before a sealed one, which must be complete."""
     path = relay_path(directory, number)
     scanned = scan_file(path, read_file_head(path))
     if scanned.end != path.stat().st_size:
@@ -179,10 +183,10 @@ def _remake_index(directory: Path, number: int) -> None:
 
 
 def _rewrite(path: Path, end: int) -> None:
-    """Cut a file to `end` and make the rest durable, by writing it again.
+    """Cut a file to `end` and make the rest durable by writing it again.
 
-    After a failed write-back the system holds pages in memory that are not on disk and counts them as clean: a sync
-    alone would not write them. What is read here has been checked.
+    After a failed write-back, the kernel may keep pages in memory as clean that are not on disk. A sync alone would not
+    write them. The bytes were checked before.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -196,7 +200,7 @@ def _rewrite(path: Path, end: int) -> None:
 
 
 def _plain_before(directory: Path, number: int) -> bool:
-    """Tell whether all files before are plain; their sidecars are in order."""
+    """Return True if all earlier files are plain, according to their index files."""
     before = last_entry(index_path(directory, number - 1))
     return before.plain_log if before else not relay_path(directory, number - 1).exists()
 
@@ -219,8 +223,8 @@ def _write_sidecar(directory: Path, number: int, scanned: ScannedFile) -> None:
 
 
 def _tidy(directory: Path) -> tuple[list[int], set[int]]:
-    """Remove what was left half done; return the numbers of the relay files, ascending, and those with a sidecar."""
-    names = os.listdir(directory)  # noqa: PTH208  (names are all that is wanted of ten thousand files)
+    """Remove unfinished files; return the numbers of the relay files, ascending, and of those with an index."""
+    names = os.listdir(directory)  # noqa: PTH208  (only the names of up to ten thousand files are needed)
     numbers = {int(match[1]) for name in names if (match := _RELAY.fullmatch(name))}
     indexed = set()
     for name in names:

@@ -1,17 +1,17 @@
-"""The relay files that go: by age, by size, and not before the registered readers have read them, within a limit.
+"""Retention: remove relay files by age and size, but keep files that registered readers need, up to a limit.
 
-In: a policy and a relay directory, with or without a writer in this process or another. `apply` removes the oldest
-complete files, oldest first, and never the one that holds the last group or anything behind it. In this order:
+`Retention.apply` removes complete files, oldest first, and never the file with the last group or a later one. It works
+with or without a writer in this or another process. The order is:
 
-1. files no registered reader needs, while their last group is older than `retain_s`, or while there are more than
-   `retain_bytes`, or while the disk has less than `min_free_bytes` free;
-2. files a reader needs, only while there are more than `max_bytes` (or too little is free), and only with
-   `slow_readers="drop"`: the readers are told first. With "pause" they stay, and receiving stops instead.
+1. Files that no registered reader needs, while one of three limits is exceeded: their last group is older than
+   `retain_s`, there are more than `retain_bytes`, or the disk has less than `min_free_bytes` free.
+2. Files that a reader needs, only while there are more than `max_bytes` (or too little is free), and only with
+   `slow_readers="drop"`. The readers are told first. With "pause" the files stay, and receiving stops instead.
 
-A clock that jumps must not empty the log. Wall clock and monotonic clock are compared from call to call, and from one
-process to the next: after a step forward of more than MAX_STEP_S nothing goes by age for `retain_s` more (readers are
-not forgotten for `reader_expiry_s`): what was there has then aged so long in truth. The size limit holds all the while,
-and is what bounds the log after a step back.
+A clock that jumps must not empty the log. `SteppedClock` compares the wall clock with the monotonic clock between
+calls, and with the time of the previous process. After a step forward of more than MAX_STEP_S, no file is removed by
+age for `retain_s`, and no reader expires for `reader_expiry_s`. The existing files have then really reached that age.
+The size limit always applies, and bounds the log after a step back.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ if TYPE_CHECKING:
 SlowReaders = Literal["drop", "pause"]
 
 MAX_LOCKED_S: Final = 60.0
-"""A reader holds the lock for some milliseconds; one that was stopped in between must not fill the disk."""
+"""Maximum wait for the readers' lock in seconds. A reader holds it for milliseconds, and a stopped reader must not fill
+the disk.
+"""
 
 
 class RetentionPolicy(NamedTuple):
-    """The policy, in seconds and bytes. `max_bytes` counts all relay files, the one being written too; so does
-    `retain_bytes`.
+    """Retention limits in seconds and bytes. `max_bytes` and `retain_bytes` count all relay files, including the
+    current one.
     """
 
     retain_s: float
@@ -62,9 +64,7 @@ class RetentionPolicy(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The effect of one call. `oldest`: where the log begins now, None for an empty one. `held`: why nothing goes by
-    age.
-    """
+    """Result of one call. `oldest`: start of the log, None if it is empty; `held`: why no file is removed by age."""
 
     files: int = 0
     bytes: int = 0
@@ -75,8 +75,8 @@ class Removed(NamedTuple):
 
 
 class Retention:
-    """The retention of one directory, called by one thread, which may be another than the writer's. Its `policy` may be
-    exchanged by any, for the next call.
+    """Retention of one directory, called by one thread, which need not be the writer's. Any thread may replace
+    `policy`.
     """
 
     def __init__(self, directory: Path, policy: RetentionPolicy) -> None:
@@ -84,15 +84,16 @@ class Retention:
         self.policy = policy
         self._files = SealedFiles(directory)
         self._clock = SteppedClock(directory)
-        self._times: dict[int, float] = {}  # of the oldest few
+        self._times: dict[int, float] = {}  # times of the oldest few files
         self._future_since: float | None = None
         self._locked_since_s: float | None = None
 
     def apply(self, now: float | None = None, monotonic_s: float | None = None) -> Removed:
-        """Remove what may go; `now` is in seconds since 1970. A few looks into the directory, however long the log is.
+        """Remove files according to the policy; `now` is in seconds since 1970. The cost does not depend on the log's
+        length.
 
         Raises:
-            RelayError: the directory cannot be read or written.
+            RelayError: The directory cannot be read or written.
         """
         now = time.time() if now is None else now
         monotonic_s = time.monotonic() if monotonic_s is None else monotonic_s
@@ -100,7 +101,7 @@ class Retention:
         if head is None:
             return Removed()
         try:
-            with contextlib.suppress(OSError):  # a full disk is what this helps against
+            with contextlib.suppress(OSError):  # the disk may be full, and this call frees space
                 make_readers_directory(self._directory)
             self._clock.tick(now, monotonic_s)
             self._files.extend(head.location.file - 1)
@@ -115,7 +116,7 @@ class Retention:
     def _lock(self, monotonic_s: float) -> Iterator[None]:
         with contextlib.ExitStack() as held:
             try:
-                with contextlib.suppress(FileNotFoundError):  # no folder, no reader
+                with contextlib.suppress(FileNotFoundError):  # without the folder there is no reader
                     held.enter_context(removal_lock(self._directory))
                 self._locked_since_s = None
             except BlockingIOError:
@@ -142,7 +143,7 @@ class Retention:
             elif not (short or total > policy.retain_bytes or (by_age and self._age(number, now) > policy.retain_s)):
                 break
             if last_entry(index_path(self._directory, number)) is None:
-                break  # not sealed yet: its data may not be on disk
+                break  # the file is not sealed yet, so its data may not be on disk
             limit = (
                 f"the disk had less than {policy.min_free_bytes} bytes free"
                 if short
@@ -171,10 +172,11 @@ class Retention:
         return [reader for reader in readers if reader not in expired], tuple(reader.name for reader in expired)
 
     def _age(self, number: int, now: float) -> float:
-        """Return the seconds since the last group of a file came, by the later of its own time and ours when it was
-        written.
+        """Return the seconds since the last group of a file, by the later of the group's time and the file's
+        modification time.
 
-        Files of the future (the clock went back) count from when the first of them was seen.
+        If the clock went back, files have times in the future. Their age counts from the moment at which the first of
+        them was seen.
         """
         if number not in self._times:
             entry = last_entry(index_path(self._directory, number))
@@ -196,7 +198,7 @@ class Retention:
 
 @contextlib.contextmanager
 def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -> Iterator[None]:
-    """Tell the readers before their files go; those for whom a full disk has no room, after."""
+    """Tell the readers before their files are removed, or afterwards if the disk is too full for the mark."""
     untold = []
     for reader in readers:
         try:
@@ -210,20 +212,18 @@ def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -
         mark_dropped(directory, reader, oldest, reason)
 
 
-# Notice when the wall clock stepped forward, also between two processes: age by a stepped clock means nothing.
-#
-# In: wall clock and monotonic clock, at each tick. Out: whether a step lies less than so many seconds back, counted
-# by the monotonic clock while this ran. What is known is kept in `relay.clock`, written now and then without fsync: a
-# power cut or a full disk may lose it, and then the next process takes the time as it is.
+# SteppedClock detects steps forward of the wall clock, also between two processes, because ages by a stepped clock are
+# meaningless. It counts the time since the last step with the monotonic clock. The state is stored in `relay.clock` at
+# intervals, without fsync. A power cut or a full disk may lose the file, and the next process then trusts the clock.
 
 CLOCK_NAME: Final = "relay.clock"
 MAX_STEP_S: Final = 3600.0
-"""Less than this costs at most an hour of retention. A pause of the program that is longer is taken for a step too."""
-_WRITE_EVERY_S: Final = 60.0  # far less than a step
+"""Smaller steps cost at most an hour of retention. A longer pause of the program also counts as a step."""
+_WRITE_EVERY_S: Final = 60.0  # much less than MAX_STEP_S
 
 
 class SteppedClock:
-    """A watch on the clock. `last_step` says when and how far, for a log; empty before there was one."""
+    """Detector of clock steps. `last_step`: text for a log with time and size of the last step, empty without one."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / CLOCK_NAME
@@ -242,7 +242,7 @@ class SteppedClock:
         self._wall_s, self._monotonic_s = wall_s, monotonic_s
         if monotonic_s >= self._write_at_s:
             self._write_at_s = monotonic_s + _WRITE_EVERY_S
-            with contextlib.suppress(OSError):  # who removes files next says what is wrong with the folder
+            with contextlib.suppress(OSError):  # the next removal of files reports errors of the folder
                 self._write(wall_s)
 
     def stepped_within(self, seconds: float) -> bool:
@@ -259,4 +259,4 @@ def _read(path: Path) -> tuple[float | None, float, str]:
         since = content["since_step"]
         return float(content["wall"]), math.inf if since is None else float(since), str(content["step"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None, math.inf, ""  # the first time here, or torn
+        return None, math.inf, ""  # the file does not exist yet, or is torn

@@ -1,7 +1,7 @@
-"""Let the kernel begin to write what was appended, long before it is synced (Linux sync_file_range).
+"""Start the write-back of appended bytes long before the sync (Linux sync_file_range).
 
-What waits in memory at an fsync is what the fsync costs, and an acknowledgement may be waiting for it. A hint and no
-promise: nothing is durable by it, errors show themselves at the fsync, and where there is no such call nothing happens.
+An fsync takes as long as the bytes that are still in memory, and an ACK may wait for it. The call is only a hint: it
+makes nothing durable, and errors appear at the fsync. Without the system call, nothing happens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-_WRITE = 2  # SYNC_FILE_RANGE_WRITE: begin, and do not wait
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE: start the write-back without waiting
 
 
 def _find() -> Any:
@@ -23,6 +23,6 @@ _sync_file_range = _find()
 
 
 def begin_writing(descriptor: int, begin: int, end: int) -> None:
-    """Begin to write bytes [begin, end) of the file; mostly they are on their way when this returns."""
+    """Start to write bytes [begin, end) of the file to disk."""
     if _sync_file_range is not None and end > begin:
         _sync_file_range(descriptor, begin, end - begin, _WRITE)

@@ -1,11 +1,13 @@
-"""The relay log's one writer: appends complete and half-received groups, and knows where the last complete one ends.
+"""Only writer of a relay log: append complete and partly received groups, and track the end of the last complete one.
 
-In: spans of group bytes that a kernel has checked and delimited, with the shared `StreamState`. Out: relay files in
-MariaDB's binlog format, their sidecars, the published head. A new file begins when the primary's file does, at a group
-end beyond `max_file_bytes`, and once its groups are `max_file_age_s` old. A file that is complete is sealed in the
-background: its data reaches the disk before its sidecar says so. After an error while writing it refuses everything;
-`reopen` recovers a log whose disk was full, opening the directory again any other. So it does once a file that it holds
-open has lost its name (name_watch.py): then it also touches nothing by name any more, which may be someone else's.
+`RelayWriter` takes bytes that a kernel has checked and divided into groups, with the shared `StreamState`. It writes
+relay files in MariaDB's binlog format, their index files and the published head. A new file begins with each file of
+the primary, at a group end after `max_file_bytes`, and when its groups are `max_file_age_s` old. A complete file is
+sealed in the background: its data is on disk before its index says so.
+
+After a write error, the writer refuses every operation. `reopen` recovers a log after a full disk; after other errors
+the directory must be opened again. A file that has lost its name (name_watch.py) is such an error. The writer then
+touches no file by name, because the files may belong to another process.
 """
 
 from __future__ import annotations
@@ -44,15 +46,16 @@ if TYPE_CHECKING:
 
 _BEGINNING = GtidPosition()
 
-MAX_FILE_BYTES = 256 << 20  # purging frees whole files; recovery walks one of them in a second or less
-MAX_FILE_AGE_S = 3600.0  # a file that is open cannot be purged
-_REOPEN_BYTES = 2 << 20  # for a sidecar, and the head of a new file
+MAX_FILE_BYTES = 256 << 20  # a purge removes whole files, and recovery scans one in a second or less
+MAX_FILE_AGE_S = 3600.0  # an open file cannot be purged
+_REOPEN_BYTES = 2 << 20  # space for an index file and the head of a new file
 
 
 class RelayWriter:
-    """The writer. Use `open`. Methods are called by one thread; `head`, `position`, `committed` and the figures by any.
+    """Writer of a relay log, created by `open`.
 
-    Every method that writes raises DiskFullError where the disk or the quota is full, RelayError for other errors.
+    One thread calls the methods; any thread may read `head`, `position`, `committed` and the figures. Every method that
+    writes raises DiskFullError if the disk or the quota is full, and RelayError for other errors.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class RelayWriter:
         self.max_file_age_s = max_file_age_s
         self.primary_file = ""
         self.state = StreamState(_BEGINNING, framed=True)
-        self.state.run(0, 0)  # load or compile the kernel now: seconds, in which a stream would have to wait
+        self.state.run(0, 0)  # load or compile the kernel now, because a stream would wait seconds for it
         self._lock = lock
         self._failure = LogFailure(directory)
         self._format, self._format_file = b"", ""
@@ -82,7 +85,7 @@ class RelayWriter:
         self._head_file = HeadFile(directory)
         self._told = has_begun(directory)
         self._publish_end()
-        make_readers_directory(directory)  # behind the head, without which it tells of a log that is gone
+        make_readers_directory(directory)  # after the head: without a head, the folder means that the log was deleted
 
     @classmethod
     def open(
@@ -94,11 +97,18 @@ class RelayWriter:
         max_file_age_s: float = MAX_FILE_AGE_S,
         lock: RelayLock | None = None,
     ) -> Self:
-        """Recover the directory and go on behind its last complete group; `start` counts only where there is none.
+        """Recover the directory and continue after its last complete group; `start` counts only if there is none.
 
-        If `start` is a function, it is called only there, before anything of the directory is overwritten, and may
-        refuse. None leaves open where the log begins: `restart` settles it. Raise RelayError where another replica
-        holds the lock. A lock that was passed in is given back by `close` too.
+        Args:
+            directory: Relay directory.
+            start: Start position, or a function that returns it. The function is called only if no group exists, before
+                anything is overwritten, and may raise an error. None leaves the start open until `restart`.
+            max_file_bytes: Size after which a new file begins.
+            max_file_age_s: Age in seconds after which a new file begins.
+            lock: Lock of the directory, which `close` releases; None to acquire it.
+
+        Raises:
+            RelayError: Another replica holds the lock.
         """
         try:
             lock = lock or RelayLock(directory)
@@ -112,7 +122,7 @@ class RelayWriter:
 
     @property
     def head(self) -> RelayHead:
-        """The place where the last complete group ends."""
+        """End of the last complete group."""
         return self._snapshot.head
 
     @property
@@ -121,7 +131,7 @@ class RelayWriter:
 
     @property
     def begun(self) -> bool:
-        """Whether it is settled where this log begins."""
+        """Whether the start of this log is settled."""
         snapshot = self._snapshot
         return bool(snapshot.offset or snapshot.primary_position)
 
@@ -131,19 +141,21 @@ class RelayWriter:
 
     @property
     def highest(self) -> Highest:
-        """The numbers behind which those of a domain went back."""
+        """Highest number of each domain before its sequence numbers went back, for domains in which they did."""
         return self._order.highest
 
     def begin_stream(self, *, semi_sync: bool, strict: bool = False) -> None:
-        """Begin a new connection: what the last one left half-received is dropped. `strict`: no number may go back."""
+        """Start a new connection, and drop the last one's partly received group. `strict`: sequence numbers must not go
+        back.
+        """
         self._failure.check()
         self.rollback()
         self.state.reset_stream(semi_sync=semi_sync, strict=strict)
 
     def change_server(self) -> int:
-        """Note that what comes next is another server's; return the number of the relay file that it begins.
+        """Note that the next stream comes from another server; return the number of the relay file that it begins.
 
-        Two servers may have a binlog file of one name, one server id and one beginning.
+        Two servers may have a binlog file with the same name, server id and head.
         """
         self._failure.check()
         self._other_server = True
@@ -152,8 +164,8 @@ class RelayWriter:
         return self._files.next_number if file is None or has_groups else file.number
 
     def begin_file(self, fde: bytes) -> None:
-        """Begin with the primary's FORMAT_DESCRIPTION, after `primary_file` was set: the same file goes on or a new one
-        begins.
+        """Handle the primary's FORMAT_DESCRIPTION, after `primary_file` is set: continue the same file or begin a new
+        one.
         """
         self._failure.check()
         state = self.state
@@ -166,14 +178,14 @@ class RelayWriter:
             self._open_file(fde)
 
     def append(self, span: memoryview, offset: int) -> None:
-        """Write group bytes at a relay file offset (the kernel's OFFSET before it kept them)."""
+        """Write group bytes at a relay file offset, the kernel's `Cell.offset` before it kept them."""
         try:
             self._current().append(span, offset)
         except OSError as error:
             self._failure.fail(error)
 
     def commit(self) -> None:
-        """Publish the groups that the last kernel run completed; their bytes have been appended."""
+        """Publish the groups that the last kernel run completed; their bytes must be appended."""
         file = self._current()
         entries = self.state.take_index()
         snapshot = self.state.snapshot(file.number, self.primary_file)
@@ -189,14 +201,14 @@ class RelayWriter:
         self._snapshot = snapshot
 
     def roll(self) -> None:
-        """Begin a new relay file inside the primary's file; no group is open."""
+        """Begin a new relay file within the primary's file; no group may be open."""
         self._failure.check()
         self._open_file(self._format)
 
     def roll_if_old(self, now_s: float | None = None) -> None:
-        """Begin a new file if the current one has had groups for `max_file_age_s` and none is open.
+        """Begin a new file if the current one has had groups for `max_file_age_s` and no group is open.
 
-        For calls every second or so, at any time. `now_s` is of the monotonic clock.
+        Call it every second or so, at any time. `now_s` is a time of the monotonic clock.
         """
         self._failure.check()
         state, file = self.state, self._files.current
@@ -210,13 +222,13 @@ class RelayWriter:
             self._open_file(self._format)
 
     def rollback(self) -> None:
-        """Cut the open group's bytes off the file, as if they had never come. Nothing, where the log is unusable."""
+        """Cut the open group off the file, as if its bytes had never arrived; do nothing if the log is unusable."""
         if self._files.current is not None and self._failure.error is None:
             with self._failure.kept():
                 self._files.current.cut_open_group(self.state[Cell.committed_offset])
 
     def sync(self) -> None:
-        """Make everything that was committed survive a power cut."""
+        """Make all committed groups durable."""
         self._failure.check()
         try:
             self._files.sync()
@@ -225,38 +237,41 @@ class RelayWriter:
         self.names.ensure_named()
 
     def ensure_whole(self) -> None:
-        """Raise RelayError where a file that readers need has lost its name; for calls now and then."""
+        """Raise RelayError if a file that readers need has lost its name. Call it at intervals."""
         self.names.ensure_whole(self._head_file.file, self._snapshot)
 
     def total_bytes(self) -> int:
-        """Count the bytes in relay files, the open group's too."""
+        """Return the bytes of all relay files, including the open group."""
         return self._files.sealed.total()[1] + (self.state[Cell.offset] if self._files.current else 0)
 
     def file_count(self) -> int:
         return self._files.sealed.total()[0] + bool(self._files.current)
 
     def has_older_files(self) -> bool:
-        """Tell whether there are files before the one that holds the last complete group: only those can be purged."""
+        """Return True if there are files before the one with the last complete group; only such files can be purged."""
         oldest = self._files.sealed.oldest()
         return oldest is not None and oldest[0] < self._snapshot.file
 
     def free_bytes(self) -> int:
-        """Return what this process's user may still write on the log's disk."""
+        """Return the bytes that this process's user may still write on the log's disk."""
         try:
             return free_bytes(self.directory)
         except OSError as error:
             raise disk_error(self.directory, error) from error
 
     def reopen(self) -> None:
-        """Recover the log in place after a DiskFullError: same lock, same object, nothing committed is lost.
+        """Recover the log in place after a DiskFullError, with the same lock and without losing committed groups.
 
-        Raise DiskFullError while there is no room still, RelayError where the log was closed or is damaged. This takes
-        as long as reading and writing what was not sealed (at most three files). The next stream begins at `position`.
+        It reads and writes the files that were not sealed, at most three. The next stream begins at `position`.
+
+        Raises:
+            DiskFullError: The disk still has no room.
+            RelayError: The log is closed or damaged.
         """
         if not isinstance(self._failure.error, DiskFullError):
             self._failure.check()
             return
-        self.names.ensure_locked()  # or what has these names is of another replica
+        self.names.ensure_locked()  # without the lock, the files may belong to another replica
         if self.free_bytes() < _REOPEN_BYTES:
             self._failure.fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         with self._failure.kept():
@@ -268,11 +283,14 @@ class RelayWriter:
     def restart(
         self, position: GtidPosition, *, highest: Highest | None = None, place: BinlogPosition | None = None
     ) -> None:
-        """Forget the log and begin again at `position`: for a position that this log does not lead to.
+        """Delete the log and start again at `position`, for a position that this log does not reach.
 
-        `place`: where that is on the primary, for a log whose sequence numbers may go back; `highest`: where they did.
+        The new start is durable even before the first group.
 
-        A log that gets no group remembers it all the same, also through a power cut.
+        Args:
+            position: GTID position of the start.
+            highest: For each domain whose numbers went back, the highest number before that.
+            place: Place of the position on the primary, for a log whose sequence numbers may go back.
         """
         self.names.ensure_ours()
         with self._failure.kept():
@@ -285,10 +303,10 @@ class RelayWriter:
             sync_directory(self.directory)
 
     def close(self) -> None:
-        """Drop the open group, seal the file, give the lock back. May be called twice.
+        """Drop the open group, seal the file and release the lock; a second call has no effect.
 
-        A full disk is no error here: the next opening recovers what could not be sealed. Nor are files that have lost
-        their names: it says what is left.
+        A full disk is no error, because the next `open` recovers the unsealed file. Files that have lost their names
+        are no error either, because the next `open` reports them.
         """
         try:
             if self._failure.error is None and self.names.keeps_its_names():
@@ -315,7 +333,7 @@ class RelayWriter:
     def _recover(self, start: Start) -> None:
         recovered = recover(self.directory)
         self.recovered_cut_bytes = recovered.cut_bytes
-        empty = recovered.snapshot is None  # it goes on behind the numbers it had: a place is never another one later
+        empty = recovered.snapshot is None  # file numbers continue, so that a location never gets a second meaning
         self._files.recovered(max(recovered.next_file, self._files.next_number if empty else 0))
         with self._failure.kept():
             self._keep_order(recovered.order)
@@ -326,14 +344,12 @@ class RelayWriter:
         self._snapshot = recovered.snapshot or self._snapshot
 
     def _publish_end(self) -> None:
-        """Publish the end after a recovery. The beginning of a log that got lost may be open still: then what was told
-        of it stays.
-        """
+        """Publish the end after a recovery. If the start of a lost log is still open, the earlier record stays."""
         if self.begun or not self._told:
             self._head_file.publish(self._snapshot)
 
     def _begin_at(self, position: GtidPosition | None) -> None:
-        """Begin as with an empty log: no file is open, and the next group goes into a new one."""
+        """Start as with an empty log: no file is open, and the next group begins a new one."""
         self.state = StreamState(position or _BEGINNING, framed=True, counted=self.state, highest=self._order.highest)
         snapshot = self.state.snapshot(self._files.next_number, "")
         self._snapshot = snapshot if position is None else snapshot._replace(primary_position=BEGUN)
@@ -345,7 +361,7 @@ class RelayWriter:
 
     def _open_file(self, fde: bytes) -> None:
         state = self.state
-        self.names.ensure_ours()  # the next file is made by its name, in what must still be our folder
+        self.names.ensure_ours()  # the next file is created by name, so the folder must still be ours
         head = encode_file_head(fde, BinlogPosition(self.primary_file, state[Cell.position]), state.position())
         with self._failure.kept():
             state[Cell.roll_at] = NEVER

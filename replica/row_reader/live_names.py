@@ -1,8 +1,8 @@
-"""The names of columns while a log is followed: as for files; where nothing there tells, others are asked.
+"""Column names while a log is followed: from the log as for files, otherwise from other sources.
 
-In: patterns of tables, a file of CREATE TABLE statements (optional), and whom to ask what a table looks like: the part
-of the log before the start, and the primary, which tells what is today. A definition is used where it agrees with the
-table map in all that both tell, else columns are called @1, @2, …
+`LiveNames` uses table patterns, a file of CREATE TABLE statements (optional), and a function that returns the
+definition of a table. The function reads the log before the start, or asks the primary for its current definition. A
+definition is used if it agrees with the table map in every fact that both have; otherwise columns are named @1, @2, …
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ if TYPE_CHECKING:
 
 
 class AskedTables(SchemaHistory):
-    """The tables as the statements of `base` tell them, else as `ask` says, asked each time: tables change."""
+    """Tables as the statements of `base` define them, otherwise as `ask` returns them.
+
+    Each lookup calls `ask`, because tables change.
+    """
 
     def __init__(self, base: SchemaHistory | None, ask: Ask, notices: Notices) -> None:
         super().__init__(base)
         self._ask = ask
         self._notices = notices
         self.needed = False
-        """Whether someone wants to know; else no one is asked."""
+        """Whether column names are needed; otherwise `ask` is not called."""
 
     def table(self, database: str, table: str) -> TableSchema | None:
         known = super().table(database, table)
@@ -53,7 +56,7 @@ class AskedTables(SchemaHistory):
 
 
 class LiveNames(Names):
-    """A `TableResolver` for a log that is followed."""
+    """`TableResolver` for a log that is followed."""
 
     def __init__(
         self,
@@ -79,12 +82,12 @@ class LiveNames(Names):
         return target
 
     def primary_key(self, table_map: TableMapEvent) -> tuple[int, ...]:
-        """Return indexes of the key's columns, in key order; empty where there is no key or nothing tells of it."""
+        """Return the indexes of the key's columns, in key order; empty if there is no key or the key is unknown."""
         return table_map.primary_key or self._keys.get((table_map.database, table_map.table), ())
 
 
 class DefinedBefore:
-    """The tables that statements in the log before `end` define; the log is read when the first one is asked for."""
+    """Tables that statements in the log before `end` define; the log is read at the first lookup."""
 
     def __init__(self, log: RelayLog, end: RelayLocation) -> None:
         self._log = log
@@ -92,10 +95,10 @@ class DefinedBefore:
         self._history: SchemaHistory | None = None
 
     def table(self, database: str, table: str) -> TableSchema | None:
-        """Return the definition at `end`; None where nothing in the log tells it.
+        """Return the definition at `end`; None if the log does not define the table.
 
         Raises:
-            DataLossError: files were purged while they were read.
+            DataLossError: Files were purged while they were read.
         """
         if self._history is None:
             self._history = SchemaHistory()

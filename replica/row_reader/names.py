@@ -1,8 +1,8 @@
-"""The tables of a reading: those that the patterns want and that can be decoded, with what is to be said of the others.
+"""Tables of a reading: the selected tables that can be decoded, with notices about the rest.
 
-In: patterns, and a file of CREATE TABLE statements (optional). What columns are called comes from the row metadata,
-else from DDL in the files, else from that file, else they are @1, @2, …: the decoder's resolver for files does it.
-A table that cannot be decoded is left out and said, once; the dump goes on with the others.
+Column names come from the row metadata, otherwise from DDL in the files, otherwise from a file of CREATE TABLE
+statements. Without any of these, columns are named @1, @2 and so on (`FileResolver` decides). A table that cannot be
+decoded is omitted and reported once, and the dump continues with the other tables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNNAMED: Final = (
 
 
 class CountedTables:
-    """A `TableResolver` for a dump that needs no names."""
+    """`TableResolver` for a dump that needs no names."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -44,7 +44,7 @@ class CountedTables:
 
 
 class Names:
-    """A `TableResolver` that says what it could not do."""
+    """`TableResolver` that reports what it could not resolve."""
 
     def __init__(
         self,
@@ -55,8 +55,14 @@ class Names:
         *,
         need_names: bool = False,
     ) -> None:
-        """Keep what is wanted. `schema_file`: its path, or what was read from it. `need_names`: leave out tables whose
-        columns have none.
+        """Take the selection.
+
+        Args:
+            patterns: The selected tables.
+            notices: Receives the reports.
+            policy: How to convert values that the output types cannot hold.
+            schema_file: A file of CREATE TABLE statements, as a path or already read.
+            need_names: True to omit tables whose columns have no names.
         """
         known = read_schema_file(schema_file) if isinstance(schema_file, Path) else schema_file
         self._files = FileResolver(patterns, schema_file=known, unnamed=None if need_names else "bytes")
@@ -67,7 +73,9 @@ class Names:
         return self._files.wants(database, table)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Return what the rows of a table map are read with; None where they are not wanted or cannot be read."""
+        """Return the definition that decodes the rows of a table map; None if they are not selected or cannot be
+        decoded.
+        """
         name = f"{table_map.database}.{table_map.table}"
         try:
             target = self._files.resolve(table_map)
@@ -86,8 +94,8 @@ class Names:
         return target
 
     def counted(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Return what the rows of a table map are counted with; None where they are not wanted, or their size is not
-        known.
+        """Return the definition that counts the rows of a table map; None if they are not selected or have an unknown
+        size.
         """
         if not self.wants(table_map.database, table_map.table):
             return None
@@ -103,13 +111,13 @@ class Names:
         return target
 
     def is_unnamed(self, table_map: TableMapEvent) -> bool:
-        """Tell whether nothing but its table map is known of the table."""
+        """Return True if only the table map of the table is known."""
         if all(column.name is not None for column in table_map.columns):
             return False
         return (table_map.database, table_map.table) in self._files.unnamed
 
     def learn(self, part: Part) -> bool:
-        """Follow the DDL of a range; return whether tables may now have other columns than before."""
+        """Apply the DDL of a range; return True if tables may now have other columns."""
         changed = False
         for found in part.walk():
             event = part.read(found)
@@ -119,6 +127,12 @@ class Names:
 
 
 def read_schema_file(schema_file: Path) -> SchemaHistory:
+    """Read a file of CREATE TABLE statements.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not UTF-8.
+        SchemaError: A statement does not even show its table.
+    """
     try:
         return SchemaHistory.from_file(schema_file)
     except OSError as error:

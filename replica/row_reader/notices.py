@@ -1,4 +1,4 @@
-"""The notices of a reading, beside its output: lines on standard error, each once, and the exit code they end in."""
+"""Notices of a reading: lines on standard error, each printed once, and the exit code that they cause."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from replica.errors import ReplicaError
 
 MAX_NOTICES: Final = 1000
-"""More are counted, not shown: a file of a million tables without names must not fill memory or terminal."""
+"""Notices that are printed; more are only counted. A file of a million unnamed tables must not fill memory or terminal.
+"""
 
 
 @dataclass(slots=True)
 class Notices:
-    """The notices so far. `exit_code` is not 0 once something was left out that was asked for."""
+    """The notices so far. `exit_code` is not 0 after requested rows were omitted."""
 
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     exit_code: int = 0
@@ -25,6 +26,7 @@ class Notices:
     _said: set[str] = field(default_factory=set)
 
     def say(self, text: str) -> None:
+        """Print a notice, unless it was printed before."""
         if text in self._said:
             return
         if len(self._said) >= MAX_NOTICES:
@@ -34,13 +36,11 @@ class Notices:
         print(f"mariadb-replica: {one_line(text)}", file=self.stream, flush=True)
 
     def close(self) -> None:
-        """Say the last word, if there was more to say than was said."""
+        """Print the number of notices that were not shown, if any."""
         if self.unsaid:
             print(f"mariadb-replica: {self.unsaid} more notices were not shown", file=self.stream, flush=True)
 
     def left_out(self, error: ReplicaError, *, where: str = "") -> None:
-        """Report rows that were asked for and cannot be shown; the dump goes on without them, and says so at its
-        end.
-        """
+        """Report requested rows that cannot be shown; the dump continues, and its exit code shows the error."""
         self.exit_code = self.exit_code or error.exit_code
         self.say(f"{where}{error}")

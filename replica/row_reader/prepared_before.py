@@ -1,4 +1,4 @@
-"""Finds the XA transactions that were prepared before a reading of a relay log begins, once it meets their end."""
+"""Lookup of XA transactions that were prepared before a reading of a relay log begins."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class PreparedBefore:
-    """The XA transactions that were prepared before `start`, for a reading that began there.
+    """XA transactions that were prepared before `start`, for a reading that began there.
 
-    The log before `start` is looked through when the first of them is committed, which rarely happens: it may be long.
+    The log before `start` may be long. It is searched only when the first of these transactions is committed, which is
+    rare.
     """
 
     def __init__(self, log: RelayLog, start: RelayLocation) -> None:
@@ -31,7 +32,10 @@ class PreparedBefore:
         self._done = False
 
     def supply(self, reading: Reading, part: Part) -> None:
-        """Give the reading what the part commits, before it reads the part. What was purged it says itself."""
+        """Give the reading the prepared groups that the part commits, before it reads the part.
+
+        Purged groups are not an error here: the reading reports them.
+        """
         if self._done:
             return
         for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):

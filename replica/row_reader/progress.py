@@ -1,4 +1,4 @@
-"""The progress of a reading of files, on a terminal's standard error: bytes, rate, time left. Silent for moments."""
+"""Progress of a reading of files, on a terminal's standard error: bytes, rate, time left. Short readings show none."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from replica.files.binlog import BinlogFile
 
 SILENT_S: Final = 2.0
-"""Shorter readings show nothing."""
+"""Seconds before progress is shown."""
 
 
 class DumpProgress:
-    """The progress that shows nothing, for a reading that is not watched."""
+    """Progress that shows nothing, for a reading that is not watched."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
 
     def passed(self, binlog: BinlogFile, end: int) -> None:
-        """Note that everything of this file up to offset `end` is done."""
+        """Note that this file is done up to offset `end`."""
 
 
 class TerminalProgress(DumpProgress):
-    """The progress as a bar; its length is the size of all files on disk, unknown with standard input."""
+    """Progress as a bar. Its length is the size of all files on disk, unknown with standard input."""
 
     def __init__(self, files: Sequence[str]) -> None:
         sizes = [None if file == STANDARD_INPUT else _size(file) for file in files]
@@ -62,7 +62,7 @@ class TerminalProgress(DumpProgress):
             self._bar.update(self._bar.task_ids[0], completed=self._before + self._in_file)
 
     def _made(self) -> Bar:
-        # Here and not above: most dumps are over before it is wanted.
+        # Imported here, because most dumps end before a bar is shown.
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415
 
@@ -79,7 +79,7 @@ class TerminalProgress(DumpProgress):
 
 
 def watched(files: Sequence[str]) -> DumpProgress:
-    """Return the progress of a search, which prints nothing before it is over: a bar on every terminal."""
+    """Return the progress of a search, which prints nothing before its end: a bar on every terminal."""
     return TerminalProgress(files) if sys.stderr.isatty() else DumpProgress()
 
 
@@ -87,4 +87,4 @@ def _size(file: str) -> int | None:
     try:
         return Path(file).stat().st_size
     except OSError:
-        return None  # opening it will say what is wrong
+        return None  # opening the file reports the error

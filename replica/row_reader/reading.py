@@ -1,13 +1,12 @@
-"""Binlog files with their rows: ranges of whole groups, the events in them, and their rows as VARIANT.
+"""Reading of binlog files with their rows: ranges of whole groups, their events, and their rows as VARIANT.
 
-In: file names in the order of the log, and what is asked for. Out: `Part`s, one a range, with their events (decoded on
-demand) and the batches of their wanted rows. What crosses ranges and files is kept here: prepared XA transactions until
-they end, and the definitions of tables that DDL statements in the files tell.
+`Reading.parts` yields one `Part` per range, with events that are decoded on demand; `Reading.rows` yields the batches
+of selected rows. The reading keeps state across ranges and files: prepared XA transactions until they end, and table
+definitions from DDL in the files. A range that ends inside a group shows its events, but not its rows: the file has no
+commit.
 
-A range that ends inside a group shows its events; its rows were not committed as far as the file tells.
-
-Row images that cannot be read end the reading behind the rows before them. Where damage is to be skipped, every range
-is decoded twice: first to find the groups that hold such images, which are said and left out as a whole.
+Unreadable row images end the reading, after the rows before them. With `skip_damaged`, every range is decoded twice:
+the first pass finds the groups with such images, which are reported and omitted completely.
 """
 
 from __future__ import annotations
@@ -50,30 +49,30 @@ if TYPE_CHECKING:
     from replica.rows.decode.batch import ChangeBatch
 
 CARRIED_IN_MEMORY: Final = 32 << 20
-"""Prepared XA transactions of files that cannot be read twice; what goes beyond waits in a temporary file."""
+"""Bytes in memory of prepared XA transactions from files that cannot be read twice; more goes to temporary files."""
 OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", stored_digits=True, reuse_buffers=True)
 LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
 
 
 class ShownRows(NamedTuple):
-    """A batch, and which of its groups are asked for (None: all)."""
+    """A batch, and which of its groups are selected (None: all)."""
 
     batch: ChangeBatch
     shown: npt.NDArray[np.bool_] | None
     gtids: pa.Array | None
-    """The GTIDs of MySQL's groups, one text a group."""
+    """GTIDs of MySQL's groups, one text per group; None for MariaDB's."""
 
 
 @dataclass(slots=True)
 class Carried:
-    """The XA transactions that are prepared and not ended."""
+    """XA transactions that are prepared and not ended."""
 
     groups: dict[XaId, CarriedGroup] = field(default_factory=dict)
     in_memory: int = 0
 
     def prepare(self, part: Part, xa: XaGroup) -> None:
         data: memoryview | bytes | mmap.mmap = part.piece.data[xa.start : xa.end]
-        if not part.binlog.seekable:  # of a mapped file the view is enough
+        if not part.binlog.seekable:  # a view suffices for a mapped file
             data = self._kept(part.piece.data[xa.start : xa.end])
         self.groups[xa.xid] = CarriedGroup(memoryview(data), part.piece.checksum)
 
@@ -94,7 +93,7 @@ class Carried:
 
 @dataclass(slots=True)
 class Reading:
-    """The reading of `files`, in the order of the log; `tables` are patterns database.table, none for all."""
+    """Reading of `files`, in the order of the log."""
 
     files: Sequence[str]
     selection: ChosenTransactions
@@ -109,7 +108,7 @@ class Reading:
     _readable: tuple[memoryview, npt.NDArray[np.bool_]] | None = None
 
     def parts(self) -> Iterator[Part]:
-        """Yield all ranges of all files, until nothing that follows can be asked for."""
+        """Yield all ranges of all files, until no later transaction can be selected."""
         for part in self._parts():
             yield part
             self.progress.passed(part.binlog, part.piece.end)
@@ -130,7 +129,7 @@ class Reading:
             )
 
     def scan(self, part: Part) -> Scan:
-        """Return what the range holds; that of the last range is kept."""
+        """Return the scan of the range; the last one is cached."""
         if self._scanned is None or self._scanned[0] is not part.piece.data:
             try:
                 self._scanned = part.piece.data, scan(part.piece.data, checksum=part.piece.checksum)
@@ -139,11 +138,12 @@ class Reading:
         return self._scanned[1]
 
     def groups(self, part: Part) -> Groups:
+        """Return the event groups of the range."""
         found = self.scan(part)
         return Groups(found.groups, found.expansion)
 
     def shown(self, part: Part) -> npt.NDArray[np.bool_] | None:
-        """Mark the groups of the range that are asked for; None where all are."""
+        """Mark the selected groups of the range; None if all are selected."""
         if not part.piece.whole:
             return None
         asked = None if self.selection.everything else self.selection.shown(self.groups(part))
@@ -152,12 +152,12 @@ class Reading:
         return self._readable[1] if asked is None else asked & self._readable[1]
 
     def visible(self, part: Part) -> set[int] | None:
-        """Return where the groups start that are asked for, in the range; None: all groups."""
+        """Return the offsets, in the range, of the selected groups; None if all are selected."""
         shown = self.shown(part)
         return None if shown is None else set(self.groups(part).start[shown].tolist())
 
     def carry(self, part: Part) -> list[CarriedGroup]:
-        """Return the XA groups from before the range that end in it; what it prepares is kept for later ranges."""
+        """Return the XA groups from before the range that end in it, and keep the groups that the range prepares."""
         return self._carry(part, self._xa_groups(part))
 
     def _carry(self, part: Part, xa: Sequence[XaGroup]) -> list[CarriedGroup]:
@@ -170,11 +170,11 @@ class Reading:
         return carried
 
     def rows(self, part: Part) -> Iterator[ShownRows]:
-        """Yield the wanted row changes of the range. What is wrong with the range as a whole is raised at once."""
+        """Yield the selected row changes of the range. Errors of the range as a whole are raised at once."""
         if not part.piece.whole:
             return iter(())
         if part.defines and self.names.learn(part):
-            self._decoder = None  # what it knows of tables may have changed with the names
+            self._decoder = None  # its compiled tables may have other columns now
         shown, xa = self.shown(part), self._xa_groups(part)
         carried = self._carry(part, xa)
         if shown is not None and not shown.any():
@@ -221,7 +221,7 @@ class Reading:
         return self._decoder
 
     def _unreadable(self, part: Part, carried: Sequence[CarriedGroup] = ()) -> list[UnreadableGroup]:
-        """Find the groups of the range that hold row images which cannot be read; errors are those of the file."""
+        """Find the groups of the range with unreadable row images; errors have offsets of the file."""
         found: list[UnreadableGroup] = []
         decoded = self._row_decoder.decode(
             part.piece.data, checksum=part.piece.checksum, carried=carried, unprepared=[], unreadable=found
@@ -235,7 +235,7 @@ class Reading:
         return [UnreadableGroup(one.number, of_file(one.error, part)) for one in found]
 
     def _go_around(self, part: Part, carried: Sequence[CarriedGroup]) -> None:
-        """Say which groups of the range cannot be read; from now on they are not shown."""
+        """Report the unreadable groups of the range; later calls do not show them."""
         groups = self.groups(part)
         readable = np.ones(len(groups), np.bool_)
         for one in self._unreadable(part, carried):
@@ -244,7 +244,7 @@ class Reading:
         self._readable = part.piece.data, readable
 
     def say_left_out(self, part: Part, one: UnreadableGroup) -> None:
-        """Say that damage was skipped."""
+        """Report damage that was skipped."""
         groups = self.groups(part)
         start, end = int(groups.start[one.number]), int(groups.end[one.number])
         gtid = gtid_at(part, groups, one.number)
@@ -252,7 +252,7 @@ class Reading:
         self.notices.say(f"{part.name}: left out {gtid}, {where}: {one.error.message}")
 
     def advised(self, error: ProtocolError) -> ProtocolError:
-        """Return the same error, with the option that skips the damage."""
+        """Return the same error, with a hint to the option that skips the damage."""
         if error.hint == DAMAGED and not self.skip_damaged:
             error.hint = LEAVE_OUT
         return error
@@ -265,7 +265,7 @@ class Reading:
 
 
 def of_file(error: ProtocolError, part: Part) -> ProtocolError:
-    """Name the file and the place there in an error; one in a transaction from before the range has no place."""
+    """Add the file's name and offset to an error; an error in an XA group from before the range has no offset."""
     notes = getattr(error, "__notes__", None)
     if notes:
         return type(error)(f"{part.name}: {error.placeless} ({'; '.join(notes)})", hint=error.hint)
@@ -273,7 +273,7 @@ def of_file(error: ProtocolError, part: Part) -> ProtocolError:
 
 
 def gtid_at(part: Part, groups: Groups, number: int) -> str:
-    """Return the GTID of one group of the range."""
+    """Return the GTID of one group of the range, as text."""
     start = int(groups.start[number])
     header = parse_header(part.piece.data, start)
     event = part.piece.data[start : start + header.event_length]
@@ -281,14 +281,12 @@ def gtid_at(part: Part, groups: Groups, number: int) -> str:
 
 
 def data_type(part: Part, groups: Groups, number: int) -> int:
-    """Return the type of the event that one group of the range begins with."""
+    """Return the type of the event that begins one group of the range."""
     return int(part.piece.data[int(groups.start[number]) + TYPE_AT])
 
 
 def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
-    """Return the GTIDs of MySQL's groups, `uuid:number`; None for MariaDB's, which are numbers and in the groups'
-    records.
-    """
+    """Return the GTIDs of MySQL's groups, `uuid:number`; None for MariaDB's, which the group records have."""
     data = part.piece.data
     starts = groups.start.tolist()
     if not starts or data[starts[0] + TYPE_AT] == EventType.GTID:
@@ -297,6 +295,6 @@ def mysql_gtids(part: Part, groups: Groups) -> pa.Array | None:
 
 
 def gtid_text(event: Event) -> str:
-    """Write a GTID, `0-1-7`, or MySQL's `uuid:7`."""
+    """Return a GTID as text: `0-1-7`, or MySQL's `uuid:7`."""
     gtid = getattr(event, "gtid", None)
     return "anonymous" if gtid is None else str(gtid)

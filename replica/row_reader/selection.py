@@ -1,9 +1,8 @@
-"""The choice of the transactions that are shown: from and up to GTIDs, from and up to points in time.
+"""Selection of transactions by GTID position and by time.
 
-GTIDs bound as they do in mariadb-binlog: the start is what the reader has already (exclusive), the stop is included,
-each counts in its own domain, by sequence number. Domains without a start are shown from the beginning; with a stop,
-only the domains it names are shown. Times are those of the commit, start included, stop not. Nothing here decides
-about tables.
+GTIDs bound as in mariadb-binlog: the start is exclusive, because the reader already has it, and the stop is inclusive.
+Each GTID counts in its own domain, by sequence number. Domains without a start are shown from the beginning. With a
+stop, only the domains that it names are shown. Times are commit times; the start is inclusive, the stop exclusive.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class ChosenTransactions:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing that follows can be shown: every domain of `stop` has gone by it."""
+        """Whether no later transaction can be selected: every domain of `stop` has reached it."""
         return bool(self.stop) and self._reached.issuperset(gtid.domain_id for gtid in self.stop)
 
     def shown(self, groups: Groups) -> npt.NDArray[np.bool_]:
-        """Mark the groups that are asked for; groups come in the order of the log."""
+        """Mark the selected groups; the caller must pass groups in the order of the log."""
         shown = np.ones(len(groups), np.bool_)
-        sequence = groups.seq_no.astype(np.uint64)  # beyond 2^63 they stand as negative numbers
+        sequence = groups.seq_no.astype(np.uint64)  # as int64, numbers from 2^63 on are negative
         for gtid in self.start:
             shown &= (groups.domain != gtid.domain_id) | (sequence > np.uint64(gtid.seq_no))
         if self.stop:

@@ -1,4 +1,4 @@
-"""Decodes the text of a statement as the character set says in which its session sent it."""
+"""Decoding of a statement's text by the character set of its session."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def statement_text(query: bytes, status: StatusVars | None = None) -> str:
-    """Decode a statement's characters. Without a known character set bytes are taken for UTF-8."""
+    """Decode a statement's characters. Without a known character set, the bytes are read as UTF-8."""
     if status is not None and status.charset is not None:
         try:
             return charset_of(status.charset[0]).decode(query)
         except ReplicaError:
-            pass  # a collation of a newer server: keywords and most names are ASCII in every set
+            pass  # a collation of a newer server: keywords and most names are ASCII in every character set
     return query.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Changes in binlog files that were logged as statements: their rows are in no row event.
+"""Row changes in binlog files that were logged as statements, without row events.
 
-In: parts in the order of the log, and which tables are asked for. Out: per statement the tables whose rows it may have
-changed. Temporary tables are followed as far as the parts tell, and left out.
+`StatementChanges.of` returns, per statement of the next part, the tables whose rows it may have changed. Temporary
+tables are left out, if their CREATE is in the parts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 ANY_TABLE = "any table"
-"""What a statement may have changed whose text does not tell."""
+"""Name for the tables of a statement whose text does not name them."""
 
 
 class WithoutRows(NamedTuple):
-    """One such statement. `start`: of its group in the part. `tables` is empty where it may have changed any."""
+    """A statement that changed rows without row events.
+
+    Attributes:
+        start: Offset of its group in the part.
+        gtid: The GTID of the group.
+        text: The statement.
+        tables: The tables whose rows it may have changed; empty if it may have changed any table.
+    """
 
     start: int
     gtid: str
@@ -42,17 +49,17 @@ class WithoutRows(NamedTuple):
 
 
 class StatementChanges:
-    """The statements of one log; `wants` says which tables are asked for."""
+    """Statements of one log; `wants` selects the tables."""
 
     def __init__(self, wants: Callable[[str, str], bool]) -> None:
         self._wants = wants
         self._temporary = TemporaryTables()
 
     def of(self, part: Part) -> Iterator[WithoutRows]:
-        """Yield the statements of the next part.
+        """Yield the statements of the next part that may have changed rows.
 
         Raises:
-            ProtocolError: the bytes are damaged.
+            ProtocolError: The bytes are damaged.
         """
         if not part.piece.whole:
             return
@@ -74,7 +81,7 @@ class StatementChanges:
 
 
 def parts_with_notice(reading: Reading) -> Iterator[Part]:
-    """Yield the parts of a reading that shows rows only; at the end it is said how many changes had none."""
+    """Yield the parts of a reading that shows only rows; at the end, report the number of changes without rows."""
     changes, count = StatementChanges(reading.names.wants), 0
     for part in reading.parts():
         yield part

@@ -1,9 +1,9 @@
-"""information_schema, asked once: the queries as text, their rows as `TableSchema`.
+"""Catalog reader: queries on information_schema as text, and the conversion of their rows to `TableSchema`.
 
-In: which tables. Out: two queries with their arguments, and from the rows of both one `TableSchema` per table. Nothing
-is sent from here. Views have no rows in a binlog and are left out; so are the server's own databases, unless they are
-asked for by name. Tables WITH SYSTEM VERSIONING get the columns of the row period that information_schema hides. The
-account sees only tables it has a privilege on: a missing table is the caller's to notice.
+`columns_query` and `keys_query` make the SQL for a selection of tables; `read_catalog` converts the rows of both. This
+module sends nothing. Views have no rows in a binlog and are omitted; so are system databases, unless they are selected
+by name. A system-versioned table gets the columns of the row period, which information_schema hides. An account sees
+only tables on which it has a privilege: the caller must check for missing tables.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 
-# Without the LIMIT the server would merge the derived table, and look for the table of every column among all tables:
-# 20 s for 4 000 tables. As it is, it makes itself an index (derived_with_keys): half a second (10.5, 10.11, 11.8).
-# The index is by a collation for which t and T, cafe and café are one; BINARY tells the tables apart.
+# The LIMIT prevents the server from merging the derived table. A merged one takes 20 s for 4 000 tables, because the
+# server searches all tables for every column. With LIMIT it builds an index (derived_with_keys) and takes half a second
+# (10.5, 10.11, 11.8). The collation of the index treats t and T, cafe and café as equal; BINARY distinguishes them.
 _COLUMNS = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.IS_NULLABLE, c.CHARACTER_SET_NAME,
        c.COLLATION_NAME, c.CHARACTER_OCTET_LENGTH, c.NUMERIC_PRECISION, c.NUMERIC_SCALE, c.DATETIME_PRECISION,
@@ -36,26 +36,26 @@ SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, 
  WHERE {condition}
  ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION"""
 
-# KEY_COLUMN_USAGE would list the hidden row_end of a versioned table too; STATISTICS does not.
+# STATISTICS, because KEY_COLUMN_USAGE also lists the hidden row_end of a versioned table.
 _KEYS = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.INDEX_NAME, c.COLUMN_NAME
   FROM information_schema.STATISTICS c
  WHERE (c.INDEX_NAME = 'PRIMARY' OR c.INDEX_TYPE = 'HASH') AND {condition}
  ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.SEQ_IN_INDEX"""
 
-# A label as the server quotes it: '' for a quote, a backslash before what SQL would not take as it is.
+# A label as the server quotes it: '' for a quote, a backslash before a character that SQL requires escaped.
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(,|$)", re.DOTALL)
 _ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
 _PERIODS: dict[str | None, Literal["start", "end"]] = {"ROW START": "start", "ROW END": "end"}
 _CONTROL = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
 
 Selection = tuple[str, str | None]
-"""A database and a table; None for all its tables."""
+"""A database and a table; the table is None for all tables of the database."""
 
 
 def columns_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:
-    """Return SQL and arguments (%s) that list the columns of the selected tables; of all user tables without a
-    selection.
+    """Return SQL and arguments (%s) that list the columns of the selected tables; without a selection, of all user
+    tables.
     """
     condition, arguments = _condition(selection)
     return _COLUMNS.format(condition=condition), arguments * 2
@@ -88,7 +88,7 @@ def read_catalog(columns: Iterable[Sequence[Any]], keys: Iterable[Sequence[Any]]
 
 
 def parse_labels(column_type: str) -> tuple[str, ...]:
-    """Return the labels of an ENUM or SET, from the declaration as the server prints it: enum('a','it''s','x,y')."""
+    """Return the labels of an ENUM or SET from the server's declaration: enum('a','it''s','x,y')."""
     inner = column_type[column_type.index("(") + 1 : column_type.rindex(")")]
     labels, at = [], 0
     while at < len(inner):

@@ -1,9 +1,8 @@
-"""Generated columns, which newer servers leave out of the images of updates and deletes with binlog_row_image=FULL too.
+"""Generated columns, which newer servers omit from the images of updates and deletes, even with binlog_row_image=FULL.
 
-Measured with FULL: virtual and stored columns, indexed or not, InnoDB and MyISAM, with and without a
-key: 11.8.9 leaves them out of both images of an UPDATE and of that of a DELETE, also where their value changes; an
-INSERT has them. 10.5.29, 10.11.19 and 11.8.6 put them into all images. With every other binlog_row_image all versions
-leave them out of updates.
+With FULL, 11.8.9 omits virtual and stored generated columns from the images of UPDATE and DELETE, even if their value
+changes. An INSERT has them. Index, engine (InnoDB, MyISAM) and key make no difference. 10.5.29, 10.11.19 and 11.8.6 log
+them in all images. With every other binlog_row_image, all versions omit them from updates.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 FIRST_WITHOUT: Final = (11, 8, 9)
-"""The first version that was seen to leave them out; those between 11.8.6 and this were not tried."""
+"""First tested version that omits them; versions between 11.8.6 and this one are untested."""
 
 
 def without_generated(schema: TableSchema) -> TableSchema:
@@ -28,5 +27,5 @@ def without_generated(schema: TableSchema) -> TableSchema:
 
 
 def omits_generated(version: str) -> bool:
-    """Tell whether a server of this version ("11.8.9-MariaDB") leaves generated columns out with FULL images too."""
+    """Return True if a server of this version ("11.8.9-MariaDB") omits generated columns even from FULL images."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3]) >= FIRST_WITHOUT

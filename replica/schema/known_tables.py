@@ -1,7 +1,7 @@
-"""The tables that are known at one point of a stream, and for those that are not, why.
+"""Known tables at one point of a stream, and the reason for each unknown one.
 
-Plain bookkeeping by (database, table): define, forget, move, distrust. Nothing is read or decided here. `base` is asked
-for tables of which nothing was said here; a table whose database is '' stands for the tables of its name in any.
+Plain bookkeeping by (database, table): define, forget, move, distrust. `base` answers for tables without an entry here.
+An entry with the database '' is valid for tables of its name in any database.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NEVER_SEEN: Final = "its CREATE TABLE is not among the statements that were read
 
 
 class Definitions(Protocol):
-    """A source of table definitions by name."""
+    """Source of table definitions by name."""
 
     def get(self, name: TableName) -> Table | None: ...
 
 
 class KnownTables:
-    """The tables known so far. `assumptions`: what was taken for granted of a table, in words."""
+    """The tables known so far. `assumptions` has the assumption about a table, as text."""
 
     def __init__(self, base: Definitions | None = None) -> None:
         self._base = base
@@ -32,7 +32,7 @@ class KnownTables:
         self.assumptions: dict[TableName, str] = {}
 
     def __contains__(self, name: TableName) -> bool:
-        """Tell whether the table was defined here, not in the base."""
+        """Return True if the table was defined here, not in the base."""
         return name in self._tables
 
     def get(self, name: TableName) -> Table | None:
@@ -42,7 +42,7 @@ class KnownTables:
         return self._base.get(name) if found is None and self._base is not None else found
 
     def reason(self, name: TableName) -> str:
-        """Return the reason why a table is not known; '' if it is."""
+        """Return the reason why a table is unknown; '' if it is known."""
         return "" if self.get(name) is not None else self._unknown.get(name, NEVER_SEEN)
 
     def names(self) -> list[TableName]:
@@ -50,7 +50,7 @@ class KnownTables:
         return list(self._tables)
 
     def in_database(self, database: str) -> tuple[TableName, ...]:
-        """Return the tables of a database of which anything was said here."""
+        """Return the tables of a database that have an entry here, known or unknown."""
         return tuple(name for name in (*self._tables, *self._unknown) if name[0] == database)
 
     def define(self, name: TableName, table: Table) -> None:
@@ -58,7 +58,7 @@ class KnownTables:
         self._tables[name] = table
 
     def distrust(self, name: TableName, reason: str) -> None:
-        """Treat the table as unknown from here on."""
+        """Mark the table as unknown from here on."""
         self.forget(name)
         self._unknown[name] = reason
 
@@ -69,13 +69,13 @@ class KnownTables:
         return tuple(names)
 
     def forget(self, name: TableName) -> None:
-        """Forget a table that is no more: nothing is said of it."""
+        """Remove the entry of a table that was dropped."""
         self._tables.pop(name, None)
         self._unknown.pop(name, None)
         self.assumptions.pop(name, None)
 
     def copy(self, old: TableName, new: TableName) -> None:
-        """Let `new` look like `old`, or be as little known."""
+        """Give `new` the definition of `old`, or mark it as unknown like `old`."""
         table, assumption = self.get(old), self.assumptions.get(old)
         if table is None:
             self.distrust(new, f"it comes from {'.'.join(old)}: {self.reason(old)}")

@@ -1,10 +1,9 @@
-"""Labels of ENUM and SET that information_schema cannot print, asked of the server in another way.
+"""Labels of ENUM and SET that information_schema cannot print, and a query that reads them.
 
-The server keeps column declarations in the three-byte UTF-8 of its identifiers, so a character beyond U+FFFF in a label
-is a '?' in information_schema and in SHOW CREATE TABLE; so is each of its bytes, and each that is no UTF-8, where the
-column is binary. A variable of the column's type shows the label itself. In: the tables of the catalog. Out: for each
-doubtful column a statement, and with its answer the column as it is. Only labels with a '?' in columns whose character
-set has such characters are doubted. Bytes that are no UTF-8 become U+FFFD, as everywhere.
+The server keeps column declarations in the three-byte UTF-8 of its identifiers. So information_schema and SHOW CREATE
+TABLE show a character beyond U+FFFF in a label as '?'. In a binary column, each of its bytes and each invalid byte is a
+'?'. A variable of the column's type shows the real label. `doubtful_labels` returns the columns to query: those with a
+'?' in a label, if their character set has such characters. Invalid bytes become U+FFFD.
 """
 
 from __future__ import annotations
@@ -22,20 +21,18 @@ if TYPE_CHECKING:
 
 _LOST = "?"
 _BINARY = "binary"
-_BYTES_BEYOND_BMP = 4  # of a character in the sets that have any beyond U+FFFF
+_BYTES_BEYOND_BMP = 4  # maximal bytes of a character, in the character sets with characters beyond U+FFFF
 
 
 class DoubtfulLabels(NamedTuple):
-    """Column number `column` of a table, and the indexes of its labels that may not be what they seem."""
+    """Column number `column` of a table, and the indexes of its labels that may be wrong."""
 
     schema: TableSchema
     column: int
     labels: tuple[int, ...]
 
     def query(self) -> str:
-        """Return a statement that answers with one row: the labels in hexadecimal UTF-8. It needs SELECT on the
-        table.
-        """
+        """Return a statement whose result is one row: the labels in hexadecimal UTF-8. It needs SELECT on the table."""
         column = self.schema.columns[self.column]
         place = (self.schema.database, self.schema.table, column.name)
         names = ".".join(f"`{name.replace('`', '``')}`" for name in place)
@@ -46,7 +43,7 @@ class DoubtfulLabels(NamedTuple):
         return f"BEGIN NOT ATOMIC {' '.join(steps)} SELECT {shown}; END"
 
     def answered(self, rows: Iterable[Sequence[object]]) -> ColumnSchema:
-        """Return the column with the labels that the server answered."""
+        """Return the column with the labels of the server's answer."""
         column = self.schema.columns[self.column]
         row = next(iter(rows), ())
         if column.labels is None or len(row) != len(self.labels):
@@ -61,7 +58,7 @@ class DoubtfulLabels(NamedTuple):
 
 
 def doubtful_labels(schema: TableSchema) -> Iterator[DoubtfulLabels]:
-    """Yield the columns of a table whose labels have to be asked for."""
+    """Yield the columns of a table whose labels must be queried."""
     for number, column in enumerate(schema.columns):
         labels = tuple(index for index, label in enumerate(column.labels or ()) if _LOST in label)
         if labels and column.charset and _may_have_lost(column.charset):

@@ -1,9 +1,9 @@
-"""Tables as people write them: `database.table`, where `*` stands for any text, and names in backquotes as they are.
+"""Table patterns in configuration: `database.table`, where `*` matches any text, and names in backquotes are literal.
 
-In: text such as `shop.*`, ``` `my.shop`.`a*b` ```. Out: a `TablePattern` of its two parts, and a `TableMatcher` for
-many. A name with a dot in it has to stand in backquotes, so that the text means one table; within backquotes `*` is
-itself. `table_text` writes a name so that it is read as that name; usual names come out as `database.table`. Refused
-with a ValueError, whose words go after the option's name: other text.
+`table_pattern` parses text such as `shop.*` or ``` `my.shop`.`a*b` ``` into a `TablePattern`. A `TableMatcher` matches
+several patterns. A name with a dot must be in backquotes, so that the text is unambiguous; in backquotes `*` is
+literal. `table_text` writes a name so that it is parsed as that name; usual names become `database.table`. Other text
+is a ValueError, whose message follows the option's name.
 """
 
 from __future__ import annotations
@@ -26,73 +26,76 @@ _PART: Final = r"`((?:[^`]|``)+)`|\s*([^.`,\s][^.,]*)"
 _PATTERN: Final = re.compile(rf"\s*(?:{_PART})\.(?:{_PART})\s*", re.DOTALL)
 _NEXT: Final = re.compile(r"(?:\s*`(?:[^`]|``)*`(?=\s*[.,]|\s*$)\.?|[^,.]*\.?)*", re.DOTALL)
 _PLAIN: Final = re.compile(r"[^\s.,*`](?:[^.,*`]*[^\s.,*`])?", re.DOTALL)
-_BETWEEN: Final = "\0"  # in no name
+_BETWEEN: Final = "\0"  # no name contains this character
 _NOTHING: Final = r"(?!)"
 
 
 class TablePattern(NamedTuple):
-    """One pattern: of each part the texts that stand around its `*`."""
+    """One pattern: for each part, the texts around its `*`."""
 
     database: tuple[str, ...]
     table: tuple[str, ...]
 
     @property
     def name(self) -> TableName | None:
-        """The one table that it names; None if a part holds `*`."""
+        """The single table that the pattern names; None if a part contains `*`."""
         return (self.database[0], self.table[0]) if self.database[1:] == self.table[1:] == () else None
 
     @property
     def one_database(self) -> str | None:
-        """The database that it names; None if that holds `*`."""
+        """The database that the pattern names; None if that part contains `*`."""
         return self.database[0] if len(self.database) == 1 else None
 
     def __str__(self) -> str:
-        """Return the one text of the pattern."""
+        """Return the canonical text of the pattern."""
         return f"{_written(self.database)}.{_written(self.table)}"
 
 
 class TableMatcher:
-    """The tables that several patterns select together. `databases`: of each the database, None if it holds `*`."""
+    """Tables that several patterns select together.
+
+    `databases` has the distinct databases of the patterns, None for one that contains `*`.
+    """
 
     def __init__(self, patterns: tuple[TablePattern, ...]) -> None:
         pairs = [(_expression(one.database), _expression(one.table)) for one in patterns]
         self._tables = re.compile("|".join(map(_BETWEEN.join, pairs)) or _NOTHING, re.DOTALL)
         self.names: frozenset[TableName] = frozenset(one.name for one in patterns if one.name is not None)
-        """The tables that are named, not selected by a pattern."""
+        """Tables that a pattern names without `*`."""
         self.databases: tuple[str | None, ...] = tuple(dict.fromkeys(one.one_database for one in patterns))
         self._databases = re.compile("|".join(database for database, _ in pairs) or _NOTHING, re.DOTALL)
 
     def fits(self, name: TableName) -> bool:
-        """Tell whether a pattern selects the table, as the binlog spells it."""
+        """Return True if a pattern selects the table, as the binlog spells it."""
         return self._tables.fullmatch(_BETWEEN.join(name)) is not None
 
     def fits_database(self, database: str) -> bool:
-        """Tell whether a pattern may select a table of this database."""
+        """Return True if a pattern may select a table of this database."""
         return self._databases.fullmatch(database) is not None
 
     def covers(self, pattern: str) -> bool:
-        """Tell whether one pattern here selects all that `pattern` does."""
+        """Return True if one pattern here selects every table that `pattern` selects."""
         asked = table_pattern(pattern)
         return self._tables.fullmatch(_BETWEEN.join((ANY.join(asked.database), ANY.join(asked.table)))) is not None
 
 
 class ColumnMatcher:
-    """The columns that several names or patterns select, as the server compares names of columns."""
+    """Columns that several names or patterns select, by the server's comparison of column names."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         parts = (".*".join(map(re.escape, column_key(pattern).split(ANY))) for pattern in patterns)
         self._columns = re.compile("|".join(parts) or _NOTHING, re.DOTALL)
 
     def fits(self, name: str) -> bool:
-        """Tell whether one of them selects the column."""
+        """Return True if a pattern selects the column."""
         return self._columns.fullmatch(column_key(name)) is not None
 
 
 def refuse_capitals(patterns: Iterable[str]) -> None:
-    """Refuse patterns that no table of a server fits that stores names of tables and databases in lower case.
+    """Refuse patterns with capitals, for a server that stores the names of tables and databases in lower case.
 
     Raises:
-        ConfigError: a pattern has a capital.
+        ConfigError: A pattern has a capital, so no table matches it.
     """
     for pattern in patterns:
         if lowered(pattern) != pattern:
@@ -104,7 +107,7 @@ def refuse_capitals(patterns: Iterable[str]) -> None:
 
 
 def matcher(patterns: Iterable[str]) -> TableMatcher:
-    """Return what selects the tables of these patterns."""
+    """Return the matcher of these patterns."""
     return _matcher(tuple(patterns))
 
 
@@ -115,10 +118,10 @@ def _matcher(patterns: tuple[str, ...]) -> TableMatcher:
 
 @functools.lru_cache(maxsize=1 << 12)
 def table_pattern(text: str) -> TablePattern:
-    """Read one pattern.
+    """Parse one pattern.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The text is not a pattern.
     """
     found = _PATTERN.fullmatch(text)
     if found is None:
@@ -129,10 +132,10 @@ def table_pattern(text: str) -> TablePattern:
 
 
 def table_named(text: str) -> TableName:
-    """Read the name of one table.
+    """Parse the name of one table.
 
     Raises:
-        ValueError: it is none, or a pattern for many.
+        ValueError: The text is not a name, or is a pattern for many tables.
     """
     if (name := table_pattern(text).name) is None:
         raise ValueError("is a pattern for many tables, and one is wanted; a name that holds * stands in backquotes")
@@ -140,10 +143,10 @@ def table_named(text: str) -> TableName:
 
 
 def table_patterns(text: str) -> tuple[str, ...]:
-    """Read patterns with commas between them: 'shop.*, crm.customer'. Each comes back as its one text.
+    """Parse patterns that commas separate: 'shop.*, crm.customer'. Each is returned as its canonical text.
 
     Raises:
-        ValueError: one is none.
+        ValueError: A part is not a pattern.
     """
     parts = split_patterns(text)
     found = []
@@ -172,7 +175,7 @@ def all_of(database: str) -> str:
 
 
 def table_text(name: TableName) -> str:
-    """Return the text of one table that `table_named` reads as it: as `database.table`, or with backquotes."""
+    """Return the text that `table_named` parses as this name: `database.table`, with backquotes if needed."""
     return f"{_quoted(name[0])}.{_quoted(name[1])}"
 
 
@@ -192,13 +195,12 @@ def _quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
-# Copies of a table that tools make to change it online, told by their names.
+# Copies of a table that online schema change tools make, recognised by their names.
 #
 # gh-ost fills `_t_gho`, keeps its notes in `_t_ghc` and its checkpoints in `_t_ghk`, and leaves the old table as
-# `_t_del` (with a time in front of `del` where it is told so); pt-online-schema-change fills `_t_new` and leaves
-# `_t_old`, with more underscores in front where a name is taken. The rows written into a copy are the table's own a
-# second time; at the end one RENAME puts the copy in the table's place. Names are all there is: a table of one's own
-# that is called so is taken for a copy.
+# `_t_del` (optionally with a time before `del`). pt-online-schema-change fills `_t_new` and leaves `_t_old`, with more
+# underscores before it if the name exists. A copy repeats the table's own rows, and at the end one RENAME replaces the
+# table with the copy. Only names identify copies, so a user's table with such a name counts as a copy.
 
 _COPY: Final = re.compile(
     r"_+(?P<table>.+?)_(?:gho|ghc|ghk|(?:\d{14}_)?del|new|old)", re.IGNORECASE | re.ASCII | re.DOTALL
@@ -206,14 +208,14 @@ _COPY: Final = re.compile(
 
 
 def shadowed(table: str) -> str | None:
-    """Return the table that `table` is a copy of, by its name; None if it is none."""
+    """Return the table that `table` is a copy of, by its name; None if it is not a copy."""
     match = _COPY.fullmatch(table)
     return match["table"] if match else None
 
 
 def is_shadow(database: str, table: str, patterns: Collection[str]) -> bool:
-    """Tell whether a table that `patterns` select is a copy of another that they select; a table that is named is
-    none.
+    """Return True if a selected table is a copy of another selected table; a table that is named explicitly is never a
+    copy.
     """
     original = shadowed(table)
     selected = matcher(patterns)

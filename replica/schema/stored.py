@@ -1,7 +1,7 @@
-"""Tables as text, and back: for the places that have to remember what a table looked like at a position of the binlog.
+"""Table definitions as JSON text, to store the definition of a table at a position of the binlog.
 
-In: plain values. Out: JSON in which what has its default is left out, with its keys in one order: equal tables give
-equal text. Refused on the way back: text that is not this, or of a newer version.
+The JSON omits default values and has its keys in one order, so equal tables give equal text. Text of another format, or
+of a newer version, is an error.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def tables_to_json(tables: Mapping[TableName, TableSchema]) -> str:
 
 
 def tables_from_json(text: str) -> dict[TableName, TableSchema]:
-    """Read what `tables_to_json` made text of.
+    """Parse the text of `tables_to_json`.
 
     Raises:
-        SchemaError: it is something else, or was written by a newer version.
+        SchemaError: The text is damaged, or a newer version wrote it.
     """
     try:
         value = json.loads(text)

@@ -1,8 +1,8 @@
-"""The definition of a table, as the server's catalog tells it: plain values, picklable, no I/O.
+"""Definition of a table as in the server's catalog: plain values, picklable, no I/O.
 
-Row images of a server with `binlog_row_metadata=NO_LOG` (the default) carry type codes and nothing else. What they lack
-(names, signedness, character sets, ENUM and SET labels, keys) comes from here. Lengths and precisions are kept too, so
-that a table whose definition changed since is noticed and never guessed at.
+Row images of a server with `binlog_row_metadata=NO_LOG` (the default) have only type codes. The definition adds names,
+signedness, character sets, ENUM and SET labels, and keys. It also has lengths and precisions, so that a changed table
+is detected and never guessed at.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from replica.schema.patterns import table_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSchema:
-    """One column. `data_type` is the bare type name in lower case, `column_type` the declaration as the server has it.
+    """One column. `data_type` is the bare type name in lower case, `column_type` the declaration in the server's
+    spelling.
 
-    What does not apply to the type is None.
+    Attributes that do not apply to the type are None.
     """
 
     name: str
@@ -25,7 +26,7 @@ class ColumnSchema:
     column_type: str
     nullable: bool = True
     unsigned: bool = False
-    charset: str | None = None  # None for what is not text; 'binary' never stands here
+    charset: str | None = None  # None if the column is not text; 'binary' only for ENUM and SET
     collation: str | None = None
     labels: tuple[str, ...] | None = None  # of ENUM and SET, in their order
     octets: int | None = None  # longest value in bytes: CHAR, VARCHAR, BINARY, VARBINARY, TEXT and BLOB types
@@ -34,16 +35,16 @@ class ColumnSchema:
     fsp: int | None = None  # fractional digits of TIME, DATETIME and TIMESTAMP
     key: bool = False  # part of the primary key
     period: Literal["start", "end"] | None = None  # GENERATED ALWAYS AS ROW START / ROW END of a versioned table
-    hidden: bool = False  # the server's own: SELECT * and information_schema do not show it
+    hidden: bool = False  # added by the server: SELECT * and information_schema do not show it
     comment: str = ""
     computed: bool = field(default=False, compare=False)  # a generated column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """One table. `columns` in table order; `primary_key` holds column indexes in key order, empty without a key.
+    """One table. `columns` are in table order; `primary_key` has column indexes in key order, empty without a key.
 
-    A table that is versioned without columns of its own for the row period ends with `ROW_PERIOD`.
+    A versioned table without declared columns for the row period ends with `ROW_PERIOD`.
     """
 
     database: str
@@ -51,12 +52,12 @@ class TableSchema:
     columns: tuple[ColumnSchema, ...]
     primary_key: tuple[int, ...] = ()
     versioned: bool = False  # system-versioned
-    hash_keys: int = 0  # unique keys too long for an index: at most so many hidden hash columns end the row images
-    collation: str | None = None  # of columns that are added without one; None where it is not known
+    hash_keys: int = 0  # unique keys too long for an index: maximal number of hidden hash columns in row images
+    collation: str | None = None  # of columns that are added without one; None if it is unknown
 
     @property
     def name(self) -> str:
-        """The name as text, in backquotes where it would be read as another one."""
+        """Name as text, in backquotes if it would otherwise be ambiguous."""
         return table_text((self.database, self.table))
 
 
@@ -73,4 +74,4 @@ ROW_PERIOD = tuple(
     )
     for name, period in _PERIOD
 )
-"""What WITH SYSTEM VERSIONING adds to a table without a period of its own (`Vers_parse_info::fix_implicit`)."""
+"""Columns that WITH SYSTEM VERSIONING adds to a table without a declared period (`Vers_parse_info::fix_implicit`)."""

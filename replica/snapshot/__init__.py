@@ -1,1 +1,3 @@
-"""Reads tables as they stood at a GTID position: snapshot transactions, and the relay log replayed over them."""
+"""Lock-free snapshot: read tables in chunks and reconcile each chunk with the relay log, so that it holds at a GTID
+position.
+"""

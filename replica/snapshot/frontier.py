@@ -1,11 +1,10 @@
-"""The frontier of a snapshot: what of which table is delivered, as plain values that an offset keeps.
+"""Frontier of a snapshot: how much of each table is delivered, as plain values in the offset.
 
-In: names of tables in order, keys up to which their rows were delivered. Out: another frontier, and its JSON. Tables
-are begun in the order of their names (database, then table, by the bytes of their UTF-8), so one name stands for all
-that were begun: a table that is made later, under a name that was passed, is delivered by the stream from its CREATE
-on, and one with a name that was not is read when its turn comes. Of the tables begun those that are not whole stand by
-name, with the key that they are delivered up to: as many as are read side by side, however many tables there are. A
-table that takes a passed name (RENAME) or is to be read again is begun again. Refused: JSON that is no frontier.
+Tables are started in the order of their names (database, then table, by UTF-8 bytes). One name therefore stands for all
+started tables. A table that is created later under a passed name is delivered by the stream from its CREATE. A table
+under a later name is read in its turn. The frontier lists partly delivered tables with the key up to which each is
+delivered. Their number depends on the number of concurrent reads and not on the number of tables. A table that takes a
+passed name (RENAME) or is re-snapshot is started again.
 """
 
 from __future__ import annotations
@@ -20,17 +19,20 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 NOTHING: Final = b""
-"""The key of a table that was begun, and of which no row is delivered yet."""
+"""Kept key of a started table with no delivered row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The tables delivered so far.
+    """Delivered part of all tables.
 
-    `after`: every table up to and with this name was begun, None for no table; those of them that are not in `open` are
-    delivered as a whole. `open`: the kept key (length-prefixed image bytes) up to which a table is delivered, by name,
-    ascending. `rows`: the rows delivered so far, which is the number of the next one. `done`: every table was begun,
-    those that are made later count as such.
+    Attributes:
+        after: Every table up to and including this name is started; None for no table. Started tables that are not in
+            `open` are completely delivered.
+        open: Partly delivered tables in ascending order, each with the kept key (length-prefixed image bytes) up to
+            which it is delivered.
+        rows: Number of delivered rows, which is the number of the next row.
+        done: Whether every table is started. Tables that are created later count as started.
     """
 
     after: TableName | None = None
@@ -39,7 +41,9 @@ class Frontier:
     done: bool = False
 
     def reached(self, name: TableName) -> bytes | None:
-        """Return the kept key up to which a table is delivered: NOTHING before its first row, None for all of it."""
+        """Return the kept key up to which a table is delivered: NOTHING before its first row, None for the whole
+        table.
+        """
         for opened, kept in self.open:
             if opened == name:
                 return kept
@@ -50,19 +54,18 @@ class Frontier:
 
     @property
     def partly(self) -> dict[TableName, bytes]:
-        """The tables of which a part is delivered and more is to come, with the kept keys up to which it is."""
+        """Tables with delivered and undelivered rows, each with the kept key up to which it is delivered."""
         return {name: kept for name, kept in self.open if kept != NOTHING}
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to deliver, so that an offset need not say anything."""
+        """Whether nothing is left to deliver, so that an offset can omit the frontier."""
         return self.done and not self.open
 
     def begin(self, names: Iterable[TableName]) -> Self:
-        """Return the frontier with these tables begun, which are all that there are between `after` and the last of
-        them.
+        """Return the frontier after these tables are started.
 
-        Names that were passed are left as they are.
+        `names` must contain all tables between `after` and the last name. Passed names do not change.
         """
         new = sorted(name for name in names if not self._passed(name))
         if not new:
@@ -70,10 +73,11 @@ class Frontier:
         return replace(self, after=new[-1], open=_ordered({**dict(self.open), **dict.fromkeys(new, NOTHING)}))
 
     def advance(self, name: TableName, kept: bytes | None, rows: int) -> Self:
-        """Return the frontier where `rows` more rows of a begun table are delivered, up to a key; None: up to its end.
+        """Return the frontier after `rows` more rows of a started table, up to the key `kept`; None means to the
+        table's end.
 
         Raises:
-            ValueError: the table is not begun, or delivered already.
+            ValueError: The table is not started, or is completely delivered.
         """
         opened = dict(self.open)
         if name not in opened:
@@ -85,21 +89,19 @@ class Frontier:
         return replace(self, open=_ordered(opened), rows=self.rows + rows)
 
     def again(self, names: Iterable[TableName]) -> Self:
-        """Return the frontier where nothing is delivered of these tables, whatever was."""
+        """Return the frontier with nothing delivered of these tables."""
         passed = [name for name in names if self._passed(name)]
         if not passed:
             return self
         return replace(self, open=_ordered({**dict(self.open), **dict.fromkeys(passed, NOTHING)}))
 
     def without(self, names: Iterable[TableName]) -> Self:
-        """Return the frontier without open tables that are not there any more, or not asked for: nothing of them is
-        left to deliver.
-        """
+        """Return the frontier without open tables that do not exist any more or are not selected any more."""
         gone = set(names)
         return replace(self, open=tuple((name, kept) for name, kept in self.open if name not in gone))
 
     def finish(self) -> Self:
-        """Return the frontier where no table is left to begin; those that are open still are."""
+        """Return the frontier with every table started; open tables stay open."""
         return replace(self, after=None, done=True)
 
     def json(self) -> dict[str, Any]:
@@ -116,10 +118,10 @@ class Frontier:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Self:
-        """Read the JSON value.
+        """Parse the JSON value.
 
         Raises:
-            ValueError, KeyError, TypeError: it is none.
+            ValueError, KeyError, TypeError: The value is no frontier.
         """
         after = None if value.get("after") is None else _name(*value["after"])
         opened = {
@@ -134,5 +136,5 @@ def _name(database: object, table: object) -> TableName:
 
 
 def _ordered(opened: Mapping[TableName, bytes]) -> tuple[tuple[TableName, bytes], ...]:
-    # Python orders text by code points, which is the order of the bytes of UTF-8.
+    # Python sorts text by code points, which is the order of UTF-8 bytes.
     return tuple(sorted(opened.items()))

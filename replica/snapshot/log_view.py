@@ -1,6 +1,6 @@
-"""The relay log as the reading of tables sees it: what a query's feed, or a test's replica, offers.
+"""Relay log as the snapshot sees it: the interface that a query's feed or a test's replica implements.
 
-In: GTID positions of servers. Out: places of the relay log that are at or behind them.
+`place_behind` maps a server's GTID position to a relay log location at or after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LogView(Protocol):
-    """A relay log that is being written. Every call raises the fatal error of what writes it."""
+    """Relay log that is being written. Every call raises the fatal error of the writer."""
 
     @property
     def log(self) -> RelayLog: ...
@@ -25,14 +25,14 @@ class LogView(Protocol):
     def head(self) -> RelayHead: ...
 
     def wait_for(self, position: GtidPosition, timeout_s: float) -> bool:
-        """Wait until the log has all groups up to a position; return False if it has not by then."""
+        """Wait until the log contains all groups up to a position; return False after `timeout_s` seconds."""
         ...
 
 
 def place_behind(view: LogView, position: GtidPosition) -> RelayLocation | None:
-    """Find a place of the log behind which no group of `position` lies; None: the log has not got there yet.
+    """Return a location of the log after all groups of `position`; None if the log has not reached the position.
 
-    The exact place where there is one; else the log's end, which is behind it: a window may be too long.
+    The location is exact if the log knows it. Otherwise it is the log's end, which may only lengthen a window.
     """
     head = view.head()
     if not covers(head.position, position):

@@ -1,6 +1,6 @@
-"""The pace at which tables are read, so that their server hardly notices: options as plain values, and a rate of rows.
+"""Pace of a snapshot, which limits the load on the server: options as plain values, and a rate limit.
 
-In: what a query's options say. Out: how many connections read, how large a chunk is, when to pause.
+`Pace` says how many connections read, how large a chunk is, and when reading pauses. `RowRate` limits rows per second.
 """
 
 from __future__ import annotations
@@ -17,29 +17,42 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS: Final = 100_000
 CHUNK_BYTES: Final = 32 << 20
-"""The size of a chunk, with CHUNK_S: a connection holds its memory, and an ALTER of the table waits for it."""
+"""Size limit of a chunk, together with CHUNK_S. A connection holds a chunk in memory, and an ALTER of the table waits
+for it.
+"""
 CHUNK_S: Final = 0.5
-"""How long a chunk's SELECT should take: read views and metadata locks that live below a second hurt no one."""
+"""Target time of a chunk's SELECT in seconds. Read views and metadata locks below a second do no harm."""
 MOST_THREADS_RUNNING: Final = 64
-"""Reading pauses while the server runs more statements at once: more than its cores, on most machines."""
+"""Reading pauses while the server runs more statements at once; most machines have fewer cores."""
 MOST_HISTORY: Final = 1_000_000
-"""Reading pauses while InnoDB's history is longer: purge is behind then, and read views are what holds it up."""
+"""Reading pauses while InnoDB's history list is longer: purge lags, and open read views delay it further."""
 MOST_UNSETTLED: Final = 12
-"""How often a table without a key is read, before it is said that its rows are always changed meanwhile: each time but
-the first waits for a position behind the last change, ten seconds old on a server that commits all the time."""
+"""Attempts to read a table without a key before the error that its rows change all the time. Each retry waits for a low
+watermark after the last change. On a server that commits all the time, the watermark is ten seconds old.
+"""
 BURST_S: Final = 1.0
-"""How far the rate of rows may be ahead: a chunk is one step."""
+"""Seconds by which the rate may run ahead, because a chunk is one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The cost to the server that reading may have. `host`: the one that is read, where it is not that of the stream.
+    """Load on the server that reading may cause.
 
-    `spool_bytes`: the most that waits on disk; None: as much as the relay log may hold. `unkeyed`: tables that have no
-    key, or of whose rows no snapshot is to be had, are read in one go. `untold_again`: what a statement without rows
-    changes while it is read, is read again; an error otherwise. `table_by_table`: the caller follows what becomes
-    of single tables: has one read again whose key was changed while a part of it was delivered, and does without one
-    that cannot be read any more; errors otherwise.
+    Attributes:
+        connections: Number of connections that read.
+        chunk_rows: Maximum rows of a chunk.
+        chunk_bytes: Maximum bytes of a chunk.
+        rows_a_second: Maximum rate of rows; None for no limit.
+        most_threads_running: Reading pauses while Threads_running is higher.
+        most_history: Reading pauses while InnoDB's history list is longer.
+        statement_s: Maximum run time of a statement on the server, in seconds.
+        lock_wait_s: Maximum wait for a lock on the server, in seconds.
+        host: Server to read from, if it is not the stream's server.
+        spool_bytes: Maximum bytes of waiting chunks on disk; None for the limit of the relay log.
+        unkeyed: Read a table whole if it has no key, or if its engine has no consistent snapshots.
+        untold_again: Re-snapshot tables that a statement changes without row events; raise an error otherwise.
+        table_by_table: The caller handles errors of single tables. It re-snapshots a table whose key changed after a
+            partial delivery, and skips a table that cannot be read. Without it, both cases raise an error.
     """
 
     connections: int = 2
@@ -58,7 +71,7 @@ class Pace:
 
 
 class RowRate:
-    """The rate of rows of all connections together. Thread-safe; without a limit nothing waits."""
+    """Rate limit over all connections. It is thread-safe and never waits without a limit."""
 
     def __init__(self, rows_a_second: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rows_a_second
@@ -73,6 +86,6 @@ class RowRate:
                 self._free_at = max(self._free_at, self._clock() - BURST_S) + rows / self._rate
 
     def wait_s(self) -> float:
-        """Say for how many seconds no chunk may be read."""
+        """Return the seconds for which no chunk may be read."""
         with self._lock:
             return max(0.0, self._free_at - self._clock()) if self._rate is not None else 0.0

@@ -1,7 +1,6 @@
-"""The progress of a reading as people ask for it: tables, rows, and the rate of the last half a minute.
+"""Progress of a snapshot: tables, rows, and the rate of the last half minute.
 
-In: what is read so far, asked for now and then. Out: a `SnapshotProgress`; the rate is measured between questions, so
-that the first has none.
+`ProgressMeter.of` returns a `SnapshotProgress`. The rate is measured between calls, so the first call reports 0.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.threads import ReadingThreads
 
 RATE_S: Final = 30.0
-"""How far back the rate that progress tells is measured."""
+"""Period in seconds over which the rate is measured."""
 
 
 class SnapshotProgress(NamedTuple):
-    """The progress of reading. `rows` and `size`: read so far; `waits_for`: in words, '' while it reads."""
+    """Progress of a snapshot. `rows` and `size`: read so far; `waits_for`: reason of a pause, '' while rows are
+    read.
+    """
 
     tables: int
     tables_done: int
@@ -37,14 +38,14 @@ class SnapshotProgress(NamedTuple):
 
 
 class ProgressMeter:
-    """One per reading, asked by one thread."""
+    """Progress meter of one snapshot, called by one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: deque[tuple[float, int]] = deque()
 
     def of(self, reading: ReadingList, threads: ReadingThreads, first: FirstNames) -> SnapshotProgress:
-        """Say how far a reading is."""
+        """Return the progress of a snapshot."""
         left, begun = reading.state()
         rows = threads.rows
         rate = self.rate(rows)
@@ -62,7 +63,7 @@ class ProgressMeter:
         )
 
     def rate(self, rows: int) -> float:
-        """Take how many rows are read by now, and return how many a second came since the oldest question in reach."""
+        """Record the number of rows read, and return the rows per second over the last RATE_S."""
         now = self._clock()
         self._told.append((now, rows))
         while now - self._told[0][0] > RATE_S:

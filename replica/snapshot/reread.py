@@ -1,8 +1,8 @@
-"""The rows of a batch whose files are lost, read again: the same rows in the same order, as of the batch's position.
+"""Recreate the spool files of a batch after their loss: the same rows in the same order, as of the batch position.
 
-In: the frontiers of the batch, and its position. Out: its parts, in new files. The ranges of keys are read as the
-tables are now, and moved back by the changes since. Refused: a table that a statement changed since, whose rows of
-then are nowhere any more, and rows that are not as many as they were.
+`RangeReader.make` takes the batch's frontiers and position. It reads the key ranges as they are now and undoes the
+later changes. If DDL has changed a table since then, its old rows do not exist any more, and the batch is lost. The
+same holds if the number of rows differs.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from replica.snapshot.watermark.watch import Seen, SourceWatch
 
 POLL_S: Final = 0.05
-"""How often it is looked whether there is a lower position, or the relay log has got far enough."""
+"""Interval in seconds at which the low watermark and the relay log are polled."""
 
 Range = tuple["TableName", bytes, bytes | None]
-"""A table, the kept key behind which its rows of the batch begin, and the last one; None: up to its end."""
+"""Table, kept key before the first row of the batch, and kept key of the last row; None for the table's end."""
 
 
 class RangeReader:
-    """The reading again of lost batches, in the caller's thread, over a connection of its own."""
+    """Reader that recreates lost batches, in the caller's thread and over its own connection."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class RangeReader:
     def make(
         self, name: BatchName, v: RelayHead, transaction: LastTransaction | None, without: Collection[TableName] = ()
     ) -> list[SpoolPart]:
-        """Read the rows of a batch again, and return their parts. `without`: tables that it has no rows of.
+        """Read the rows of a batch again and return its parts. `without`: tables of which the batch has no rows.
 
         Raises:
-            DataLossError: they cannot be read as they were.
-            ReplicaError: what reading them met.
+            DataLossError: The rows cannot be recreated.
+            ReplicaError: Any other error of the read.
         """
         self._spool.open()
         transaction = transaction or transaction_at(self._view.log, v)
@@ -95,7 +95,7 @@ class RangeReader:
             try:
                 host = self._watch.host
                 connection = self._connect(host)
-                await_position(connection, v.position, host, self._view)  # a replica may not have all tables before
+                await_position(connection, v.position, host, self._view)  # a lagging replica may lack some tables
                 seen = self._await_seen(host)
                 whole = self._write_all(writer, connection, seen, name, v, without)
                 return _finished(writer, name) if whole else writer.finish(name)
@@ -122,7 +122,7 @@ class RangeReader:
             time.sleep(POLL_S)
 
     def _ranges(self, name: BatchName, connection: SnapshotConnection, v: RelayHead) -> list[Range]:
-        """Return the ranges of keys between two frontiers, in the order of their tables."""
+        """Return the key ranges between two frontiers, in table order."""
         before, after = name.before, name.after
         names = {table for table, _ in (*before.open, *after.open)}
         if (before.after, before.done) != (after.after, after.done):
@@ -136,7 +136,7 @@ class RangeReader:
         return ranges
 
     def made_since(self, v: RelayLocation) -> set[TableName]:
-        """Return the tables that were made behind a place, under names that no table had there."""
+        """Return the tables that were created after a location, under names that no table had there."""
         made: set[TableName] = set()
         touched: set[TableName] = set()
         for statement in statements_between(self._view.log, v, self._view.head().location):
@@ -156,8 +156,10 @@ class RangeReader:
         v: RelayHead,
         without: Collection[TableName],
     ) -> bool:
-        """Write the rows of all tables; return whether none was left out, as one is that has another key by now and is
-        not delivered as a whole with the batch: a later one delivers it from its first row on.
+        """Write the rows of all tables; return False if a table was skipped.
+
+        A table is skipped if its key has changed and the batch does not complete it. A later batch delivers it from its
+        first row.
         """
         whole = True
         for wanted in self._ranges(name, connection, v):
@@ -187,7 +189,7 @@ class RangeReader:
             if fit is ReconcileResult.LATER:
                 raise _changed(f"a statement changed table {'.'.join(wanted[0])} since")
             if fit is ReconcileResult.AGAIN:
-                raise _ReadAgainError  # until the lower position has passed the batch's
+                raise _ReadAgainError  # retry until the low watermark has passed the batch position
             if fit is ReconcileResult.UNSETTLED:
                 raise _UnsettledError(wanted[0], self._mover.last_change(group))
             writer.write(group.name, self._mover.blocks(group, v.location))
@@ -197,7 +199,7 @@ class RangeReader:
             ) from None
         except PartialRowError as error:
             if location_at(error.place) <= v.location:
-                raise _ReadAgainError from None  # the same
+                raise _ReadAgainError from None  # retry for the same reason
             what = f"row images of {'.'.join(wanted[0])} lack columns since (binlog_row_image), so that nothing can be"
             raise _changed(f"{what} taken back") from None
         finally:
@@ -231,24 +233,24 @@ class RangeReader:
                 other.close()
 
     def _await_seen(self, host: Endpoint) -> Seen:
-        """Return what snapshots of a host surely see.
+        """Return the low watermark of a host, as soon as it is known.
 
         Raises:
-            _ReadAgainError: the watch has gone on to another host.
+            _ReadAgainError: The watch has moved to another host.
         """
         while (seen := self._watch.seen) is None or seen.host != host:
             self._watch.check()
-            self._view.head()  # raises what ended the stream
+            self._view.head()  # raises the error that ended the stream
             if self._watch.host != host:
                 raise _ReadAgainError
             time.sleep(POLL_S)
         return seen
 
     def _await_settled(self, place: RelayLocation) -> None:
-        """Wait until what lies before a place is surely seen."""
+        """Wait until the low watermark has reached a location."""
         while (seen := self._watch.seen) is None or seen.lower.location < place:
             self._watch.check()
-            self._view.head()  # raises what ended the stream
+            self._view.head()  # raises the error that ended the stream
             time.sleep(POLL_S)
 
     def _await_place(self, chunk: TableChunk, v: RelayHead) -> RelayLocation:
@@ -267,7 +269,7 @@ def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
 
 
 class _UnsettledError(Exception):
-    """Rows without a key were changed while they were read, at `place` last; it never leaves this module."""
+    """Rows without a key changed during the read, last at `place`. This error never leaves this module."""
 
     def __init__(self, name: TableName, place: RelayLocation) -> None:
         super().__init__(name, place)
@@ -275,7 +277,7 @@ class _UnsettledError(Exception):
 
 
 class _ReadAgainError(Exception):
-    """The rows do not fit together, and do once they are read again; it never leaves this module."""
+    """The rows do not fit together, but another read may succeed. This error never leaves this module."""
 
 
 def _changed(what: str) -> DataLossError:

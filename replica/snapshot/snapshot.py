@@ -1,9 +1,8 @@
-"""The tables of a query, read beside its stream: what is delivered of them holds at the position of each batch.
+"""Snapshot of a query's tables, read beside its stream; the rows of each batch hold at the batch position.
 
-In: the relay log as it is written, the selection, the frontier that a checkpoint holds. Out: for each batch, the
-frontier it ends at, and its rows as parts of files, moved to the batch's position; the same again after any restart,
-from the files, or read again from the tables. Reading goes on in threads meanwhile. What ended them is raised by every
-method.
+`TableSnapshot` reads tables in threads while the stream runs. `advance` plans a batch: it returns the batch's end
+frontier and writes the rows, reconciled with the batch position, to spool files. `parts` returns the same rows after
+any restart, from the files or by reading the tables again. Every method raises the error that ended the threads.
 """
 
 from __future__ import annotations
@@ -52,8 +51,13 @@ if TYPE_CHECKING:
 
 
 class Advance(NamedTuple):
-    """The outcome of planning a batch: the frontier it ends at, and how much that is. Tables may be empty. `refused`:
-    tables that are left out from here on because they cannot be read, with the reason.
+    """Result of planning a batch.
+
+    Attributes:
+        frontier: Frontier at the end of the batch.
+        rows: Number of snapshot rows in the batch, which may be 0.
+        size: Bytes of the rows.
+        refused: Tables that are skipped from now on because they cannot be read, with the reasons.
     """
 
     frontier: Frontier
@@ -63,14 +67,20 @@ class Advance(NamedTuple):
 
 
 class TableSnapshot:
-    """The tables of one query. Its methods are for one thread; what they raise ends the query.
+    """Snapshot of one query's tables. One thread calls its methods, whose errors end the query.
 
-    `held_back`: tables whose chunks the last `advance` could not move, because a statement behind its position changed
-    them, and those that were found to be gone behind it: a later position can be had, that one never. `forward_only`:
-    those of them whose row images lack columns there (binlog_row_image), so that no change can be taken back.
+    Attributes:
+        held_back: Tables that the last `advance` could not reconcile because a statement after its position changed or
+            dropped them. A later position may work; this one never will.
+        forward_only: Those of them whose row images lack columns (binlog_row_image), so that changes cannot be undone.
 
-    `selection` tells of a database and a table whether its rows are wanted. `age_s`: how old a place of the binlog has
-    to be before all of it counts as committed; tests make it shorter.
+    Args:
+        config: Configuration of the replica.
+        view: Relay log.
+        selection: Returns whether the rows of (database, table) are selected.
+        pace: Limits of the load on the server.
+        spool: Folder of the spool files.
+        age_s: Age in seconds after which a binlog position counts as committed; tests shorten it.
     """
 
     def __init__(
@@ -112,13 +122,13 @@ class TableSnapshot:
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
         self._meter = ProgressMeter()
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- start and close -----------------------------------------------------------------------------------------
 
     def start(self, frontier: Frontier) -> None:
-        """Begin to read what the frontier says is not delivered.
+        """Start to read everything that the frontier does not cover.
 
         Raises:
-            ReplicaError: the server cannot be asked for its tables, or the folder cannot be used.
+            ReplicaError: The server does not list its tables, or the spool folder is not usable.
         """
         self._spool.open()
         self._reached = frontier
@@ -130,53 +140,54 @@ class TableSnapshot:
         self._threads.start()
 
     def close(self) -> None:
-        """End all threads. The files of batches stay."""
+        """End all threads; the files of batches stay."""
         self._threads.close()
         self._watch.close()
         self._mover.forget()
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the place of the relay log from which on its files are needed; None: no place is known yet.
+        """Return the relay log location from which its files must be kept; None if no location is known yet.
 
-        Needed are: chunks that wait or are read, from what they surely see on; later ones, from the next lower position
-        on, which is not before the log's end at the start; statements whose names are not followed yet; and the rows of
-        transactions that are prepared there.
+        The snapshot needs the log from the earliest of four locations. The first is the lowest low watermark of the
+        waiting chunks and the chunks being read. The second is the next low watermark, which is not before the log's
+        end at the start. The third is the first statement whose table names are not followed yet. The fourth is the
+        first group of the XA transactions that are prepared at the earliest of the other three.
         """
         first = self._list.needed_from(self._watch.keep_from() or self._began, self._names.upto)
         if first is None:
             return None
         if self._needed is None or self._needed[0] != first:
-            # Of a transaction that is prepared there the rows lie before.
+            # The rows of a transaction that is prepared at this location come before it.
             prepared = prepared_at(self._view.log, first)
             self._needed = first, min([first, *(group.location for group in prepared)])
         return self._needed[1]
 
-    # -- what the planner asks -----------------------------------------------------------------------------------
+    # -- for the batch planner -----------------------------------------------------------------------------------
 
     @property
     def rekeyed(self) -> tuple[TableName, ...]:
-        """Tables of which no more is read, because the key that a part of them was delivered by is gone."""
+        """Tables that are not read any more because the key of their delivered part has changed."""
         return self._list.rekeyed
 
     def ready(self) -> bool:
-        """Tell whether a batch would take rows, or finish.
+        """Return True if a batch would take rows, or would finish the snapshot.
 
         Raises:
-            ReplicaError: the error that ended the threads.
+            ReplicaError: The error that ended the threads.
         """
         self._check()
         return bool(self._list.deliverable()) or self._list.finished
 
     def more_comes(self, limit: ReadLimit) -> bool:
-        """Tell whether a batch of this limit would take more rows if it waited: it is not full yet, and they are read.
+        """Return True if a batch with this limit is not full yet and more rows are being read.
 
         Raises:
-            ReplicaError: the error that ended the threads.
+            ReplicaError: The error that ended the threads.
         """
         self._check()
         seen = self._watch.seen
         if seen is None or not self._list.comes(seen.lower.location) or self._threads.waits_for:
-            return False  # what is delivered may be what the rest waits for: the log goes on behind it
+            return False  # the threads may wait for this delivery, after which the log can advance
         waiting = [chunk for table in self._list.deliverable() for chunk in list(table.chunks)]
         rows, size = sum(chunk.rows for chunk in waiting), sum(chunk.size for chunk in waiting)
         full = limit.rows is not None and rows >= limit.rows
@@ -190,20 +201,20 @@ class TableSnapshot:
         *,
         transaction: LastTransaction | None = None,
     ) -> Advance | None:
-        """Move what was read to the position of a batch, and put it on disk.
+        """Plan a batch: reconcile the waiting chunks with its position, and write the rows to disk.
 
         Args:
-            frontier: where the batch begins.
-            v: where it ends in the stream, a place of the relay log.
-            limit: how much it takes.
-            transaction: the last one of that position; None: it is looked up in the relay log.
+            frontier: Frontier at the start of the batch.
+            v: Batch position, a location of the relay log.
+            limit: Maximum rows and bytes.
+            transaction: Last transaction at the batch position; None to look it up in the relay log.
 
         Returns:
-            The frontier it ends at; None where nothing can be delivered now.
+            The planned batch; None if nothing can be delivered now.
 
         Raises:
-            DiskFullError: the rows do not fit on the disk; nothing was taken.
-            ReplicaError: the error that ended the threads, or what moving the rows met.
+            DiskFullError: The rows do not fit on the disk; the state is unchanged.
+            ReplicaError: The error that ended the threads, or an error of the reconciliation.
         """
         self._check()
         if frontier.finished:
@@ -228,11 +239,12 @@ class TableSnapshot:
         transaction: LastTransaction | None = None,
         without: Collection[TableName] = (),
     ) -> list[SpoolPart]:
-        """Return the rows of a batch that was planned, by this process or an earlier one; it has none of `without`.
+        """Return the rows of a batch that this or an earlier process planned; `without` names tables that it has no
+        rows of.
 
         Raises:
-            DataLossError: its files are lost, and the tables were changed since so that they cannot be read again.
-            ReplicaError: what reading them again met.
+            DataLossError: The batch's files are lost, and later changes of the tables prevent reading them again.
+            ReplicaError: Any other error of reading the tables again.
         """
         if after.rows == before.rows:
             return []
@@ -241,23 +253,23 @@ class TableSnapshot:
         return self._ranges.make(name, v, transaction, without) if found is None else found
 
     def release(self, frontier: Frontier) -> None:
-        """Remove the files of all batches up to a frontier: they are committed. Behind the last one nothing is read."""
+        """Remove the files of all committed batches, up to a frontier. A finished frontier also ends the threads."""
         if frontier.finished:
             self.close()
         remove_up_to(self._spool, None if frontier.finished else frontier.rows)
 
     def progress(self) -> SnapshotProgress:
-        """Say how far it is."""
+        """Return the progress of the snapshot."""
         return self._meter.of(self._list, self._threads, self._first)
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- internal ------------------------------------------------------------------------------------------------
 
     def _connect(self, host: Endpoint) -> SnapshotConnection:
         pace = self._pace
         return TableConnection.open(self._config, host, statement_s=pace.statement_s, lock_wait_s=pace.lock_wait_s)
 
     def _connect_now(self) -> SnapshotConnection:
-        """Connect to the host whose turn it is; the watch goes on to the next one where it cannot be asked."""
+        """Connect to the current host; the watch moves to the next host after an error."""
         self._check()
         return self._connect(self._watch.host)
 
@@ -273,7 +285,7 @@ class TableSnapshot:
         self._watch.check()
 
     def _resume(self, frontier: Frontier) -> None:
-        """Bring the list to a frontier that is not the one that was returned last."""
+        """Set the reading list to a frontier that may differ from the last returned one."""
         if frontier.rows != self._reached.rows and not frontier.done:
             self._names.list_again(frontier)
         self._list.follow(dict(frontier.open))
@@ -281,8 +293,8 @@ class TableSnapshot:
     def _fitting(
         self, v: RelayHead, limit: ReadLimit
     ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading], list[TableReading]]:
-        """Return the chunks that hold at `v` once they are moved, within the limit; tables that are not there; and
-        tables that are to be read again.
+        """Return the chunks that can be reconciled with `v` within the limit, the tables that do not exist, and the
+        tables to read again.
         """
         deliverable = self._list.deliverable()
         candidates, gone = choose_chunks(self._view, deliverable, v, limit)
@@ -294,7 +306,7 @@ class TableSnapshot:
         forward: list[TableReading] = []
         for group, table in candidates:
             if any(one.name == table.name for one in (*later, *again, *forward)):
-                continue  # a lane behind one that does not fit
+                continue  # a later lane must wait for a lane that does not fit
             fit = self._mover.fit(group, v.location)
             if fit is ReconcileResult.FITS:
                 taken.append((group, table))
@@ -308,7 +320,7 @@ class TableSnapshot:
                 later.append(table)
         if later:
             made = self._ranges.made_since(v.location)
-            gone += [table for table in later if table.name in made]  # none of its rows is older than `v`
+            gone += [table for table in later if table.name in made]  # all of its rows are newer than `v`
         self.forward_only = tuple(table.name for table in forward)
         later += [table for table in deliverable if table.gone is not None]
         self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone))

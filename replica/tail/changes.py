@@ -1,8 +1,8 @@
-"""The row changes of a part of the log, transaction by transaction: what both outputs of `tail` go through.
+"""Row changes of a part of the log by transaction, the common input of both outputs of `tail`.
 
-In: parts in the order of the log, and what is asked for: tables (the reading's names), transactions (its selection),
-operations. Out: `TransactionRows`, the wanted rows of one transaction in one batch, with the text of each in the
-output's notation. A transaction of many rows comes in several pieces; `first` is the one that begins it.
+`Changes.of` filters rows by tables (the names of the reading), transactions (its selection) and operations. It yields
+`TransactionRows`: the selected rows of one transaction in one batch, with the text of each row in the output's format.
+A large transaction comes in several pieces, and `first` marks its first piece.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELET
 
 
 class TransactionRows(NamedTuple):
-    """The rows of one transaction: their numbers in the batch, in order."""
+    """Rows of one transaction, as row numbers of the batch in order."""
 
     group: int
-    """The transaction's number in its part."""
+    """Number of the transaction in its part."""
     numbers: list[int]
     batch: ChangeBatch
     texts: Texts
     first: bool
 
     def text(self, number: int) -> memoryview:
-        """Return one row's text; valid until the next batch."""
+        """Return the text of one row; valid until the next batch."""
         ends = self.texts.ends
         return self.texts.data[int(ends[number - 1]) if number else 0 : int(ends[number])]
 
 
 @dataclass(slots=True)
 class ChosenInDomains(ChosenTransactions):
-    """A selection that can also be of some domains only."""
+    """Selection of transactions that may also be limited to some domains."""
 
     domains: frozenset[int] = field(default_factory=frozenset)
 
@@ -62,14 +62,14 @@ class ChosenInDomains(ChosenTransactions):
 
 @dataclass(slots=True)
 class Changes:
-    """The changes of parts. `ops`: numbers of the wanted operations, None for all."""
+    """Changes of parts. `ops`: numbers of the selected operations, None for all."""
 
     reading: Reading
     texts: RowTexts
     ops: frozenset[int] | None = None
 
     def of(self, part: Part) -> Iterator[TransactionRows]:
-        """Yield the wanted rows of a part, in order."""
+        """Yield the selected rows of a part, in order."""
         place = RangeOrigin(part.name, part.piece.offset)
         last = -1
         for batch, shown, gtids in self.reading.rows(part):

@@ -1,6 +1,6 @@
-"""Colours of a terminal by what they mean: sixteen colours, so that dark and light backgrounds both keep them readable.
+"""Terminal colours by meaning, from the sixteen basic colours that are readable on dark and light backgrounds.
 
-Without colours, every function gives its text back. Words never depend on them: `insert` says so in letters too.
+Without colours, every function returns its text unchanged. No information depends on colour alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPERATIONS = {"insert": "green", "update": "yellow", "delete": "red"}
 
 
 def wanted(when: When, environment: Mapping[str, str], *, terminal: bool) -> bool:
-    """Tell whether to colour: `auto` asks the terminal, and NO_COLOR and TERM=dumb as programs do."""
+    """Return True if the output is coloured; `auto` requires a terminal, no NO_COLOR, and a TERM other than dumb."""
     if when != "auto":
         return when == "always"
     return terminal and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

@@ -1,8 +1,9 @@
-r"""Rows as a person reads them: what was done to which table, the key, and columns with their values or `old → new`.
+r"""Format rows for people: the operation, the table, the key, and columns with their values or `old → new`.
 
-In: the text of a row in the notation of `program` (sides, columns and values apart by control characters, which values
-never hold: the kernel writes those as \x1b). Out: one line. Values are cut at SHOWN_CHARACTERS unless asked otherwise;
-what would command a terminal or turn its text around is shown by its number.
+`program` makes templates that write a row with control characters between sides, columns and values. Values never
+contain these characters, because the kernel writes them as \x1b escapes. `values` splits such a text, and
+`RowLines.line` formats it. Values are cut at SHOWN_CHARACTERS unless `full` is set. Characters that control a terminal
+or reverse its text are shown as numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SIDES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELET
 
 @dataclass(frozen=True, slots=True)
 class TableLines:
-    """The rules for writing rows of one table: its name, its columns' names, and which of them are the key."""
+    """Format of a table's rows: its name, its column names, and which of them are the key."""
 
     table: str
     columns: tuple[str, ...]
@@ -39,7 +40,7 @@ class TableLines:
 
 
 def table_lines(table: CompiledTable, key: tuple[int, ...], *, unnamed: bool) -> TableLines:
-    """Make the rules for one table. `key`: indexes of the table's columns."""
+    """Return the format of one table; `key` holds indexes of the table's columns."""
     shown = shown_columns(table, unnamed=unnamed)
     number = {one.plan.name: place for place, one in enumerate(shown)}
     names = [table.layout.columns[index].name for index in key]
@@ -49,7 +50,7 @@ def table_lines(table: CompiledTable, key: tuple[int, ...], *, unnamed: bool) ->
 
 
 def program(table: CompiledTable, *, unnamed: bool) -> Program:
-    """Return the templates that write a row of the table so that `RowLine` can take it apart."""
+    """Return the templates that write a row of the table in the format that `values` splits."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)
     columns = [ColumnText(one, f"{place}{_VALUE}") for place, one in enumerate(shown)]
@@ -59,7 +60,7 @@ def program(table: CompiledTable, *, unnamed: bool) -> Program:
 
 
 def values(text: memoryview) -> list[dict[int, str]]:
-    """Split a row into its sides: the text of each value by the column's place."""
+    """Split a row into its sides: the text of each value, by column number."""
     sides = []
     for side in str(text, "utf-8", "backslashreplace").split(_SIDE)[1:]:
         found = {}
@@ -72,13 +73,13 @@ def values(text: memoryview) -> list[dict[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """A writer of rows; `full`: values are never cut."""
+    """Formatter of rows; with `full`, values are never cut."""
 
     colours: Colours
     full: bool = False
 
     def line(self, lines: TableLines, op: int, sides: list[dict[int, str]], *, width: int) -> str:
-        """Write one row; `width` is what the table's name is padded to."""
+        """Format one row; the table's name is padded to `width`."""
         before, after = sides[0], sides[-1]
         paint = self.colours
         key = [self._pair(lines, place, before.get(place, after.get(place, "?")), paint.key) for place in lines.key]
@@ -93,7 +94,7 @@ class RowLines:
         paint = self.colours
         changed = [(p, before.get(p), new) for p, new in after.items() if before.get(p) != new]
         found = []
-        if not lines.key:  # nothing else tells which row it was
+        if not lines.key:  # without a key, only the unchanged values identify the row
             same = {p: old for p, old in before.items() if after.get(p, old) == old}
             found += [self._pair(lines, p, old, paint.faint) for p, old in same.items()]
         for place, old, new in changed:
@@ -108,7 +109,7 @@ class RowLines:
     def _value(self, value: str, style: Callable[[str], str]) -> str:
         if value == NULL:
             return self.colours.faint(value)
-        if self.full or len(value) <= SHOWN_CHARACTERS + 10:  # the note that more is left out is as long
+        if self.full or len(value) <= SHOWN_CHARACTERS + 10:  # the note about omitted characters is as long
             return style(visible(value))
         return style(visible(value[:SHOWN_CHARACTERS])) + self.colours.faint(
             f"… {len(value) - SHOWN_CHARACTERS:,} more"

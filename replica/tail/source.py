@@ -1,7 +1,7 @@
-"""The source of the changes: a relay log that another process writes, or one of our own that lives as long as we do.
+"""Source of changes for `tail`: a relay log of another process, or a temporary one.
 
-In: a relay directory, or the options of a connection. Out: a relay log to follow, and a way to ask the primary what a
-table looks like, if there is a connection.
+`relay_directory` and `primary` yield a `Source`. It has the relay log to follow and, with a connection, a function that
+asks the primary for a table's definition.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """A log to follow. `replica` is the temporary one; None where another process writes the log."""
+    """Log to follow. `replica`: the temporary replica; None if another process writes the log."""
 
     log: RelayLog
     ask: Ask | None
@@ -39,7 +39,7 @@ class Source(NamedTuple):
 
 
 def check_relay_directory(directory: Path) -> None:
-    """Raise a RelayError where there is no such folder, where it may not be read, or where it is something else."""
+    """Raise RelayError if the folder is missing, unreadable, or no relay directory."""
     try:
         entries = [entry.name for entry in directory.iterdir()]
     except OSError as error:
@@ -51,9 +51,7 @@ def check_relay_directory(directory: Path) -> None:
 
 
 def warnings_logger() -> FilteringBoundLogger:
-    """Return a logger for what goes wrong with a connection and is tried again: else no one would know why nothing
-    comes.
-    """
+    """Return a logger for connection errors that are retried, which explain why no changes arrive."""
     return structlog.wrap_logger(
         structlog.PrintLogger(sys.stderr),
         processors=[
@@ -67,7 +65,7 @@ def warnings_logger() -> FilteringBoundLogger:
 
 
 def _only_trouble(_logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    # An error ends the replica and is raised from the next call; advice about settings belongs to `check`.
+    # An error ends the replica, and the next call raises it. Advice about settings belongs to `check`.
     if method == "error" or event["event"] == "server setting":
         raise structlog.DropEvent
     return event
@@ -75,10 +73,10 @@ def _only_trouble(_logger: object, method: str, event: MutableMapping[str, Any])
 
 @contextlib.contextmanager
 def relay_directory(directory: Path, config: ReplicaConfig | None) -> Iterator[Source]:
-    """Give a relay log that is there; `config` is asked for what columns are called.
+    """Yield an existing relay log; column names are queried over a connection of `config`.
 
     Raises:
-        RelayError: there is no such folder, or it may not be read.
+        RelayError: The folder is missing or unreadable.
     """
     check_relay_directory(directory)
     if config is None:
@@ -90,10 +88,10 @@ def relay_directory(directory: Path, config: ReplicaConfig | None) -> Iterator[S
 
 @contextlib.contextmanager
 def primary(config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger) -> Iterator[Source]:
-    """Give a replica of our own. `start`: latest, earliest, or a position.
+    """Yield the log of a temporary replica. `start`: latest, earliest, or a position.
 
     Raises:
-        ReplicaError: as EmbeddedReplica raises them, from the source's calls.
+        ReplicaError: Any error of EmbeddedReplica, from the calls of the source.
     """
     with own_log(config, start, log) as own:
         yield Source(own.log, _asker(own.replica), own.replica)

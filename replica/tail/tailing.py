@@ -1,7 +1,7 @@
-"""`tail`: parts of a log in, lines for people or JSON out, until it is told to stop or has shown enough.
+"""Main loop of `tail`: turn parts of a log into lines for people or JSON.
 
-In: parts in the order of the log, what is asked for, an output. Out: text on the output's stream. Transactions without
-wanted rows come in their place among the others.
+`Tail.show` takes parts in log order and writes text to the output. It returns False after the requested number of
+transactions. Transactions without selected rows keep their place among the others.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 
 class Output(Protocol):
-    """The form in which changes are shown."""
+    """Output format of `tail`."""
 
     texts: RowTexts
 
     def statements(self, changes: list[WithoutRows]) -> None:
-        """Show the changes of the next part that were logged as statements, perhaps none."""
+        """Show the changes in the next part that were logged as statements; the list may be empty."""
 
     def rows(self, part: Part, rows: TransactionRows) -> None:
         """Show some rows of one transaction."""
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> bool:
-        """Show a transaction that has no wanted rows; return whether anything was shown."""
+        """Show a transaction without selected rows; return whether anything was shown."""
 
 
 class JsonLines:
-    """One object a row, as `dump --json` writes them. What has no rows is said beside them."""
+    """Output of one JSON object per row, as `dump --json` writes them. Changes without rows become notices."""
 
     def __init__(self, names: LiveNames, out: BinaryIO, notices: Notices) -> None:
         def compile_(table: CompiledTable) -> Program:
@@ -79,7 +79,7 @@ class JsonLines:
 
 
 class PrettyLines:
-    """Lines for people."""
+    """Output of lines for people."""
 
     def __init__(self, transactions: Transactions, out: BinaryIO) -> None:
         names = transactions.names
@@ -109,7 +109,7 @@ class PrettyLines:
 
 @dataclass(slots=True)
 class Tail:
-    """The run of `tail`. `count`: how many transactions are shown, None for no end."""
+    """Run of `tail`. `count`: number of transactions to show, None for no limit."""
 
     reading: Reading
     changes: Changes
@@ -117,13 +117,13 @@ class Tail:
     prepared: PreparedBefore
     count: int | None = None
     statements: StatementChanges | None = None
-    """None: changes that were logged as statements are not asked for."""
+    """Finder of changes that were logged as statements; None to skip the search."""
     transactions: int = 0
     rows: int = 0
     without_rows: int = 0
 
     def show(self, part: Part) -> bool:
-        """Show a part; return whether to go on behind it."""
+        """Show a part; return True to continue with the next part."""
         groups, shown = self.reading.groups(part), self.reading.shown(part)
         self.prepared.supply(self.reading, part)
         self._look_for_statements(part)

@@ -1,8 +1,8 @@
-"""Transactions as a person reads them: a line of GTID and time, the statements, and a line a row.
+"""Format transactions for people: a line with GTID and time, the statements, and a line per row.
 
-In: a part of the log and the wanted rows in it. Out: lines of text. Transactions without rows are shown by what they
-are: DDL and other statements that were logged as text, an XA transaction that is prepared (its rows come when it is
-committed) or rolled back. All times are UTC.
+`Transactions` takes a part of the log and its selected rows, and yields lines of text. Transactions without rows are
+shown by their content. That is DDL, other statements logged as text, or an XA transaction that is prepared or rolled
+back. The rows of a prepared transaction appear at its commit. All times are UTC.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from replica.tail.colours import Colours
 
 SHOWN_STATEMENTS: Final = 8
-"""The statements of one transaction that are shown; a million would hide the rows."""
+"""Maximum statements of a transaction to show; a million of them would hide the rows."""
 WALKED_EVENTS: Final = 2000
-"""The events of one transaction that are walked in search of its statements."""
+"""Maximum events of a transaction to search for statements."""
 STATEMENT_CHARACTERS: Final = 200
 WIDEST_TABLE: Final = 40
 REMEMBERED_TABLES: Final = 4096
@@ -49,7 +49,7 @@ _TOLD: Final = frozenset(
 
 
 class ShownStatement(NamedTuple):
-    """A statement. `annotation`: the text of a statement whose rows follow; else the statement is all there is."""
+    """Statement to show. `annotation`: whether rows follow the statement; otherwise it is logged as text only."""
 
     text: str
     annotation: bool
@@ -57,8 +57,10 @@ class ShownStatement(NamedTuple):
 
 @dataclass(slots=True)
 class Transactions:
-    """The transactions in words. `silent`: whether what is no row is shown too. `sql`: whether the text of row changes
-    is, if it was logged.
+    """Formatter of transactions.
+
+    `silent`: also show transactions and statements without rows. `sql`: also show the logged text of row changes.
+    `full`: never cut texts.
     """
 
     names: LiveNames
@@ -67,12 +69,12 @@ class Transactions:
     sql: bool = True
     full: bool = False
     changed: Mapping[int, list[WithoutRows]] = field(default_factory=dict)
-    """The changes of wanted tables in the part at hand that were logged as statements, by the group's beginning."""
+    """Changes of selected tables that the current part logs as statements, by the start of their group."""
     _lines: dict[CompiledTable, TableLines] = field(default_factory=dict)
     _width: int = 12
 
     def compiled(self, table: CompiledTable) -> TableLines:
-        """Return what is known of a table, kept."""
+        """Return the cached format of a table."""
         known = self._lines.get(table)
         if known is None:
             if len(self._lines) >= REMEMBERED_TABLES:
@@ -84,11 +86,11 @@ class Transactions:
         return known
 
     def rows(self, part: Part, rows: TransactionRows) -> Iterator[str]:
-        """Yield the lines of some rows, with those of their transaction before the first."""
+        """Yield the lines of some rows, after the heading of their transaction before its first row."""
         if rows.first:
             yield from self.heading(part, rows.batch.groups, rows.group)
         batch = rows.batch
-        assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
+        assert batch.events is not None  # noqa: S101  (decoders of VARIANT set them)
         assert batch.event is not None  # noqa: S101
         assert batch.slots is not None  # noqa: S101
         slots = batch.events["slot"]
@@ -127,7 +129,7 @@ class Transactions:
         return f"  {self.colours.operation('sql   ')}  {self.colours.statement(self._cut(text))}"
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
-        """Yield the lines of a transaction that has no rows here, if it says anything."""
+        """Yield the lines of a transaction without selected rows, if it has anything to show."""
         told = self.silent and (int(groups.flags[number]) & _XA or statements(part, groups, number))
         if told or int(groups.start[number]) in self.changed:
             yield from self.heading(part, groups, number)
@@ -140,7 +142,7 @@ class Transactions:
 
 
 def _xa(part: Part, groups: Groups, number: int, found: list[ShownStatement]) -> str:
-    """Say what the group does with an XA transaction."""
+    """Return a description of the group's XA action."""
     if int(groups.flags[number]) & GtidFlag.PREPARED_XA:
         name = next((xa_words(e.xa) for e in _events(part, groups, number) if isinstance(e, GtidEvent) and e.xa), "")
         return f"XA PREPARE {name}: its rows come when it is committed"
@@ -149,7 +151,7 @@ def _xa(part: Part, groups: Groups, number: int, found: list[ShownStatement]) ->
 
 
 def statements(part: Part, groups: Groups, number: int) -> list[ShownStatement]:
-    """Return the statements of a transaction that are there as text, the first SHOWN_STATEMENTS of them."""
+    """Return the first SHOWN_STATEMENTS statements of a transaction that are logged as text."""
     found: list[ShownStatement] = []
     for event in _events(part, groups, number):
         if isinstance(event, AnnotateRowsEvent):
@@ -164,7 +166,7 @@ def statements(part: Part, groups: Groups, number: int) -> list[ShownStatement]:
 
 
 def _events(part: Part, groups: Groups, number: int) -> Iterator[Event]:
-    """Yield the events of a group that hold text or its GTID, decoded."""
+    """Yield the decoded events of a group that contain text or its GTID."""
     start, end = int(groups.start[number]), int(groups.end[number])
     piece = part.piece._replace(data=part.piece.data[start:end], offset=part.piece.offset + start)
     inside = part._replace(piece=piece)

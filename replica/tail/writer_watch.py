@@ -1,4 +1,4 @@
-"""A look at a relay log's writer, now and then: a reader that follows one has to know why nothing comes."""
+"""Check at intervals whether a relay log has a writer, so that a reader knows why no changes arrive."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LOOK_EVERY_S: Final = 2.0
 
 
 class WriterWatch:
-    """The watch. `look` may be called at any rate; `say` gets a sentence when the writer is gone, and when there is one
-    again.
+    """Watch of a relay log's writer. Call `look` at any rate; `say` gets a sentence when the writer stops or
+    returns.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class WriterWatch:
         if self._clock() < self._next_s:
             return
         self._next_s = self._clock() + LOOK_EVERY_S
-        with contextlib.suppress(OSError):  # a lock file that this user may not read
+        with contextlib.suppress(OSError):  # this user may not read the lock file
             alone = lock_holder(self._directory) is None
             if alone != self._alone:
                 self._alone = alone

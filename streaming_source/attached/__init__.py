@@ -1,1 +1,1 @@
-"""A relay log that a daemon writes, behind a query that only reads it."""
+"""Queries over a relay log that a daemon writes and the query only reads."""

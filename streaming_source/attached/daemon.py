@@ -1,9 +1,9 @@
-"""The life of the daemon behind a relay folder, as a reader can tell it without standing in its way.
+"""Monitoring of the daemon that writes a relay folder, without disturbing it.
 
-In: the folder. Out: `epoch`, which changes whenever a writer started again, and `wait_is_over`, which says so in the
-log when the daemon has gone and when it is back, and ends a wait that lasts too long. A daemon that lives rewrites its
-status file every second or so; only where that stands still is its lock looked at, because the look takes the lock for
-a moment, and a daemon that starts just then would take it for another one.
+`DaemonWatch.epoch` changes whenever a writer starts again. `DaemonWatch.check` logs when the daemon stops and when it
+is back, and raises after a wait that lasts too long. A running daemon rewrites its status file about every second. The
+watch tests the daemon's lock only if that file stands still. The test holds the lock for a moment, and a daemon that
+starts just then would take it for another daemon.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOOK_EVERY_S: Final = 2.0
-"""How often an idle query looks after the daemon."""
+"""Seconds between two checks of the daemon while a query is idle."""
 REPEAT_S: Final = 60.0
-"""How often a wait is logged again."""
+"""Seconds between two log messages about the same wait."""
 
 _log = logging.getLogger(__name__)
 
 Stamp = tuple[int, int]
-"""What changes when a file is written again: its inode and when its content changed."""
+"""Inode and modification time in ns of a file: both change when a file is replaced."""
 
 
 def is_held(directory: Path) -> bool:
-    """Tell whether a process writes a relay log there now; False too where no process ever did.
+    """Return True if a process writes a relay log in `directory` now; False also if none ever did.
 
     Raises:
-        RelayError: the lock cannot be looked at.
+        RelayError: the lock cannot be read.
     """
     try:
         return lock_holder(directory) is not None
@@ -55,7 +55,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 class DaemonWatch:
-    """One a query; called by the thread that plans."""
+    """The watch of one query. The planning thread calls it."""
 
     def __init__(self, directory: Path, timeout_s: float) -> None:
         self._directory = directory
@@ -67,27 +67,27 @@ class DaemonWatch:
 
     @property
     def epoch(self) -> tuple[Stamp, int]:
-        """The stamp of the running writer: it notes itself in the lock file when it starts, and a folder made again has
-        new files.
+        """The stamps that identify the running writer. A writer stamps the lock file when it starts, and a folder made
+        again has new files.
         """
         return _stamp(self._directory / LOCK_NAME), _stamp(self._directory / HEAD_NAME)[0]
 
     @property
     def receives(self) -> bool:
-        """Whether the daemon says that it is connected: then it knows where it is."""
+        """Whether the daemon reports that it is connected, and so knows its position."""
         status = read_status(self._directory)
         return status is not None and status.state in ("streaming", "paused")
 
     @property
     def down_s(self) -> float:
-        """The seconds for which the daemon has been seen to be down; 0 while it runs."""
+        """Seconds since the daemon was first seen to be down; 0 while it runs."""
         return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
 
     def check(self) -> None:
-        """Look at the daemon now and then. The caller calls it while nothing comes.
+        """Check the daemon, at most every LOOK_EVERY_S. The caller calls this while no groups arrive.
 
         Raises:
-            RelayError: the daemon has been down for longer than the query waits.
+            RelayError: the daemon has been down for longer than daemonTimeout.
         """
         now = time.monotonic()
         if now < self._next_look_s:
@@ -115,7 +115,7 @@ class DaemonWatch:
             )
 
     def seen(self) -> None:
-        """Note that the daemon lives."""
+        """Note that the daemon runs."""
         if self._down_since_s is not None:
             _log.warning("the daemon writes %s again, after %.0f s", self._directory, self.down_s)
             self._down_since_s = None

@@ -1,9 +1,9 @@
-"""A daemon's relay log behind a query: what places.py calls a `Feed`, made of files that another process writes.
+"""A `Feed` (places.py) over a daemon's relay log, which is made of files that another process writes.
 
-In: the options and the daemon's folder. Out: positions and waits, without a connection to any server. The log is only
-read; what the query still needs is registered with it (reader.py) before the first row. A daemon that is down
-is waited for (daemon.py). Refused: a position that the log does not hold any more, or holds with another
-history; it is never fetched from elsewhere.
+`AttachedFeed` answers with positions and waits, from the options and the daemon's folder. It reads the log and opens no
+connection to a server, except to ask for the latest position if the options name one. It registers what the query still
+needs (reader.py) before the first row, and waits for a daemon that is down (daemon.py). It refuses a position that the
+log does not hold any more, or holds with another history, and never fetches such a position from elsewhere.
 """
 
 from __future__ import annotations
@@ -43,26 +43,27 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 POLL_S: Final = 0.002
-"""How often the head is looked at while groups come: a look takes some 20 microseconds."""
+"""Seconds between two reads of the head while groups arrive. A read takes some 20 microseconds."""
 IDLE_POLL_S: Final = 0.05
-"""The longest pause between two looks at a log that is silent."""
+"""Longest pause in seconds between two reads of the head of a silent log."""
 SILENCE_A_LOOK: Final = 400
-"""A silent log is looked at once in this part of its silence, to leave the processor alone: what comes at its end is
-seen late by so little of it."""
+"""Pauses between two reads of a silent log are this fraction of its silence. That spares the processor, and the delay
+of the next group is small in comparison with the silence.
+"""
 POSITION_POLL_S: Final = 0.1
 ASK_S: Final = 2.0
-"""A server that does not answer must not hold up a query that reads on without it."""
+"""Seconds to wait for a server. A server that does not answer must not delay a query that can read on without it."""
 REPEAT_S: Final = 60.0
-"""How often a wait is logged."""
+"""Seconds between two log messages about the same wait."""
 
 _log = logging.getLogger(__name__)
 
 
 class AttachedFeed:
-    """One per query, in the process that plans it. Called by one thread."""
+    """One feed a query, in the process that plans it. One thread calls it."""
 
     full = False
-    """How much the log holds is the daemon's business."""
+    """The daemon, not the query, limits the size of the log."""
 
     def __init__(self, options: SourceOptions, directory: Path) -> None:
         self.log: RelayLog = RelayLog(directory)
@@ -93,7 +94,7 @@ class AttachedFeed:
         head = self._known_head()
         self._held.claim()
         if start == "earliest" or (start == "latest" and empty):
-            # What has come into an empty log since the query began is after "latest".
+            # "latest" of an empty log is its beginning: groups that arrived after the query began belong to the query.
             position = self._first(head)
             return SourceOffset(position, position, anchor=True)
         if start == "latest":
@@ -106,7 +107,7 @@ class AttachedFeed:
         return replace(begin, anchor=True) if location is None else self._at(location, begin.position)
 
     def ending_position(self, end: Position) -> GtidPosition:
-        """Return the option endingPosition made definite: a place that the log holds already."""
+        """Resolve the option endingPosition to a position that the log holds already."""
         head = self._known_head()
         if isinstance(end, CommitTime):
             return self._before_time(end.seconds, head).position
@@ -115,7 +116,9 @@ class AttachedFeed:
         return end
 
     def _at(self, location: RelayLocation, position: GtidPosition) -> SourceOffset:
-        """Return the offset of a place, with what makes it known again, and before what is prepared there."""
+        """Return the offset of a place, with the server and event that identify it, and the resume position before open
+        XA.
+        """
         prepared = prepared_at(self.log, location)
         resume = self.log.at(prepared[0].location).position if prepared else position
         end = end_of_group(self.log, location)
@@ -145,14 +148,14 @@ class AttachedFeed:
         return begin
 
     def _available(self, offset: SourceOffset) -> SourceOffset:
-        """Return `offset`, where the log leads through it; else what failOnDataLoss=false goes on from instead."""
+        """Return `offset` if the log leads through it, else the offset from which failOnDataLoss=false continues."""
         try:
             self._find(offset.resume, offset.resume_primary)
         except DataLossError as error:
             head = self._known_head()
             first = self._first(head)
             if not covers(head.position, offset.position) or covers(offset.resume, first):
-                raise  # another history, or a log that has not got there: nothing was removed
+                raise  # another history, or a log that ends earlier: nothing was removed
             behind = self.log.locate(offset.position, offset.primary) is not None
             if self._options.fail_on_data_loss:
                 raise self._prepared_lost(error, offset) if behind else error from None
@@ -170,14 +173,14 @@ class AttachedFeed:
         return DataLossError(prepared_message(error.message, offset.resume, offset.position), hint=PREPARED_HINT)
 
     def _anew(self) -> None:
-        """Forget what files held under a number: the folder may have been made again."""
+        """Forget the content of files by number, because the folder may have been made again."""
         self.log = RelayLog(self.log.directory)
         file_head.cache_clear()
 
     def _find(self, position: GtidPosition, primary: BinlogPosition | None = None) -> RelayLocation:
-        """Find the place of a position; of several, that at `primary`.
+        """Find the place of a position, or the place at `primary` if several places have the position.
 
-        Waits for a daemon that has not got there: it may have lost the end of its log.
+        If the daemon's log ends before the position, this waits, because the daemon may have lost the end of its log.
 
         Raises:
             DataLossError: the log begins after the position, leads past it, or does not get there in time.
@@ -206,7 +209,7 @@ class AttachedFeed:
             _log.warning(message, *values)
 
     def _first(self, head: RelayHead) -> GtidPosition:
-        """Return the position that the log begins at; `head` is its head."""
+        """Return the position at which the log begins; `head` is its head."""
         first = self.log.first_position()
         return head.position if first is None else first
 
@@ -231,8 +234,8 @@ class AttachedFeed:
         return self._known_head()
 
     def _head_or_none(self) -> RelayHead | None:
-        """Return the head, or None while the daemon has not found out where it begins: a primary may have no
-        transaction at all.
+        """Return the head, or None while the daemon does not know its first position. A primary may have no transaction
+        at all.
         """
         head = self.log.head()
         if head is None or head.location.offset or head.position or self._daemon.receives:
@@ -248,7 +251,7 @@ class AttachedFeed:
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
         if not self._options.fail_on_data_loss and self._held.was_dropped:
-            self._gaps += 1  # what the query still needed was removed: look up again where it can go on
+            self._gaps += 1  # files that the query needed were removed: look up its place again
             return False
         now = time.monotonic()
         deadline = now + timeout_s
@@ -278,12 +281,12 @@ class AttachedFeed:
         return self._daemon.down_s
 
     def server_end(self) -> ServerEnd:
-        """Return the end of the log: the query asks no server."""
+        """Return the end of the log, because the query asks no server."""
         head = self._known_head()
         self._daemon.check()
         return end_of_log(self.log, head)
 
-    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no one is asked)
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no server is asked)
         return False
 
     def latest_and_prepared(self) -> Latest | None:
@@ -301,8 +304,8 @@ class AttachedFeed:
         return self.log.directory / READERS_NAME / f"{self._held.name}.tables"
 
     def leave(self) -> None:
-        """End the registration of a reading that is planned, and will not come back: the daemon need not keep anything
-        for it.
+        """End the registration of a read that is planned and will not resume, so that the daemon keeps no files for
+        it.
         """
         self._held.leave()
 

@@ -1,10 +1,10 @@
-"""The decision whether the folder that relayDir names is a daemon's, so that a query reads what the daemon writes.
+"""The decision whether the folder that relayDir names is a daemon's, so that the query reads what the daemon writes.
 
-In: the options. Out: the folder to attach to, or None where the query runs a replica of its own. A daemon marks its
-folder as its own for good: it is attached to also while the daemon is down, and never written. A folder that no one has
-used becomes the query's own where the options name a server; one that another process has just begun to use is looked
-at again until it says whose it is. Refused: without a server, a folder that has never been a relay log, and one that
-belongs to another query.
+`attached_directory` returns the folder to attach to, or None if the query runs its own replica. A daemon marks its
+folder permanently. A query attaches to such a folder even while the daemon is down, and never writes there. An unused
+folder becomes the query's own if the options name a server. If another process has just taken a folder and not marked
+it, the query waits for the mark. Without a server, a folder that has never been a relay log is an error, and so is one
+of another query.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ RECEIVING: Final = frozenset(
         *("relay_max_bytes", "min_free_bytes", "reconnect_retry_s"),
     )
 )
-"""Options of a replica that the daemon has in its own configuration."""
+"""Options of a replica that a daemon takes from its own configuration."""
 
 UNMARKED_S: Final = 10.0
-"""Between taking a folder and marking it a kernel is loaded; a query that is stopped just then never marks it."""
+"""Seconds to wait for the mark. A process loads a kernel between taking and marking a folder. If it is stopped before
+that, it never marks the folder.
+"""
 _POLL_S: Final = 0.1
 
 _log = logging.getLogger(__name__)
 
 
 def attached_directory(options: SourceOptions) -> Path | None:
-    """Return the daemon's folder, absolute; None for a replica of the query's own.
+    """Return the daemon's folder as an absolute path, or None if the query runs its own replica.
 
     Raises:
         ConfigError: no server is named, and the folder is another query's.
@@ -56,7 +58,7 @@ def attached_directory(options: SourceOptions) -> Path | None:
         time.sleep(_POLL_S)
         identity = read_identity(directory)
     if identity is None and options.replica is not None:
-        identity = read_identity(directory)  # it may have been marked and left between the two looks
+        identity = read_identity(directory)  # the process may have marked the folder and ended between the two checks
     if identity is not None:
         if identity.owner == "daemon":
             return directory
@@ -69,7 +71,7 @@ def attached_directory(options: SourceOptions) -> Path | None:
         return None
     if options.replica is None:
         from replica.relay_log.directory.head import (
-            HEAD_NAME,  # brings numba, which no load() without a daemon's log needs
+            HEAD_NAME,  # imports numba, which a load() without a daemon's log does not need
         )
 
         if not (directory / HEAD_NAME).exists():
@@ -83,7 +85,7 @@ def attached_directory(options: SourceOptions) -> Path | None:
 
 
 def warn_of_unused(options: SourceOptions) -> None:
-    """Log which of the given options do nothing in a query that is attached."""
+    """Log which of the given options have no effect in a query that is attached."""
     given = options.replica.model_fields_set & RECEIVING if options.replica else None
     if given:
         _log.warning(
@@ -93,9 +95,9 @@ def warn_of_unused(options: SourceOptions) -> None:
 
 
 def primary_of(directory: Path) -> str:
-    """Return the primary as the daemon names it, host:port; empty where it has never connected."""
+    """Return the primary as the daemon names it, host:port, or '' if the daemon has never connected."""
     status, identity = read_status(directory), read_identity(directory)
     if status is not None and status.connection.endpoint:
         return status.connection.endpoint
-    # The status is a second late, and the identity forgets a connection that was ended in good order.
+    # The status lags by a second, and the identity drops a connection that was closed in good order.
     return identity.connections[-1].endpoint if identity is not None and identity.connections else ""

@@ -1,9 +1,9 @@
-"""The check that a relay log tells the history that an offset comes from, where both name the same GTID.
+"""The check that a relay log has the same history as an offset, if both name the same GTID.
 
-Sequence numbers begin again when a primary is reset, so a GTID may come twice. In: the log, and an offset that lies in
-it. Where the offset says at which place of which server's binlog it was, and the log has that GTID from the same server
-at another place, it is another transaction: refused. In a log that comes from another server (after a failover) places
-are others; there it is refused where the transaction itself is another one.
+Sequence numbers start again when a primary is reset, so two transactions may have one GTID. `check_history` compares
+the offset with the log that contains it. If both come from one server, the GTID must be at the same place of that
+server's binlog. After a failover the log comes from another server and places differ, so the check compares the
+transactions themselves.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ HINT: Final = (
     "checkpoint, and startingPosition where the sink ends."
 )
 POSITION_BITS: Final = 32
-"""Positions in events are this wide; beyond, what a log knows of the rest depends on where its dump began."""
+"""Width in bits of positions in events. The higher bits that a log knows depend on where its dump began."""
 
 
 def check_history(log: RelayLog, offset: SourceOffset) -> None:
-    """Refuse a log that has another transaction under the offset's GTID.
+    """Refuse a log that has another transaction at the offset's GTID.
 
     Raises:
-        DataLossError: it has.
+        DataLossError: the log has another transaction there.
     """
     location = log.locate(offset.position, offset.primary)
     if location is None or offset.primary is None or offset.server_id is None:
@@ -60,8 +60,8 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
 
 
 def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
-    """Return the same place as the end of the group before it, which may be in the file before; None where that is
-    gone.
+    """Return the same place as the end of the group before it, which may be in the previous file; None if that file was
+    removed.
     """
     if location.offset and location.offset > file_head(relay_path(log.directory, location.file)).data_start:
         return location

@@ -1,8 +1,9 @@
-"""The name under which a query is registered with a daemon, and that no other running query has.
+"""The name under which a query registers with a daemon. No two running queries have the same name.
 
-In: the options. Out: the name, held by a lock on a file beside the registrations for as long as the query runs. The
-option readerName, or one made from the tables, with a number, so that a query that starts again finds its own: Spark
-tells a source neither the query's name nor its checkpoint. Refused: a readerName that another running query has.
+`take_name` returns the name, and a lock on a file beside the registrations holds it while the query runs. The name is
+the option readerName, or one made from the tables with a number. With it a restarted query finds its registration,
+because Spark gives a source neither the query's name nor its checkpoint. A readerName that another running query has is
+an error.
 """
 
 from __future__ import annotations
@@ -23,16 +24,20 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 MAX_QUERIES: Final = 64
-"""Queries of the same tables on one relay log without a readerName; more are a loop that forgot to stop them."""
+"""Most queries of the same tables on one relay log without a readerName. More of them are a sign of a loop that stops
+no query.
+"""
 PATIENCE_S: Final = 5.0
-"""A query that was just stopped has two seconds to go, and its next start must find its name free."""
+"""Seconds to wait for a name. A query that was just stopped ends within two seconds, and its next start must find its
+name free.
+"""
 POLL_S: Final = 0.1
 TABLES_SHOWN: Final = 40
-"""Letters of the tables in a made name: it is a file's name, and one in lists for people."""
+"""Letters of the tables in a made name, which is a file name and appears in lists for people."""
 
 
 class ReaderName:
-    """A name that is ours until `close`, or until the process ends."""
+    """A name that this query holds until `close`, or until the process ends."""
 
     def __init__(self, text: str, path: Path, descriptor: int) -> None:
         self.text = text
@@ -41,7 +46,9 @@ class ReaderName:
 
     @property
     def held(self) -> bool:
-        """Whether it is ours still: not where the folder was made again, and our lock is on a file without a name."""
+        """Whether this query still holds the name. If the folder was made again, the lock is on a file without a
+        name.
+        """
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -55,7 +62,7 @@ class ReaderName:
 
 
 def take_name(directory: Path, options: SourceOptions) -> ReaderName:
-    """Return the name of this query.
+    """Take and return the name of this query.
 
     Raises:
         RelayError: another running query has it, or the folder of the registrations cannot be written.
@@ -80,8 +87,8 @@ def take_name(directory: Path, options: SourceOptions) -> ReaderName:
 
 
 def made_name(options: SourceOptions) -> str:
-    """Make a name like spark-shop.orders-1f3a9c02: what the query reads, for people, and a hash of what else tells two
-    queries apart.
+    """Make a name like spark-shop.orders-1f3a9c02: the tables, for people, and a hash of the tables and the row
+    shape.
     """
     tables = ",".join(options.patterns)
     key = f"{tables}|{options.row_shape}"

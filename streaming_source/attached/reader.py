@@ -1,8 +1,9 @@
-"""The part of a daemon's relay log that a query still needs, told to the daemon.
+"""The registration of the part of a daemon's relay log that a query still needs.
 
-In: the places the query has done with. Out: a registration, which the daemon's retention respects. It stays when the
-query stops, so that its files are there when it goes on, and a thread keeps it alive, because Spark does not call us
-while Spark is busy with a long batch. Refused: reading on where the daemon has removed files that the query needed.
+`HeldFiles` registers the places that the query has finished with, and the daemon's retention respects them. The
+registration stays when the query stops, so that its files exist when the query resumes. A thread renews it, because
+Spark calls no method of the source during a long batch. If the daemon has removed files that the query needed, reading
+on is an error.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ if TYPE_CHECKING:
 
 TOUCH_EVERY_S: Final = 10.0
 CLAIM_S: Final = 5.0
-"""Retention may be removing the oldest file just now; it is done within moments."""
+"""Seconds to repeat a claim, because retention may be removing the oldest file at that moment. It takes moments."""
 CLAIM_POLL_S: Final = 0.05
 WRITE_EVERY_S: Final = 1.0
-"""Retention works in whole files; between two of them the registration is for people who watch."""
+"""Seconds between two writes of the registration within one file. Retention works in whole files, so these writes only
+inform people who watch.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class HeldFiles:
-    """One a query; nothing happens before `claim`. Called by one thread."""
+    """The registration of one query. It does nothing before `claim`. One thread calls it."""
 
     def __init__(self, directory: Path, options: SourceOptions) -> None:
         self._directory = directory
@@ -43,14 +46,14 @@ class HeldFiles:
         self._name: ReaderName | None = None
         self._registration: ReaderRegistration | None = None
         self.lost: DataLossError | None = None
-        """Why files were removed that this query had registered for, if they were."""
+        """Why files were removed that this query had registered for; None if none were."""
         self._kept: RelayLocation | None = None
         self._written_s = 0.0
         self._alive: threading.Thread | None = None
         self._stop = threading.Event()
 
     def claim(self) -> None:
-        """Take the name. What it kept in an earlier life stays kept; a new name keeps all there is.
+        """Take the name. A known name keeps what it kept before; a new name keeps everything in the log.
 
         Raises:
             RelayError: another running query has the name, or the folder cannot be written.
@@ -62,7 +65,7 @@ class HeldFiles:
         try:
             self._registration.check()
         except DataLossError as error:
-            self.lost = error  # matters only if what was removed is asked for
+            self.lost = error  # matters only if the query asks for what was removed
         if all(reader.name != self._name.text for reader in registered_readers(self._directory)):
             self._keep_everything(self._registration)
         if self._alive is None:
@@ -71,7 +74,7 @@ class HeldFiles:
 
     @property
     def name(self) -> str:
-        """The name, once it is taken."""
+        """The name, or '' before `claim`."""
         return "" if self._name is None else self._name.text
 
     def _keep_everything(self, registration: ReaderRegistration) -> None:
@@ -94,16 +97,16 @@ class HeldFiles:
             try:
                 if self._registration is not None:
                     self._registration.touch()
-            except ReplicaError as error:  # the planning thread meets the same one, and ends the query with it
+            except ReplicaError as error:  # the planning thread meets the same error, and ends the query with it
                 _log.warning("%s", error)
 
     def is_news(self, location: RelayLocation) -> bool:
-        """Tell whether telling the daemon of this place is worth a file."""
+        """Return True if this place is worth a write of the registration."""
         kept, due = self._kept, time.monotonic() - self._written_s >= WRITE_EVERY_S
         return location != kept and (due or kept is None or location.file != kept.file)
 
     def keep_from(self, location: RelayLocation, position: GtidPosition) -> None:
-        """Let whole files before the place go."""
+        """Release whole files before the place."""
         if self._registration is not None:
             self._registration.keep_from(location, str(position))
             self._kept, self._written_s = location, time.monotonic()
@@ -119,19 +122,19 @@ class HeldFiles:
         return False
 
     def check(self) -> None:
-        """Raise DataLossError where the daemon has removed files that this query still needed."""
+        """Raise DataLossError if the daemon has removed files that this query still needed."""
         if self._registration is not None:
             self._registration.check()
 
     def leave(self) -> None:
-        """Keep nothing any more."""
+        """End the registration: the daemon keeps nothing for this query any more."""
         self._stop.set()
         if self._registration is not None:
             self._registration.close()
         self.close()
 
     def close(self) -> None:
-        """Close the registration, which stays: the query may go on later."""
+        """Close the name. The registration stays, because the query may resume later."""
         self._stop.set()
         if self._name is not None:
             self._name.close()

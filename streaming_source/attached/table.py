@@ -1,8 +1,8 @@
-"""The columns of a table, from the last of its rows in a relay log: for queries that ask no server.
+"""The columns of a table from its last rows in a relay log, for queries that ask no server.
 
-In: the log, and the table. Out: the columns as its newest table map names them (binlog_row_metadata=FULL). The log is
-looked through from its end; stretches without the table cost a search for its name, nothing is decoded. Refused: a
-table without rows in the log, and rows that do not name their columns.
+`newest_table` returns the columns that the table's newest table map names (binlog_row_metadata=FULL). It searches the
+log from its end and decodes nothing: a stretch without the table costs a search for its name. A table without rows in
+the log is an error, and so are rows that do not name their columns.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 STRETCH_BYTES: Final = 8 << 20
-"""Large enough that the search for a name is all a stretch without it costs."""
+"""Size of a stretch in bytes: large enough that the search for a name is its only cost."""
 
-_NAME_AT: Final = 8  # in a TABLE_MAP event's body, behind table id and flags
+_NAME_AT: Final = 8  # in the body of a TABLE_MAP event, after table id and flags
 _ASK = "Set host and user: then the server's catalog tells what the table looks like."
 
 
 class DescribedTable(NamedTuple):
-    """A table as its rows describe it: the columns of a query, and all that they tell."""
+    """A table as its rows describe it: the columns of a query, and everything else that the rows say of them."""
 
     columns: tuple[TableColumn, ...]
     schema: TableSchema
@@ -47,7 +47,13 @@ class DescribedTable(NamedTuple):
 def newest_table(
     log: RelayLog, table: tuple[str, str], policy: ValuePolicy, chosen: Sequence[str] | None = None
 ) -> DescribedTable:
-    """Read the columns of `table`, (database, table) as the binlog spells it; `chosen`: the option columns.
+    """Read the columns of `table`.
+
+    Args:
+        log: the relay log to search.
+        table: (database, table) as the binlog spells it.
+        policy: how values are converted.
+        chosen: the option `columns`.
 
     Raises:
         SchemaError: the log has no rows of it, they do not name their columns, or one cannot be decoded.
@@ -83,7 +89,7 @@ def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
 
 
 def _backwards(log: RelayLog) -> Iterator[RelayRange]:
-    """Yield the log in stretches of whole groups, the last one first; end early where retention removes files
+    """Yield the log in stretches of whole groups, the last one first. It ends early if retention removes files
     meanwhile.
     """
     head = log.head()
@@ -96,7 +102,7 @@ def _backwards(log: RelayLog) -> Iterator[RelayRange]:
 
 
 def _name(body: memoryview) -> str:
-    """Read database.table of a TABLE_MAP event's body, whatever its columns are."""
+    """Read database.table from the body of a TABLE_MAP event, whatever its columns are."""
     names, at = [], _NAME_AT
     for _ in range(2):
         end = at + 1 + body[at]

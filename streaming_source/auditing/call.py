@@ -1,7 +1,8 @@
 """`audit()`: one call that compares tables of a server with their copies, at one GTID position.
 
-In: the session, which table has which copy, the position, the source's options. Out: an `AuditResult`. Raised: what
-keeps a table from being compared, as an error of ours; of a mirror, such a table is left out and told.
+It takes the session, the copy of each table, the position and the source's options, and returns an `AuditResult`. A
+table that cannot be compared raises an error of this project; in an audit of a mirror, the table is listed in
+`left_out` instead.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ if TYPE_CHECKING:
     from streaming_source.ruling.hash_key import HashKey
 
 AT_ONCE = 3
-"""Tables that are compared at a time: reading one as of a position waits some ten seconds, until that is surely
-committed, and takes a process of some 200 MB on the driver's machine."""
+"""Tables compared at a time. A read as of a position waits some ten seconds until the position is surely committed. It
+takes a process of some 200 MB on the driver's machine.
+"""
 BUCKETS = 256
-"""A table of ten million rows has 40 000 in a bucket: what is looked at again for one row that differs."""
+"""Buckets of a table. With 10 million rows a bucket has 40 000, which are compared again if one row differs."""
 SHOWN = 20
-"""The rows of each kind that are brought to the driver and shown."""
+"""Rows of each kind that the audit brings to the driver and shows."""
 MOST_BUCKETS = 1 << 16
 MOST_SHOWN = 10_000
 _UNKEYED = "snapshotUnkeyed"
-"""The option without which tables are refused whose rows a mirror counts."""
+"""The option without which the source refuses tables without a key, whose rows a mirror counts."""
 
 
 def audit(
@@ -64,34 +66,34 @@ def audit(
 ) -> AuditResult:
     """Check whether tables of a server are equal to their copies in the lakehouse, all at one GTID position.
 
-    The tables are read as they were at the position, while the server goes on; each copy is read in one version. Rows
-    are compared by their exact values. docs/audit.md says what is compared by what.
+    The audit reads the tables as they were at the position, while the server continues to write. It reads each copy in
+    one version, and compares rows by their exact values. docs/audit.md describes how values are compared.
 
     Args:
-        spark: a session that sees the copies.
-        tables: a copy for each table, as database.table: a name of the catalog or the path of a Delta table, with a
-            version behind it or without (`lake.orders@v12`), or a DataFrame.
-        mirror: instead of tables, the control table of a mirror: it tells copies, versions, keys and position.
-        at: the GTID position that the copies hold at. Unset: the end of the binlog now, for copies that stand still.
-        keys: the columns that tell a table's rows apart, by table. Unset: the primary key; () compares whole rows.
-        ignore: columns that are not compared: those that only the copies have.
-        buckets: how many groups of keys the rows are summed up in.
-        shown: how many rows of each kind are shown.
-        record: of a mirror, whether the result is written into `<control table>_audits`, where `mirror_status` finds
-            it; False for a session that may only read.
-        repair: of a mirror, whether it is asked to write the rows that differ as the server has them. It does that
-            between two of its batches; audit again to see the outcome.
-        hashKeyFile: of a mirror whose rules hash columns, the file with the key of all hashes.
+        spark: a session that can read the copies.
+        tables: the copy of each table, by database.table. A copy is a name in the catalog or the path of a Delta table,
+            with or without a version (`lake.orders@v12`), or a DataFrame.
+        mirror: instead of `tables`, the control table of a mirror. It has the copies, versions, keys and position.
+        at: the GTID position at which the copies hold. Unset: the end of the binlog now, for copies that do not change.
+        keys: the columns that identify a row, by table. Unset: the primary key. () compares whole rows.
+        ignore: columns that are not compared, such as columns that only the copies have.
+        buckets: number of groups of keys over which rows are summed up, from 1 to 65536.
+        shown: how many differing rows of each kind are shown, from 1 to 10000.
+        record: for a mirror, whether the result is written to `<control table>_audits`, which `mirror_status` shows.
+            Use False in a session that may only read.
+        repair: for a mirror, whether the audit asks it to rewrite the rows that differ as the server has them. The
+            mirror does so between two of its batches. Audit again to see the outcome.
+        hashKeyFile: for a mirror whose rules hash columns, the file with the key of all hashes.
         source: options of the source, as `spark.read` takes them: host, user, passwordFile, …
 
     Returns:
-        What was compared and what differs; `equal` is the verdict.
+        The compared tables and their differences. `equal` is the verdict.
 
     Raises:
-        ConfigError: an argument cannot be, or the server is not at the position.
-        SchemaError: the columns do not go together, or a table was altered since the position.
-        PositionPurgedError: the binlogs behind the position were removed.
-        ReplicaError: whatever reading the tables raises.
+        ConfigError: an argument is invalid, or the server has not reached the position.
+        SchemaError: the columns of a table and its copy do not match, or a table was altered after the position.
+        PositionPurgedError: the server has removed the binlogs after the position.
+        ReplicaError: any error of reading the tables.
     """
     for name, value, most in (("buckets", buckets, MOST_BUCKETS), ("shown", shown, MOST_SHOWN)):
         if not isinstance(value, int) or not 1 <= value <= most:
@@ -137,10 +139,10 @@ def _of_tables(
 
 
 def _by_name(given: Mapping[str, Any]) -> dict[TableName, Any]:
-    """Return what is given for tables by their names.
+    """Return the values by parsed table name.
 
     Raises:
-        ConfigError: a key is no name of one table.
+        ConfigError: a key is not the name of one table.
     """
     found = {}
     for table, value in given.items():
@@ -164,7 +166,7 @@ def _of_mirror(
     if repair:
         make_requests(compared.spark, control)
     if record:
-        make_records(compared.spark, control)  # before the hours that a comparison may take
+        make_records(compared.spark, control)  # before the hours that a comparison may take, because it can fail
 
     def look(copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look:
         policy = value_policy(compared.options, copy.table)

@@ -1,7 +1,7 @@
 """The comparison of one table with its copy, at one GTID position.
 
-In: the session, the options of the source, the table, its copy, the position; of a second look, what differed before.
-Out: a `TableAudit`. Raised: what keeps the two from being compared, as an error of ours.
+`Comparison.audited` takes the table, its copy and the position, and returns a `TableAudit`. A recheck also takes the
+rows that differed before. If the two cannot be compared, it raises an error of this project.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
 
 class Look(NamedTuple):
-    """A comparison, and what the next one is to compare with, where that was wanted and something differs."""
+    """The outcome of a comparison.
+
+    `differing`: the rows that the next comparison rechecks; None if none was asked for, or nothing differs.
+    """
 
     audit: TableAudit
     differing: DataFrame | None
 
 
 class Comparison(NamedTuple):
-    """The arguments that all tables of an audit are compared by."""
+    """The arguments that are the same for all tables of an audit."""
 
     spark: SparkSession
     options: Mapping[str, str]
@@ -57,8 +60,17 @@ class Comparison(NamedTuple):
         before: DataFrame | None = None,
         keep: bool = False,
     ) -> Look:
-        """Compare a table with its copy; `asked`: the mirror that is asked to repair what differs. `before` and `keep`
-        as with `find_differences`.
+        """Compare a table with its copy.
+
+        Args:
+            table: the table, as database.table.
+            copy: the target, as in `audit`.
+            position: the GTID position at which the table is read.
+            keys: the columns that identify a row; None for the primary key.
+            way: how rows of the table become rows of the target.
+            asked: the mirror to ask for a repair of the rows that differ.
+            before: the rows that differed in an earlier comparison, as in `find_differences`.
+            keep: whether to return the differing rows for a recheck.
         """
         begun = time.monotonic()
         with typed_errors():
@@ -98,7 +110,9 @@ class Comparison(NamedTuple):
         return Look(looked, differences.rows)
 
     def altered(self, copy: MirroredCopy) -> str | None:
-        """Tell that a table has other columns now than its mirror knows; None where it has not, or cannot be asked."""
+        """Return a text if the table's columns are not those that its mirror knows; None if they are, or cannot be
+        read.
+        """
         try:
             with typed_errors():
                 columns = read_source(self.spark, self.options, copy.table, copy.position).columns
@@ -123,7 +137,7 @@ def _asked(
     differing: Collection[int],
     before: DataFrame | None,
 ) -> str:
-    """Ask for the repair of rows that differ; return what is told of it."""
+    """Ask for the repair of rows that differ; return the text that the result shows."""
     if way != AS_IT_IS:
         return "rows of a target with a rule, or of another mode than current, are not repaired: mirror_resync"
     try:

@@ -1,7 +1,8 @@
-"""`python -m streaming_source.auditing`: an audit as a program, for spark-submit and for schedulers.
+"""`python -m streaming_source.auditing`: the audit as a program, for spark-submit and for schedulers.
 
-In: a TOML file with the arguments of `audit()`, and options that go before it. Out: the result as text or JSON, and an
-exit code: 0 equal, 1 not equal, 3 equal as far as could be compared; an error has that of its type.
+It takes a TOML file with the arguments of `audit()`, and options that override the file. It prints the result as text
+or JSON. Its exit code is 0 for equal, 1 for not equal, and 3 if all compared tables are equal but some were left out.
+An error has the exit code of its type.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def main(
 
 
 def exit_code(result: AuditResult) -> int:
-    """Return the exit code that tells the verdict."""
+    """Return the exit code for the verdict."""
     if not all(table.equal for table in result.tables):
         return NOT_EQUAL
     return NOT_COMPLETE if result.left_out else 0
@@ -72,10 +73,10 @@ def read_arguments(
     at: str | None = None,
     options: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the arguments of `audit()`: those of the file, and over them those of the command line.
+    """Return the arguments of `audit()`: those of the command line override those of the file.
 
     Raises:
-        ConfigError: the file cannot be read, or an option is not of its form.
+        ConfigError: the file cannot be read, or an option does not have its form.
     """
     arguments: dict[str, Any] = {} if file is None else _read(file)
     arguments |= _pairs("--option", options)

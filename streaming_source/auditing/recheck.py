@@ -1,10 +1,9 @@
-"""The second look at rows that differ where foreign keys may have changed them on the server behind the position.
+"""The recheck of rows that differ if foreign keys may have changed them on the server after the position.
 
-What CASCADE and SET NULL do is in no binlog, so a table cannot be read as it was before that: rows that went behind the
-position are not there, and the copy, which is of the position, has them. In: a copy of a mirror, and what looks at it.
-Out: the first look's outcome where no rows above the table went since; else that of a later position, up to which the
-mirror has followed by then, with those rows alone that differ in both, with the same row of the copy. Refused: a mirror
-that stands still while such rows go.
+No binlog has the changes of CASCADE and SET NULL. So a read as of a position lacks rows that cascades deleted later,
+while the copy has them. If no row of an ancestor table changed after the position, the first comparison counts.
+Otherwise `rechecks` compares again when the mirror has reached a later position. Only rows that differ in both
+comparisons, with the same row of the copy, count. A mirror that stands still while ancestor rows change is an error.
 """
 
 from __future__ import annotations
@@ -31,14 +30,16 @@ if TYPE_CHECKING:
     from streaming_source.auditing.mirror.from_mirror import MirroredCopy
 
 MOST_LOOKS: Final = 3
-"""A row that is equal in truth would have to go and come back with the same values before each of them."""
+"""Most comparisons of a table. A row that is equal would have to be deleted and inserted again with the same values
+before each of them.
+"""
 STILL_S: Final = 120.0
-"""A mirror that has not finished a batch for so long is taken for one that stands still."""
+"""Seconds without a finished batch after which a mirror counts as standing still."""
 POLL_S: Final = 2.0
 
 
 class Rechecking(Protocol):
-    """Compares a copy with its table: `before` is what differed in the look before, `last` that no other follows."""
+    """Compares a copy with its table. `before`: what differed in the last comparison; `last`: no comparison follows."""
 
     def __call__(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look: ...
 
@@ -52,8 +53,9 @@ def rechecks(
     *,
     repair: bool,
 ) -> TableAudit | LeftOut:
-    """Compare a copy with its table, as often as it takes to tell; errors as with `look`. `repair`: the last look asks
-    for a repair.
+    """Compare a copy with its table, and repeat until cascades cannot explain the differences.
+
+    Errors of `look` pass through. With `repair`, the last comparison asks for a repair.
     """
     before: DataFrame | None = None
     for number in range(1, MOST_LOOKS + 1):
@@ -71,7 +73,7 @@ def rechecks(
 
 
 def _rows_went(spark: SparkSession, options: Mapping[str, str], copy: MirroredCopy, now: str) -> bool:
-    """Tell whether rows of the tables above were deleted or changed behind the position of a copy, or it is unknown."""
+    """Return True if rows of ancestor tables were deleted or updated after the copy's position, or this is unknown."""
     if now == copy.position:
         return False
     asked = {"tables": ",".join(map(table_text, sorted(copy.above))), "operations": "delete,update"}
@@ -85,7 +87,7 @@ def _rows_went(spark: SparkSession, options: Mapping[str, str], copy: MirroredCo
 
 
 def _later(spark: SparkSession, control: str, copy: MirroredCopy, position: str) -> MirroredCopy | LeftOut:
-    """Wait until the mirror has come to a position, and return the copy there."""
+    """Wait until the mirror has reached a position, and return the copy there."""
     wanted = GtidPosition.parse(position)
     batch, moved = copy.batch, time.monotonic()
     while True:

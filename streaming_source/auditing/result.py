@@ -1,4 +1,4 @@
-"""The outcome of an audit: per table what was compared and what differs, as values, as text and as JSON."""
+"""The outcome of an audit: what was compared and what differs for each table, as values, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 KINDS: Final = ("missing", "extra", "different", "doubled")
-"""What a row of the copy may be: not there, there without one in the table, of other values, there more than once."""
+"""Kinds of a row: not in the copy, only in the copy, with other values in the copy, more often in the copy."""
 VALUE_SHOWN: Final = 60
-"""The characters of a value in a line; the JSON has all."""
+"""Characters of a value in a line of text. The JSON has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Tell of one row that differs.
+    """One row that differs.
 
     Attributes:
-        kind: `missing` in the copy, `extra` there, `different`, or `doubled`: there more often than in the table.
-        key: the key's columns with their values as text; of a table that is compared by whole rows, all columns.
+        kind: `missing` (not in the copy), `extra` (only in the copy), `different` (other values), or `doubled` (more
+            often in the copy than in the table).
+        key: the key's columns with their values as text. If whole rows are compared, all columns.
         source: the table's row as text, or None.
         target: the copy's row as text, or None.
-        rows: how many rows of that kind it stands for: of a doubled row, those that are too many.
+        rows: the number of rows that this entry stands for. For a doubled row, the number of surplus rows.
     """
 
     kind: str
@@ -36,10 +37,10 @@ class Difference:
     rows: int = 1
 
     def columns(self) -> list[str]:
-        """List the columns in which both rows differ.
+        """Return the columns in which both rows differ.
 
         Returns:
-            Their names; none where there is one row only.
+            Their names; an empty list if only one side has the row.
         """
         if self.source is None or self.target is None:
             return []
@@ -48,25 +49,25 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableAudit:
-    """Tell what an audit found of one table.
+    """The result of the audit of one table.
 
     Attributes:
         table: the table on the server, as database.table.
-        target: the copy, as it was named.
-        version: the version of the copy that was read, of a Delta table.
+        target: the copy, as the caller or the control table names it.
+        version: the version of the copy that was read, if it is a Delta table.
         position: the GTID position at which the table was read.
-        source_rows: its rows there.
-        target_rows: the copy's rows.
-        source_hash: the hash of its rows' values, 32 hexadecimal digits; the order of rows means nothing to it.
-        target_hash: that of the copy's rows.
-        buckets: how many buckets of keys were compared.
-        differing_buckets: how many of them differ.
-        counts: how many rows are `missing`, `extra`, `different` and `doubled`.
-        differences: some of them, of each kind.
-        keys: the columns that tell rows apart; empty where whole rows are compared.
-        seconds: how long it took.
-        repair: where it was asked for and something differs, that the mirror is asked, or why it is not.
-        cascaded: rows that differed only because foreign keys changed them on the server behind the position.
+        source_rows: number of rows of the table at the position.
+        target_rows: number of rows of the copy.
+        source_hash: the hash of the table's values, 32 hexadecimal digits. It does not depend on the order of rows.
+        target_hash: the hash of the copy's values.
+        buckets: number of buckets of keys that were compared.
+        differing_buckets: number of buckets that differ.
+        counts: number of rows that are `missing`, `extra`, `different` and `doubled`.
+        differences: some of the differing rows of each kind.
+        keys: the columns that identify a row; empty if whole rows were compared.
+        seconds: duration of the audit of this table.
+        repair: if a repair was asked for and something differs, that the mirror was asked, or why it was not.
+        cascaded: rows that differed only because foreign keys changed them on the server after the position.
         equal: whether the copy has exactly the table's rows.
     """
 
@@ -95,7 +96,7 @@ class TableAudit:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A table that was not compared, and why."""
+    """A table that was not compared, and the reason."""
 
     table: str
     reason: str
@@ -103,13 +104,13 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """Tell what an audit found. `print()` shows it as text.
+    """The result of an audit. `print()` shows it as text.
 
     Attributes:
         position: the GTID position at which all tables were read.
-        tables: a `TableAudit` a table.
+        tables: a `TableAudit` for each table.
         left_out: the tables of a mirror that could not be compared, each with `table` and `reason`.
-        equal: whether every table is equal to its copy, and none was left out.
+        equal: whether every table is equal to its copy and none was left out.
     """
 
     position: str
@@ -118,17 +119,17 @@ class AuditResult:
 
     @property
     def equal(self) -> bool:
-        """Whether every table is equal to its copy, and none was left out."""
+        """Whether every table is equal to its copy and none was left out."""
         return all(table.equal for table in self.tables) and not self.left_out
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def json(self) -> str:
-        """Write the result as JSON.
+        """Return the result as JSON.
 
         Returns:
-            The text; docs/audit.md has its fields.
+            The text. docs/audit.md lists its fields.
         """
         return json.dumps(
             {

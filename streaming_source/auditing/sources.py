@@ -1,7 +1,7 @@
 """The tables of the server as they were at the position of an audit.
 
-In: the options of the source, as `spark.read` takes them, and the position; none is the end of the binlog now. Out: a
-DataFrame a table, whose rows every action sees alike. Refused: options that an audit decides itself.
+`read_source` returns a table's rows as a DataFrame that gives every action the same rows. `position_now` returns the
+end of the binlog, for audits without a position. Options that the audit sets itself are errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replica.rows.types.types import ValuePolicy
 
 _DECIDED: Final = ("table", "tables", "content", "endingposition", "path", "columns", "excludetables", "rowshape")
-"""The options that an audit sets, or that would leave something out."""
+"""Options that an audit sets itself, or that would exclude rows or columns."""
 
 
 def source_options(given: Mapping[str, object]) -> dict[str, str]:
@@ -42,7 +42,7 @@ def source_options(given: Mapping[str, object]) -> dict[str, str]:
 
 
 def value_policy(options: Mapping[str, str], table: str) -> ValuePolicy:
-    """Return what becomes of values that the types cannot hold."""
+    """Return how values are converted that the types cannot hold."""
     return _parsed(options, table).policy
 
 

@@ -1,7 +1,7 @@
-"""A copy as it is named in a call: a table of the catalog, a folder, or a DataFrame, with a version of it or without.
+"""A copy that a call names: a table of the catalog, a folder, or a DataFrame, with or without a version.
 
-In: the session and what was given. Out: the rows of one version, which does not change while they are read. Refused:
-what is none of these, and a version of what has none.
+`read_target` returns the rows of one version, which does not change while they are read. Other values are errors, and
+so is a version of a copy that has no versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSIONED: Final = re.compile(r"(.+)@v(\d+)", re.DOTALL)
 
 
 class ReadTarget(NamedTuple):
-    """A copy that can be read. `version`: of a Delta table, the one that `rows` are of."""
+    """A copy that can be read. `version` is that of `rows`, if the copy is a Delta table."""
 
     name: str
     version: int | None
@@ -29,10 +29,10 @@ class ReadTarget(NamedTuple):
 
 
 def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
-    """Return a copy's rows, as of its newest version unless one is given.
+    """Return the rows of a copy, as of its newest version unless the name has one.
 
     Raises:
-        ConfigError: it is neither a name, nor a path, nor a DataFrame, or there is no such table.
+        ConfigError: `given` is not a name, a path or a DataFrame, or there is no such table.
     """
     from pyspark.errors import AnalysisException
 
@@ -58,7 +58,7 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
 
 
 def as_table(name: str) -> str:
-    """Return the name of a table, or of the folder of a Delta table, as SQL takes it."""
+    """Return the SQL name of a table, or of the Delta table in a folder."""
     return f"delta.`{name}`" if _is_path(name) else name
 
 
@@ -67,7 +67,7 @@ def _is_path(name: str) -> bool:
 
 
 def _newest(spark: SparkSession, name: str) -> int | None:
-    """Return the newest version of a Delta table; None for one of another format, which has no versions."""
+    """Return the newest version of a Delta table; None for other formats, which have no versions."""
     from pyspark.errors import AnalysisException
 
     try:

@@ -1,6 +1,6 @@
-"""Our errors as Spark passes them on, made errors of ours again: a job's failure has their class and text in its own.
+"""Conversion of Spark's exceptions back into this project's errors.
 
-In: what Spark raised. Out: the error of ours that it tells of, or None.
+The exception of a failed job has the class and text of the original error in its own text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOLD: Final = re.compile(r"replica\.errors\.(\w+): ([^\n]*)")
 
 
 def error_of_ours(error: BaseException) -> errors.ReplicaError | None:
-    """Return the error of ours that an exception of Spark's is about."""
+    """Return the error of this project that an exception of Spark wraps; None if it wraps none."""
     told = _TOLD.search(str(error))
     kind = getattr(errors, told[1], None) if told is not None else None
     if told is None or not isinstance(kind, type) or not issubclass(kind, errors.ReplicaError):
@@ -28,7 +28,7 @@ def error_of_ours(error: BaseException) -> errors.ReplicaError | None:
 
 @contextlib.contextmanager
 def typed_errors() -> Iterator[None]:
-    """Raise what Spark says of an error of ours as that error."""
+    """Raise the project's error in place of the Spark exception that wraps it."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -1,7 +1,7 @@
-"""The end of what a batch read reads: where the server's binlog, or the daemon's log, ends when the query is loaded.
+"""The end of a batch read: the end of the server's binlog, or of the daemon's log, when the query is loaded.
 
-In: the options. Out: a `ServerEnd`. It stands alone because each `load()` asks for it, also those of streams, in a
-process that imports as little as it can.
+This is a separate module because each `load()` calls it, also for streams, in a process that imports as little as
+possible.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def end_at_load(options: SourceOptions) -> ServerEnd:
-    """Return where the server's binlog, or the daemon's log, ends at this moment."""
+    """Return the end of the server's binlog, or of the daemon's log, at this moment."""
     directory = attached_directory(options)
     if directory is None:
         return asyncio.run(server_end(options.connection))

@@ -1,6 +1,6 @@
-"""A relay log that holds a range already, as what places.py calls a `Feed`: nothing comes, and no server is asked.
+"""A `Feed` (places.py) over a relay log that holds a range already: no groups arrive, and no server is asked.
 
-In: the folder, and the offset that the range begins at. Refused: places that are not in it.
+`FetchedFeed` takes the folder and the offset at which the range begins. A place outside of the range is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FetchedFeed:
-    """The feed of one range; nothing is removed from it."""
+    """The feed of one range. It removes no files."""
 
     started = True
     full = False
@@ -44,10 +44,10 @@ class FetchedFeed:
         return offset
 
     def release(self, keep_from: RelayLocation) -> None:
-        """Keep all files as long as the folder is there."""
+        """Keep all files. They exist as long as the folder."""
 
     def begin_again(self, error: RelayFileRemovedError) -> None:
-        raise error  # nothing of ours removes a file: someone else did
+        raise error  # this process removes no file, so another program did
 
     def head(self) -> RelayHead:
         head = self.log.head()
@@ -55,7 +55,7 @@ class FetchedFeed:
             raise RelayError(f"{self.log.directory} was removed while it was being planned.", hint="load() again.")
         return head
 
-    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:  # noqa: ARG002  (nothing comes)
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:  # noqa: ARG002  (no groups arrive)
         if self.head().location > location:
             return True
         raise RelayError(
@@ -66,7 +66,7 @@ class FetchedFeed:
     def server_end(self) -> ServerEnd:
         return end_of_log(self.log, self.head())
 
-    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no one is asked)
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no server is asked)
         return False
 
     def latest_and_prepared(self) -> Latest | None:
@@ -80,4 +80,4 @@ class FetchedFeed:
         return self.log.directory / "tables"
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing, because the feed holds no resources."""

@@ -1,13 +1,13 @@
-"""The folders where batch reads of a server keep what they have fetched: one private folder a range, for as long as it
-may be read.
+"""The folders in which batch reads of a server keep fetched data: one private folder a range, while it may be read.
 
-Spark asks for the partitions of a DataFrame once and reads them at every action, and never says that it is done. So a
-folder stays while its driver lives and reads it now and then. A read that needs a folder removes those whose driver has
-ended, those not read for KEEP_S, and beyond `max_bytes` those not read for the longest time; never one that was used a
-moment ago. Folders are under the temp folder, or in the user's relayDir, which may be on storage that executors share.
+Spark asks for the partitions of a DataFrame once, reads them at every action, and never says that it has finished. So a
+folder stays while its driver process exists and reads it from time to time. A read that needs a folder removes those
+whose driver has ended, and those not read for KEEP_S. If folders exceed `max_bytes`, it removes those not read for the
+longest time, but none read within BUSY_S. Folders are in the temp folder, or in the user's relayDir, which may be on
+storage that executors share.
 
-Only the DataFrame that fetched a range reads it: after a reset of the server, the same positions are others. Refused:
-a folder of that name that others may write, and ranges that together are too large.
+Only the DataFrame that fetched a range reads it, because after a reset of the server the same positions name other
+transactions. A folder of that name that others may write is an error, and so are ranges that together are too large.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 KEEP_S: Final = 24 * 3600.0
-"""A notebook may be left over night; a DataFrame that is older says that its rows are gone, and is loaded again."""
+"""Seconds after which an unread folder is removed. A notebook may pause over night. Later its DataFrame raises an error
+that its rows are deleted, and has to be loaded again.
+"""
 BUSY_S: Final = 600.0
-"""A folder used within this time is being read: a task of a few megabytes takes seconds."""
+"""Seconds for which a folder counts as being read. A task of a few megabytes takes seconds."""
 STATE_NAME: Final = "batch.json"
 
 
 class BatchFolder(NamedTuple):
-    """The folder of one range. `complete`: the range is in it already, up to its end."""
+    """The folder of one range. `complete`: it holds the whole range already."""
 
     path: Path
     complete: bool
@@ -51,7 +53,7 @@ class _State(NamedTuple):
 
 
 def take_folder(options: SourceOptions, key: str) -> BatchFolder:
-    """Take the folder of what `key` tells from everything else; the caller fetches what is missing and calls `finish`.
+    """Take the folder of the range that `key` identifies. The caller fetches missing data and calls `finish`.
 
     Raises:
         RelayError: the ranges of running reads fill `relayMaxBytes`, or a folder is not private.
@@ -72,12 +74,12 @@ def take_folder(options: SourceOptions, key: str) -> BatchFolder:
 
 
 def finish(folder: Path) -> None:
-    """Note that the range is in the folder."""
+    """Record that the folder holds the whole range."""
     _write(folder, complete=True)
 
 
 def touch(folder: Path) -> None:
-    """Note that the folder is being read; where it is gone, the reader finds out."""
+    """Record that the folder is being read. If it was removed, the reader raises."""
     with contextlib.suppress(OSError):
         os.utime(folder / STATE_NAME)
 
@@ -90,7 +92,7 @@ def _base(options: SourceOptions) -> Path:
 
 
 def _clean(base: Path, max_bytes: int) -> None:
-    """Remove what is not read any more, and what is too much."""
+    """Remove folders that are not read any more, and those over the size limit."""
     kept: list[tuple[float, Path]] = []
     for folder in base.glob("batch-*"):
         state = _state(folder)
@@ -123,7 +125,7 @@ def _size(folder: Path) -> int:
 
 
 def _state(folder: Path) -> _State | None:
-    """Return the folder's state; None where it was not taken by us, or is being taken just now."""
+    """Return the folder's state; None if no read of this account took it, or one is taking it at the moment."""
     try:
         content = json.loads((folder / STATE_NAME).read_text(encoding="utf-8"))
         used = (folder / STATE_NAME).stat().st_mtime

@@ -1,8 +1,8 @@
-"""The position that the rows of tables have to hold at, where the option endingPosition names one: a place of the past.
+"""The past position at which rows of tables have to hold, if the option endingPosition names one.
 
-In: the options. Out: the offset there, once the server has got to it: a server that is behind is waited for, for
-connectRetry. Refused: a position whose following transactions were removed, or of another history, or still not
-reached then; a time to come.
+`offset_at_end` returns the offset there. It waits up to connectRetry for a server that has not reached the position.
+Errors: the server has removed the transactions after the position; the position is from another history; the server
+does not reach it in time; the time is in the future.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 POLL_S: Final = 0.2
-"""How often a server that is behind is asked; each time is a login."""
+"""Seconds between two questions to a server that lags. Each question is a login."""
 _PURGED: Final = (
     "The tables are brought back to a position by the changes behind it. Name a later one, or leave endingPosition out."
 )
@@ -36,13 +36,13 @@ def offset_at_end(options: SourceOptions) -> SourceOffset:
     """Return the offset of endingPosition, or of the end of the binlog.
 
     Raises:
-        ConfigError: the server has not got to it, or the time is still to come.
-        PositionPurgedError: transactions behind it were removed.
-        PositionLostError: it is of another history.
+        ConfigError: the server has not reached it, or the time is in the future.
+        PositionPurgedError: transactions after it were removed.
+        PositionLostError: it is from another history.
         ReplicaError: the server cannot be asked.
     """
     end: Position = options.ending_position or "latest"
-    # A position that was purged is never another one: rows would be those of a later place.
+    # fail_on_data_loss, because a later position in place of a purged one would give other rows.
     asking = ReplicaFeed(replace(options, starting_position=end, fail_on_data_loss=True), private_base())
     try:
         if isinstance(end, GtidPosition):

@@ -1,12 +1,12 @@
-"""Read tables into a folder as they were at a position, beside a replica that receives what was committed behind it.
+"""Read tables into a folder as they were at a position, while a replica receives later transactions.
 
-In: the options, the plan, the offset, the folder. Out: the frontiers between the batches of rows that are there then.
-Rows are read as they are now, and moved back by the changes since. An XA transaction that was prepared before the
-position and committed behind it has its rows before it: then the replica begins earlier, first where the binlog file
-begins that holds the position, then with the oldest file.
+`read_tables` takes the options, the plan, the offset and the folder, and returns the frontiers between the batches of
+rows. It reads rows as they are now and reverts the changes after the position. An XA transaction that was prepared
+before the position and committed after it has its rows before it. Then the replica starts earlier: first at the
+beginning of the binlog file with the position, then at the oldest file.
 
-Refused: tables that a statement changed as a whole behind the position, by its text; changes that take more than
-relayMaxBytes; a position between which and the reading the domains went another way.
+Errors: a statement after the position, logged as text, that changed a table as a whole; changes of more than
+relayMaxBytes; a position that the server's binlog passes with its domains in another order.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 SPOOL_NAME: Final = "tables"
 NAMED: Final = 5
-"""The names of tables in a message."""
+"""Most names of tables in a message."""
 POLL_S: Final = 0.05
-"""How often it is looked whether rows are there."""
+"""Seconds between two checks whether rows have been read."""
 
 
 class TablesRead(NamedTuple):
@@ -65,12 +65,12 @@ class TablesRead(NamedTuple):
 
 
 def read_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: Path) -> TablesRead:
-    """Read all tables into the folder, and remove the relay log that was needed for it.
+    """Read all tables into the folder, and remove the relay log that this took.
 
     Raises:
-        SchemaError: a statement behind the position altered, emptied, moved or dropped one of them.
-        DataLossError: rows of an XA transaction that was committed behind the position are in no binlog any more.
-        ReplicaError: whatever reading and receiving raise.
+        SchemaError: a statement after the position altered, emptied, moved or dropped one of them.
+        DataLossError: rows of an XA transaction that was committed after the position are in no binlog any more.
+        ReplicaError: any error of reading and receiving.
     """
     lost: DataLossError | None = None
     for offset in _beginnings(options, begin):
@@ -84,7 +84,9 @@ def read_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, fol
 
 
 class _PreparedBeforeError(Exception):
-    """An XA transaction was committed whose rows lie before the relay log; it never leaves this module."""
+    """An XA transaction was committed whose rows are before the start of the relay log. The error stays in this
+    module.
+    """
 
     def __init__(self, cause: DataLossError) -> None:
         super().__init__(cause.message)
@@ -92,10 +94,10 @@ class _PreparedBeforeError(Exception):
 
 
 def _beginnings(options: SourceOptions, begin: SourceOffset) -> Iterator[SourceOffset]:
-    """Yield the offset with the places to receive from, each earlier than the one before."""
+    """Yield the offset with the places to receive from, each earlier than the last."""
     yield begin
     if options.ending_position is None:
-        return  # at the end of the binlog the server told what was prepared
+        return  # at the end of the binlog, the server reported the prepared transactions
     reader = PrimaryReader(options.connection, library_logger())
     try:
         yield replace(begin, resume=reader.file_before(begin.position))
@@ -105,7 +107,7 @@ def _beginnings(options: SourceOptions, begin: SourceOffset) -> Iterator[SourceO
 
 
 class _PastReading:
-    """One attempt: a replica into the folder from an offset on, and the tables read beside it."""
+    """One attempt: a replica that writes the folder from an offset on, and the tables read beside it."""
 
     def __init__(self, options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: Path) -> None:
         self._options = options
@@ -115,10 +117,10 @@ class _PastReading:
         self._feed = ReplicaFeed(options, folder)
 
     def read(self) -> TablesRead:
-        """Read; the rows are in the folder then, and no relay log.
+        """Read the tables. Afterwards the folder has the rows and no relay log.
 
         Raises:
-            _PreparedBeforeError: begin earlier.
+            _PreparedBeforeError: the read has to begin at an earlier place.
             ReplicaError: see `read_tables`.
         """
         shutil.rmtree(self._folder / SPOOL_NAME, ignore_errors=True)
@@ -147,7 +149,7 @@ class _PastReading:
         return v
 
     def _lacks_prepared(self) -> bool:
-        """Tell whether the log has an XA COMMIT of what was prepared before it begins."""
+        """Return True if the log has an XA COMMIT of a transaction that was prepared before the log begins."""
         log, head = self._feed.log, self._feed.log.head()
         if head is None:
             return False
@@ -162,7 +164,7 @@ class _PastReading:
         frontiers = [Frontier()]
         try:
             reading.start(frontiers[0])
-            listed = feed.server_position()  # what was dropped before the tables were listed lies before it
+            listed = feed.server_position()  # a drop before the tables were listed lies before this position
             while not frontiers[-1].finished:
                 step = reading.advance(frontiers[-1], v)
                 if step is not None:
@@ -184,8 +186,8 @@ class _PastReading:
         return TablesRead(tuple(frontiers), v.position)
 
     def _look_at(self, behind: StatementsBehind, v: RelayHead) -> RelayHead:
-        """Refuse what has come since, if it keeps the tables from being read as they were; return the log's end."""
-        head = self._feed.head()  # what is behind the feed says there why nothing comes any more
+        """Refuse new groups that prevent reading the tables as they were; return the end of the log."""
+        head = self._feed.head()  # raises if the replica has failed
         statement = behind.first_up_to(head.location)
         if statement is None and self._options.table is not None:
             statement = next(iter(behind.created.values()), None)

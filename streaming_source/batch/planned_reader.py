@@ -1,7 +1,7 @@
-"""The base of Spark's readers whose rows wait in a folder of ours.
+"""The base of Spark's readers whose rows are in a private folder.
 
-In: what plans them, in the process that plans the query. Out: partitions, once; and in tasks the rows of each. The
-folder is told that it is read, which keeps it.
+`PlannedReader` returns its partitions, once, in the process that plans the query, and in tasks the rows of each
+partition. It touches the folder at each read, which keeps the folder from being removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PlannedReader(DataSourceReader):
-    """A reader of what is planned into a folder. `options` is None in tasks; `load` tells one load() from another."""
+    """A reader of rows that are planned into a folder. `options` is None in tasks; `load` identifies one load()."""
 
     def __init__(self, options: SourceOptions, load: str) -> None:
         self._options: SourceOptions | None = options
@@ -37,7 +37,7 @@ class PlannedReader(DataSourceReader):
 
     @abstractmethod
     def planned(self, options: SourceOptions, load: str) -> PlannedRange:
-        """Plan the rows, and fetch what they are made of."""
+        """Plan the rows, and fetch the data for them."""
         ...
 
     @abstractmethod
@@ -54,7 +54,7 @@ class PlannedReader(DataSourceReader):
         return list(planned.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Without any partition Spark makes up one that holds nothing.
+        # Spark makes up an empty partition if there is none.
         if isinstance(partition, ChangePartition):
             if self._folder is not None:
                 from streaming_source.batch.folders import touch

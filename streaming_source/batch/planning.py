@@ -1,7 +1,7 @@
-"""The range of a batch read made definite, fetched where need be, and cut into partitions.
+"""Planning of a batch read of changes: resolve the range, fetch it if needed, and cut it into partitions.
 
-In: the options, the plan, and where the binlog ended at load(). Out: partitions, and the folder they lie in, if it is
-ours. Refused: see server.py.
+`plan_range` takes the options, the plan and the end of the binlog at load(). It returns the partitions and the private
+folder that contains their bytes, if there is one. server.py lists the errors.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 
 
 class PlannedRange(NamedTuple):
-    """A range that is planned. `folder` is what the partitions are read from, if it is kept for them."""
+    """A planned range. `folder` contains the bytes of the partitions; None if they are inline or in a daemon's
+    folder.
+    """
 
     partitions: list[ChangePartition]
     folder: Path | None
 
     @classmethod
     def of(cls, partitions: list[ChangePartition], folder: Path) -> Self:
-        """Return what was planned into a folder; it is removed where tasks have all bytes on board."""
+        """Make a planned range, and remove the folder if the partitions carry all bytes inline."""
         if all(isinstance(part, InlineRange) for partition in partitions for part in partition.ranges):
             shutil.rmtree(folder, ignore_errors=True)
             return cls(partitions, None)
@@ -53,7 +55,7 @@ def plan_range(options: SourceOptions, plan: ReadPlan, latest: ServerEnd, load: 
     """Return the partitions of the rows between the two positions that the options name.
 
     Raises:
-        ConfigError: the end lies before the start, or is not reached yet.
+        ConfigError: the end lies before the start, or the server has not reached it.
         PositionLostError: the server does not have the range any more.
         DataLossError: the daemon's log does not have it any more.
         RelayError: the range is larger than relayMaxBytes.
@@ -103,7 +105,7 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerE
 
 
 def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
-    """Tell whether nothing lies between. Where `begin` has a number above the one at the server's end, numbers went
+    """Return True if no groups lie between. If `begin` has a higher number than the end of the server, numbers went
     back.
     """
     if end.place is not None and begin.primary is not None and begin.uid == end.uid:
@@ -113,7 +115,7 @@ def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
 
 
 def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: ServerEnd) -> SourceOffset:
-    """Receive up to `end` into the folder; return where it begins (elsewhere only after a loss that is accepted)."""
+    """Receive up to `end` into the folder; return the begin, which differs only after an accepted loss."""
     feed = ReplicaFeed(options, folder)
     try:
         begin = feed.start(replace(begin, anchor=False))
@@ -147,7 +149,7 @@ def _end(options: SourceOptions, feed: ReplicaFeed | AttachedFeed, latest: Serve
 
 
 def _judge(begin: GtidPosition, end: GtidPosition, reached: GtidPosition) -> None:
-    """Refuse a range that ends before it begins, or in what has not been written yet."""
+    """Refuse a range that ends before its begin, or that the server has not reached yet."""
     for gtid in end:
         first = begin.get(gtid.domain_id)
         if first is not None and first.seq_no > gtid.seq_no:

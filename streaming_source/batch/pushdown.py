@@ -1,12 +1,12 @@
-"""`pushFilters` of a batch reader: Spark hands over the conditions of a query, and gets back those that remain its own.
+"""`pushFilters` of a batch reader: Spark passes the conditions of a query, and gets back those that it has to apply.
 
-Spark pushes conditions only with spark.sql.python.filterPushdown.enabled=true, and without that setting refuses every
-reader that overrides the method. Ours are right with and without it, so they do not override it: what is called here
-says of itself that it is Spark's own method. A reader is a `FilteredReader` with `pushFilters = PushFilters()`.
+Spark pushes conditions only with spark.sql.python.filterPushdown.enabled=true. Without that setting it refuses every
+reader that overrides the method. These readers are correct in both cases, so they must not appear to override it: the
+callable here presents itself as Spark's own method. A reader is a `FilteredReader` with `pushFilters = PushFilters()`.
 
-Spark (4.2.1) keeps what a reader plans with the loaded DataFrame, conditions included, and gives it to other queries
-over the same DataFrame, and to the other sides of a UNION: they lack rows then. So nothing is taken over unless the
-option pushFilters says that the DataFrame is used once.
+Spark (4.2.1) keeps the plan of a reader, with its conditions, in the loaded DataFrame. Other queries over that
+DataFrame, and the other sides of a UNION, get the same plan and would lack rows. So a reader accepts no condition
+unless the option pushFilters says that the DataFrame is used once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class FilteredReader(Protocol):
-    """A reader with a plan, which takes a filter: from then on it plans and reads only what the filter leaves."""
+    """A reader with a plan that accepts a filter, and then plans and reads only rows that pass it."""
 
     @property
     def plan(self) -> ReadPlan: ...

@@ -1,6 +1,6 @@
-"""Spark's reader object of a batch read: partitions made when the files were looked through, rows made by tasks.
+"""Spark's reader of a batch read over files: partitions from the survey of the files, and rows in the tasks.
 
-Spark pickles it into every task; the partitions, which Spark hands out one by one, stay behind.
+Spark pickles the reader into every task. The pickle carries no partitions, because Spark passes each task its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BinlogFilesReader(DataSourceReader):
         return self._plan
 
     def take_filter(self, pushed: ChangeFilter) -> None:
-        """Leave out stretches that cannot hold what the filter leaves; tasks leave out the rest."""
+        """Drop stretches in which no row can pass the filter. Tasks drop the remaining rows."""
         left = (partition.filtered(pushed) for partition in self._partitions)
         self._partitions = [partition for partition in left if partition.stretches]
         self._plan = self._plan.filtered(pushed)
@@ -50,7 +50,7 @@ class BinlogFilesReader(DataSourceReader):
         return list(self._partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Without any partition Spark makes up one that holds nothing.
+        # Spark makes up an empty partition if there is none.
         if isinstance(partition, FilePartition):
             with spark_border():
                 yield from read_file_changes(partition, self._plan)

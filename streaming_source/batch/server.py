@@ -1,12 +1,12 @@
 """Batch reads of a server's binlog, or of a daemon's relay log: the rows of (startingPosition, endingPosition].
 
-In: the options and the plan; where the reading ends if that was `latest`, as it was at load(). Out: Spark's reader
-object. Spark asks it once a DataFrame for its partitions, when that is first used: then the range is fetched into a
-folder of its own (folders.py) by a replica that ends with it, and planned like a micro-batch of a stream, so that
-rows and shapes are those of a stream. A daemon's log is planned where it is.
+`ServerRangeReader` is Spark's reader. It takes the options, the plan, and the end of the binlog at load(), for
+`latest`. When a DataFrame is first used, Spark asks it once for the partitions. Then a replica fetches the range into a
+private folder (folders.py). The range is planned like a micro-batch, so that rows and shapes are those of a stream. A
+range of a daemon's log is planned without a copy.
 
-Refused: an end that lies before the start or is not reached yet, a range larger than relayMaxBytes, and what a stream
-refuses.
+Errors: an end that lies before the start or is not reached yet, a range larger than relayMaxBytes, and everything that
+a stream refuses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ServerRangeReader(PlannedReader):
         return self._plan
 
     def take_filter(self, pushed: ChangeFilter) -> None:
-        """Let tasks leave out what the filter leaves out."""
+        """Let tasks drop the rows that do not pass the filter."""
         self._plan = self._plan.filtered(pushed)
 
     def __repr__(self) -> str:

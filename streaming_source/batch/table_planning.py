@@ -1,10 +1,11 @@
-"""Plan a batch read of tables: read all of them into a folder, moved to the position of the read, and name the parts.
+"""Planning of a batch read of tables: read all of them into a folder, as of one position, and make the partitions.
 
-In: the options, the plan of the rows, and the offset at which they hold. A replica receives what is committed behind it
-into the same folder, while tables are read: with that, rows that were read later are moved back (past_tables.py). Both
-end when the last table is read; the rows stay as long as the DataFrame may be used (folders.py).
+`plan_tables` takes the options, the plan of the rows, and the offset at which they hold. While it reads the tables, a
+replica receives later transactions into the same folder, and past_tables.py uses them to revert rows that were read
+later. Both end with the last table. The rows stay as long as the DataFrame may be used (folders.py).
 
-Refused: tables that cannot be read so, tables that were altered since, and rows that do not fit into relayMaxBytes.
+Errors: tables that cannot be read so, tables that were altered after the offset, and rows that do not fit into
+relayMaxBytes.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def plan_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, loa
     Raises:
         PrerequisiteError: a table cannot be read so that its rows are right.
         DiskFullError: the rows do not fit into relayMaxBytes, or on the disk.
-        ReplicaError: whatever reading and receiving raise.
+        ReplicaError: any error of reading and receiving.
     """
-    if attached_directory(options) is not None:  # a daemon's folder is no place for rows of ours
+    if attached_directory(options) is not None:  # rows of this read must not go into a daemon's folder
         options = replace(options, relay_dir=None)
     folder, complete = take_folder(options, f"{load}|tables|{begin.position}|{begin.resume}")
     try:

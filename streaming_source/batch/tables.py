@@ -1,11 +1,11 @@
-"""Batch reads of tables: the rows of one or many tables as they all are at one GTID position (content=tables).
+"""Batch reads of tables: the rows of one or many tables at one GTID position (content=tables).
 
-In: the options, the plan, and the position, which was settled at load(): the end of the binlog, or the option
-endingPosition. Out: Spark's reader object. Spark asks it once a DataFrame for its partitions: then the tables are read
-into a folder of their own, which tasks read. Rows are those that `startingPosition=initial` gives, without what is said
-of a change.
+`TablesReader` is Spark's reader. It takes the options, the plan, and the position that `load_tables` resolved: the end
+of the binlog, or the option endingPosition. When Spark asks a DataFrame for its partitions, once, the tables are read
+into a private folder, and tasks read that folder. The rows are those of `startingPosition=initial`, without the
+metadata columns of a change.
 
-Refused: what a stream that begins with the tables refuses, and tables that do not fit into relayMaxBytes.
+Errors: everything that a stream with startingPosition=initial refuses, and tables that do not fit into relayMaxBytes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 POSITION: Final = "_position"
-"""The name of the column that holds the position in all rows: one that a table is unlikely to have."""
+"""Name of the column with the position, the same in all rows. A table is unlikely to have a column of this name."""
 _OF_MANY: Final = {"database": "database", "table": "table", "after": "row"}
-"""The columns of the change rows that rows of many tables are made of, and their names there."""
+"""Columns of the change rows that make a row of many tables, and their names in it."""
 
 
 @dataclass(frozen=True)
 class TablesPlan:
-    """The plan of a read of tables: that of the change rows which they come from, and what is put out of these.
+    """The plan of a read of tables: the plan of the underlying change rows, and the columns to output.
 
-    All rows hold at `begin`, the end of the binlog at load() or endingPosition; `schema` is the query's, whose columns
-    `rows` has under the names `taken`, None for the position itself.
+    All rows hold at `begin`, the end of the binlog at load() or endingPosition. `schema` is the query's. `taken` has
+    the column of `rows` for each field of `schema`, or None for the position.
     """
 
     rows: ReadPlan
@@ -50,10 +50,10 @@ class TablesPlan:
     taken: tuple[str | None, ...]
 
     def project(self, wanted: StructType) -> TablesPlan:
-        """Return the plan for a schema the user gave: a part of the columns, in any order, of the same types.
+        """Return the plan for a schema that the user gave: some of the columns, in any order, of the same types.
 
         Raises:
-            SchemaError: a column that the rows do not have, or has another type there.
+            SchemaError: the rows do not have a column, or have it with another type.
         """
         own = {field.name: (field, taken) for field, taken in zip(self.schema.fields, self.taken, strict=True)}
         for field in wanted.fields:
@@ -71,7 +71,7 @@ class TablesPlan:
 
 
 def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
-    """Judge each table, and settle the position at which their rows will hold.
+    """Check each table, and resolve the position at which the rows will hold.
 
     Raises:
         PrerequisiteError: a table cannot be read so that its rows are right.
@@ -86,10 +86,15 @@ def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
 
 
 def tables_plan(plan: ReadPlan, begin: SourceOffset, without: Collection[str] = ()) -> TablesPlan:
-    """Make the plan for the tables of a plan of change rows, at an offset; `without`: columns that are not read.
+    """Make the plan for tables from a plan of change rows.
+
+    Args:
+        plan: the plan of the change rows.
+        begin: the offset at which rows hold.
+        without: columns that are not read.
 
     Raises:
-        SchemaError: the table has a column with the name of the position's.
+        SchemaError: the table has a column with the name of the position column.
     """
     from pyspark.sql.types import StringType, StructType
 
@@ -116,7 +121,9 @@ def tables_plan(plan: ReadPlan, begin: SourceOffset, without: Collection[str] = 
 
 
 def _only(plan: ReadPlan, names: tuple[str | None, ...]) -> ReadPlan:
-    """Return the plan of change rows with these columns alone; one at least, because a batch counts its rows by it."""
+    """Return the plan of change rows with only these columns. It keeps at least one column, from which a batch gets its
+    row count.
+    """
     from pyspark.sql.types import StructType
 
     wanted = [name for name in names if name is not None] or [plan.spark_schema().names[0]]
@@ -125,8 +132,6 @@ def _only(plan: ReadPlan, names: tuple[str | None, ...]) -> ReadPlan:
 
 
 class TablesReader(PlannedReader):
-    """Spark's reader of tables."""
-
     def __init__(self, options: SourceOptions, plan: TablesPlan, load: str) -> None:
         super().__init__(options, load)
         self._plan = plan

@@ -1,1 +1,1 @@
-"""The Spark application around the planner's process, as far as it can tell, and the folders it keeps there."""
+"""The Spark application around the planner process, as far as a data source can see it, and its folders."""

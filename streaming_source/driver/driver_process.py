@@ -1,8 +1,8 @@
-"""The process that is the driver of the Spark application we plan for, and whether a driver lives still.
+"""The driver process of the Spark application, and the check whether it still runs.
 
-Spark plans a batch read in a Python process that it starts and ends as it likes; what must live as long as the driver
-is told by the driver's Java process, our nearest ancestor of that kind. Process ids are used again, so the time at
-which the process was started belongs to it. Where the system does not tell (no /proc), every driver is taken for alive.
+Spark plans a batch read in a Python process that it may end at any time. Data that has to exist as long as the driver
+is tied to the driver's Java process, the nearest Java ancestor. Process ids are reused, so a `DriverProcess` has the
+start time too. On systems without /proc, every driver counts as running.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 MAX_ANCESTORS: Final = 10
-"""Between the driver and us are one or two processes; a shell or two more in tests."""
+"""Most ancestors to examine. One or two processes lie between the driver and this one, and a shell or two more in
+tests.
+"""
 
 
 class DriverProcess(NamedTuple):
-    """A driver process. `started` is in the system's own ticks since it was booted; 0 where it does not tell."""
+    """A driver process. `started`: its start in clock ticks after boot; 0 if the system does not report it."""
 
     pid: int
     started: int
@@ -29,7 +31,7 @@ class _Process(NamedTuple):
 
 
 def this_driver() -> DriverProcess:
-    """Return the Java process above us; without one, our parent."""
+    """Return the nearest Java ancestor, or the parent process if there is none."""
     pid = os.getppid()
     for _ in range(MAX_ANCESTORS):
         found = _process(pid)
@@ -43,7 +45,7 @@ def this_driver() -> DriverProcess:
 
 
 def lives(driver: DriverProcess) -> bool:
-    """Tell whether that very process is still there."""
+    """Return True if that process still runs."""
     if not driver.started or _process(os.getpid()) is None:
         return True
     found = _process(driver.pid)
@@ -55,6 +57,6 @@ def _process(pid: int) -> _Process | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The name stands in brackets and may hold anything, brackets too.
+    # The name is in parentheses and may contain anything, also parentheses.
     name, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
     return _Process(name, int(fields[1]), int(fields[19]))

@@ -1,8 +1,8 @@
-"""The session of a mirror and of an audit: the user's, but for the settings that change what SQL and values mean.
+"""The session of a mirror and of an audit: the user's, without settings that change the meaning of SQL and values.
 
-In: the user's session, or that of a streaming query, which Spark clones for it. Out: a clone, or the same session, with
-the settings of `PINNED`, and without any of `RESET` that the user set. Catalogs, credentials, functions and all that is
-about speed stay the user's.
+`own_session` clones the user's session, and `pin` changes a session that no one else uses, such as the one that Spark
+clones for a streaming query. Both apply `PINNED` and unset every setting of `RESET`, except those in `KEPT`. Catalogs,
+credentials, functions and settings of performance stay the user's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pinned(NamedTuple):
-    """A setting that is ours: its name, its value, and what another value would do."""
+    """A setting that this project fixes. `reason`: the effect of another value."""
 
     name: str
     value: str
@@ -23,7 +23,9 @@ class Pinned(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """Settings that have Spark's own values, whatever the user set: how their names begin, and what others would do."""
+    """A family of settings that get Spark's defaults. `prefix`: how their names begin; `reason`: the effect of other
+    values.
+    """
 
     prefix: str
     reason: str
@@ -57,7 +59,7 @@ PINNED: Final = (
     Pinned("spark.sql.datetime.java8API.enabled", "false", "times would reach the driver as other objects"),
     Pinned("spark.databricks.delta.schema.autoMerge.enabled", "false", "a write could add columns to a target"),
 )
-"""The settings with a value of ours: those that change what a name, a text or a value becomes."""
+"""Settings with a fixed value: those that change the meaning of a name, a text or a value."""
 
 RESET: Final = (
     Reset("spark.sql.legacy.", "rules of older versions: for dates, decimals, identifiers, comparison, files"),
@@ -70,7 +72,7 @@ RESET: Final = (
     Reset("spark.databricks.delta.properties.defaults.", "targets would be made with other properties"),
     Reset("spark.databricks.delta.write.txn", "Delta would take a write for one that it has"),
 )
-"""Families of settings that have Spark's and Delta's own values."""
+"""Families of settings that get the defaults of Spark and Delta."""
 KEPT: Final = frozenset(
     {
         *("spark.sql.parquet.compression.codec", "spark.sql.parquet.columnarReaderBatchSize"),
@@ -78,27 +80,27 @@ KEPT: Final = frozenset(
         *("spark.sql.parquet.filterPushdown", "spark.sql.parquet.aggregatePushdown"),
     }
 )
-"""Settings of these families that are about speed and size alone."""
+"""Settings of these families that affect only speed and size."""
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """Return a clone of the user's session with our settings."""
+    """Return a clone of the user's session with the pinned settings."""
     from pyspark.sql import SparkSession, is_remote
 
     if is_remote():
-        return pin(spark.cloneSession())  # Spark Connect alone has it by name
-    return pin(SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()))  # noqa: SLF001  (as queries get theirs)
+        return pin(spark.cloneSession())  # only Spark Connect has it as a public method
+    return pin(SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession()))  # noqa: SLF001  (as queries do)
 
 
 def pin(spark: SparkSession) -> SparkSession:
-    """Give a session that is no one else's our settings, and return it."""
+    """Apply the pinned settings to a session that no one else uses, and return it."""
     from pyspark.errors import AnalysisException
 
     wanted = {setting.name for setting in PINNED}
     families = tuple(family.prefix for family in RESET)
     for name in spark.conf.getAll:
         if name.startswith(families) and name not in wanted | KEPT:
-            with suppress(AnalysisException):  # one that Spark takes at its start alone; Delta's are unknown to it
+            with suppress(AnalysisException):  # a static setting of Spark; Delta's are unknown to it
                 spark.conf.unset(name)
                 _forget_in_tasks(spark, name)
     for setting in PINNED:
@@ -107,7 +109,7 @@ def pin(spark: SparkSession) -> SparkSession:
 
 
 def _forget_in_tasks(spark: SparkSession, name: str) -> None:
-    """Keep a setting from the tasks of a micro-batch that is running: Spark handed it on when the batch began."""
+    """Remove a setting from the tasks of a running micro-batch, which got it from Spark when the batch began."""
     from pyspark.sql import is_remote
 
     if not is_remote():
@@ -115,11 +117,11 @@ def _forget_in_tasks(spark: SparkSession, name: str) -> None:
 
 
 def in_session(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Return rows that were described in another session as rows of this one."""
+    """Return rows that were defined in another session as rows of this one."""
     from pyspark.sql import DataFrame, is_remote
 
     if is_remote():
         return type(rows)(rows._plan, spark)  # noqa: SLF001
     dataset = spark._jvm.org.apache.spark.sql.classic.Dataset  # noqa: SLF001
-    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001  (what its columns are was settled there)
+    plan = rows._jdf.queryExecution().analyzed()  # noqa: SLF001  (the plan was analyzed in that session)
     return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # noqa: SLF001

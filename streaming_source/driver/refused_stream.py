@@ -1,6 +1,6 @@
-"""A stream that was refused and says why at Spark's first question to it.
+"""A stream reader that raises the error of `streamReader()` at Spark's first call.
 
-What `streamReader()` raises, Spark (4.2) buries under an UnboundLocalError of its own.
+Spark (4.2) hides an error that `streamReader()` itself raises under an UnboundLocalError.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's reader of a refused stream. Spark asks `prepareForTriggerAvailableNow` or `getDefaultReadLimit` before
-    anything else.
+    """Spark's reader of a refused stream. Spark calls `prepareForTriggerAvailableNow` or `getDefaultReadLimit`
+    first.
     """
 
     def __init__(self, error: ReplicaError) -> None:

@@ -1,8 +1,9 @@
-"""The folder that an embedded replica keeps its relay log in, when the user names none.
+"""The folder for the relay log of an embedded replica, if the user did not name one.
 
-A private folder under the temp folder, named by what the query reads and from where, so that a restarted query finds
-its log again. The folder is locked while a replica writes it: a second query with the same options takes the next one.
-Refused: a folder of that name that is not ours alone, because in /tmp anyone may have made it.
+`relay_directory` returns a private folder in the temp folder. Its name depends on the server, the account and the
+tables, so that a restarted query finds its log again. A replica locks the folder while it writes, so a second query
+with the same options takes the next one. A folder of that name that others may write is an error, because anyone may
+have made it in /tmp.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 MAX_QUERIES = 64
-"""Queries of one account with the same options on one machine; more are a loop that forgot to stop its queries."""
+"""Most queries of one account with the same options on one machine. More of them are a sign of a loop that stops no
+query.
+"""
 
 
 def relay_directory(options: SourceOptions) -> Path:
-    """Return the folder to use; it exists. Not locked yet: the caller that loses the race for the lock asks again.
+    """Return the folder to use; it exists. It is not locked, so a caller that loses the race for the lock calls again.
 
     Raises:
-        RelayError: no free folder, or one that others can write.
+        RelayError: there is no free folder, or others can write one.
     """
     if options.relay_dir is not None:
         return options.relay_dir
@@ -46,20 +49,20 @@ def relay_directory(options: SourceOptions) -> Path:
 
 
 def private_base() -> Path:
-    """Return the account's own folder under the temp folder."""
+    """Return the account's private folder in the temp folder."""
     return private_folder(Path(tempfile.gettempdir()) / f"spark-mariadb-binlog-{os.getuid()}")
 
 
 def is_free(folder: Path) -> bool:
-    """Tell whether no process writes a relay log there now."""
+    """Return True if no process writes a relay log there now."""
     return lock_holder(folder) is None
 
 
 def private_folder(folder: Path) -> Path:
-    """Return `folder`, made if need be.
+    """Return `folder`, and create it if needed.
 
     Raises:
-        RelayError: others can write it, or it is another account's.
+        RelayError: others can write it, or another account owns it.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

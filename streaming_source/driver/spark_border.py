@@ -1,10 +1,10 @@
-"""Let Spark print class, sentence and remedy of our errors first, wherever it calls us.
+"""The border to Spark: it prints class, text and remedy of this project's errors first.
 
-Spark's Python processes send an exception as its whole traceback, whose last line is the message: 14 to 60 lines down.
-A variable in such a process leaves the message alone; Spark's own setting spark.sql.execution.pyspark.udf.hideTraceback
-makes it for some of the processes and all exceptions. It is set here right before one of our errors leaves us, and the
-process ends with that error. Exceptions of other kinds are faults of ours and keep their traceback; ours is logged at
-level DEBUG.
+Spark's Python processes send an exception as its traceback, whose last line is the message, 14 to 60 lines down. A
+variable in such a process removes the traceback. Spark's own setting, spark.sql.execution.pyspark.udf.hideTraceback,
+sets it for some of the processes and for all exceptions. `spark_border` sets it right before one of this project's
+errors leaves, and the process ends with that error. Other exceptions are bugs and keep their traceback. The traceback
+of this project's errors is logged at level DEBUG.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 RUNTIME = "SPARK_PYTHON_RUNTIME"
-"""Tells a Python process that Spark started from a driver script, whose other processes would inherit what is set."""
+"""Variable by which a Python process that Spark started differs from a driver script. Other processes of a script would
+inherit what it sets.
+"""
 logger = logging.getLogger("streaming_source")
 
 
 @contextlib.contextmanager
 def spark_border() -> Iterator[None]:
-    """Turn our errors into short ones around what Spark calls, as a decorator or inside of a generator."""
+    """Shorten this project's errors, as a decorator of a method that Spark calls, or inside a generator."""
     try:
         yield
     except ReplicaError as error:

@@ -1,8 +1,8 @@
-"""Spark's versions: which are tested and with what, what an older one is refused with, and what a newer one is told.
+"""The supported versions of Spark, the error for an older one and the warning for a newer one.
 
-In: the version of the Spark at hand. Refused: a Spark that lacks what the source needs. One that is newer than all
-tested ones is used, after one warning. docs/versions.md has the table; a test compares it with this and with what is
-pinned.
+`require_spark` refuses a Spark that lacks required features. `warn_of_newer_spark` logs one warning for a Spark that is
+newer than all tested ones. docs/versions.md has the table. A test compares it with this table and with the pinned
+versions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class SparkVersion(NamedTuple):
-    """One minor version of Spark, and what is known of it here. `delta`: the release that works with it."""
+    """A minor version of Spark and its support. `delta`: the Delta release that works with it."""
 
     minor: tuple[int, int]
     tested: str
@@ -29,7 +29,7 @@ class SparkVersion(NamedTuple):
         return f"{self.minor[0]}.{self.minor[1]}"
 
     def line(self) -> str:
-        """Return the version as a line of the page's table."""
+        """Return the version as a row of the table in docs/versions.md."""
         return f"| {self.name} | {self.tested} | `{self.command}` | {self.delta} | {self.iceberg} |"
 
 
@@ -37,8 +37,8 @@ SPARK_VERSIONS: Final = (
     SparkVersion((4, 2), "4.2.1", "scripts/test", "4.4.0", "none for MERGE; PyIceberg appends"),
     SparkVersion((4, 3), "4.3.0", "scripts/test-spark 4.3", "none", "none"),
 )
-"""Oldest first. The first is the oldest that works: it has admission control and Trigger.AvailableNow for Python
-sources.
+"""Supported versions, the oldest first. Spark 4.2 is the first with admission control and Trigger.AvailableNow for
+Python sources.
 """
 
 
@@ -46,7 +46,7 @@ def require_spark(version: str) -> None:
     """Refuse a Spark that is too old.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: it is too old.
     """
     if _minor(version) < SPARK_VERSIONS[0].minor:
         raise ConfigError(
@@ -56,7 +56,7 @@ def require_spark(version: str) -> None:
 
 
 def warn_of_newer_spark(version: str) -> None:
-    """Log one line where the Spark is newer than every tested one."""
+    """Log one warning if this Spark is newer than every tested one."""
     if _minor(version) > SPARK_VERSIONS[-1].minor:
         tested = " and ".join(one.name for one in SPARK_VERSIONS)
         _log.warning(

@@ -1,10 +1,10 @@
-"""The start of the driver's JVM: do tasks run on this machine, and how many at once?
+"""The deployment of the Spark application: whether tasks run on this machine, and how many run at once.
 
-The planner runs in a descendant of that JVM, and Spark tells it nothing about the cluster. But the JVM's command line
-names the master and more: PySpark passes every setting made before the session starts as `--conf`, spark-submit passes
-`--master` and the names of its files of settings; spark-defaults.conf lies where SPARK_CONF_DIR or SPARK_HOME say. What
-cannot be seen (settings of a session that was there already) counts as not local, because bytes reach every executor
-and a path might not; the number of cores is then unknown.
+The planner runs in a descendant of the driver's JVM, and Spark reports nothing about the cluster to it. But the JVM's
+command line has the master and more. PySpark passes settings that are made before the session starts as `--conf`.
+spark-submit passes `--master` and the names of properties files. spark-defaults.conf is in SPARK_CONF_DIR or under
+SPARK_HOME. Settings of a session that already existed are not visible. Without a visible master, tasks count as not
+local, because inline bytes reach every executor and a path may not. The number of cores is then unknown.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 UNKNOWN_CORES: Final = 8
-"""The cores of a cluster that does not say: more partitions than cores cost some 30 ms each, fewer leave cores idle."""
+"""Cores of a cluster that does not report them. Surplus partitions cost some 30 ms each; with too few, cores are
+idle.
+"""
 MAX_SETTINGS_BYTES: Final = 1 << 20
-"""A file of settings has a few KB."""
+"""Most bytes of a properties file to read. Such files have a few KB."""
 
 _OPTIONS: Final = {
     "--master": "spark.master",
@@ -41,7 +43,7 @@ _SETTING: Final = re.compile(r"(spark\.[\w.]+)[=\s:]\s*(.*?)\s*")
 
 @dataclass(frozen=True)
 class SparkSetup:
-    """Settings by name, spark.master among them."""
+    """Settings of the application by name, with spark.master."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -49,13 +51,13 @@ class SparkSetup:
     def tasks_are_local(self) -> bool:
         """Whether the master is a local one, so that tasks see this machine's files.
 
-        A local cluster, which Spark has for tests, stands for one of many machines.
+        A local cluster, which Spark has for tests, counts as several machines.
         """
         return _LOCAL.fullmatch(self._master) is not None
 
     @property
     def cores(self) -> int:
-        """The number of tasks that run at once, as far as it is to be seen."""
+        """Number of tasks that run at once, as far as the settings show it."""
         if local := _LOCAL.fullmatch(self._master):
             return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
         if cluster := _LOCAL_CLUSTER.fullmatch(self._master):
@@ -75,12 +77,12 @@ class SparkSetup:
 
 
 def spark_setup() -> SparkSetup:
-    """Return the setup of the JVM that this process descends from."""
+    """Return the settings of the JVM that this process descends from."""
     return SparkSetup(settings_of(_arguments(this_driver().pid), os.environ))
 
 
 def settings_of(arguments: list[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a command line and of the files behind it; what is nearer to the user wins."""
+    """Return the settings of a command line and of its properties file. The command line overrides the file."""
     given: dict[str, str] = {}
     for option, value in pairwise([*arguments, ""]):
         name, _, joined = option.partition("=")
@@ -97,7 +99,7 @@ def _file(path: Path) -> dict[str, str]:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return _settings(file.read(MAX_SETTINGS_BYTES))
-    except OSError:  # there is none, or it is not for us
+    except OSError:  # the file does not exist, or this account may not read it
         return {}
 
 

@@ -1,10 +1,11 @@
-"""Look through the binlog files of a `path` for `.load()`: find them, read them once, and make the schema of the rows.
+"""Survey the binlog files of a `path` for `.load()`: find them, read them once, and make the schema of the rows.
 
-In: the options as Spark gives them. Out: `LoadedFiles`: partitions that hold wanted rows, and the plan that tasks read
-them with. No server is asked. A table's typed columns are those of its newest definition in the files: as its last rows
-describe it (binlog_row_metadata=FULL), else as the DDL in the files, else the file `schemaFile` has it. Older rows meet
-them by name, as in a stream. Refused: files that are not there, unordered or damaged, a table that is nowhere, rows
-whose columns nothing names, columns that cannot be decoded, and definitions that contradict each other.
+`load_files` returns `LoadedFiles`: the partitions with selected rows, and the plan for the tasks. No server is asked.
+The typed columns of a table come from its newest definition. That is in its last rows (binlog_row_metadata=FULL), else
+in the DDL in the files, else in the file `schemaFile`. Older rows match these columns by name, as in a stream.
+
+Errors: missing, unordered or damaged files; a table that is not in them; rows whose columns have no names; columns that
+cannot be decoded; definitions that contradict each other.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 _log = logging.getLogger(__name__)
-_SHOWN: Final = 5  # tables in a message
+_SHOWN: Final = 5  # most tables in a message
 
 
 @dataclass(frozen=True)
 class LoadedFiles:
-    """All that a batch read is made of; it pickles."""
+    """The data of a batch read over files. It can be pickled."""
 
     plan: ReadPlan
     partitions: tuple[FilePartition, ...]
     definitions: tuple[Definition, ...]
 
     def check(self, plan: ReadPlan) -> None:
-        """Refuse, before any task, what `plan` (ours, or its part that a query asks for) cannot be decoded with.
+        """Raise, before any task, if `plan` cannot decode the rows. `plan` is `self.plan` or a projection of it.
 
         Raises:
-            SchemaError: a column of a type that cannot be decoded or changed on the way, naming table and column.
+            SchemaError: a column of a type that cannot be decoded or converted, with the names of table and column.
         """
         output = None
         if plan.columns is not None:
@@ -67,14 +68,14 @@ class LoadedFiles:
 
 
 def load_files(given: Mapping[str, str]) -> LoadedFiles:
-    """Look through the files that these options name.
+    """Survey the files that these options name.
 
     Raises:
         ConfigError: a bad option, or a path without binlogs.
-        ProtocolError: a file is damaged (without skipDamaged), encrypted without its key, or no binlog.
-        SchemaError: a table or its columns are not known.
-        StatementDmlError: rows of a table were changed by a statement that was logged as text (onStatementDml=fail).
-        DataLossError: rows of an XA transaction lie in a file that is not among these.
+        ProtocolError: a file is damaged (without skipDamaged), encrypted and without its key, or not a binlog.
+        SchemaError: a table or its columns are unknown.
+        StatementDmlError: a statement that was logged as text changed rows of a table (onStatementDml=fail).
+        DataLossError: rows of an XA transaction are in a file that is not among these.
     """
     options = file_options(given)
 
@@ -123,7 +124,7 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         include_sql=options.include_sql,
         wide_sequence=options.sequence_numbers == "decimal",
     )
-    plan.spark_schema()  # a column name that collides with ours is an error of this moment
+    plan.spark_schema()  # a column name that collides with a metadata column raises here
     return LoadedFiles(plan, tuple(found.partitions), tuple(found.definitions.values()))
 
 
@@ -140,7 +141,9 @@ def _is_binlog(access: FileAccess) -> bool:
 
 
 def _age(access: FileAccess) -> Age:
-    """Return the groups logged before the file was begun, as its GTID_LIST tells, and the second of its first event."""
+    """Return the number of groups logged before the file began, from its GTID_LIST, and the Unix second of its first
+    event.
+    """
     with access.open() as file:
         first = next(access.ranges(file))
         begun, start = parse_header(first.data).timestamp, 0
@@ -161,7 +164,7 @@ def _columns(
     policy: ValuePolicy,
     chosen: Sequence[str] | None,
 ) -> tuple[TableColumn, ...]:
-    """Return the columns of the one table, by its newest definition; `chosen`: the option columns."""
+    """Return the columns of the one table by its newest definition; `chosen`: the option `columns`."""
     if table in found.last:
         table_map, schema = found.last[table]
         return logged_table_columns(table_map, schema, policy, chosen)

@@ -1,12 +1,11 @@
-"""The part of binlog files that one task of a batch read reads: stretches of one file, by path. Plain values that
-pickle.
+"""Partitions of a batch read over files: stretches of one binlog file, by path, as plain values that can be pickled.
 
-A plain file is cut into partitions of a few megabytes. A compressed or encrypted one can only be read from its
-beginning: it is one partition, whose task meets the planner's stretches again on its way through. In a stretch the
-tables are what the planner knew of them there, and XA transactions that were prepared before it and are committed in it
-are named by where they lie. Keys are not carried, the files that hold them are.
+A plain file is cut into partitions of a few megabytes. A compressed or encrypted file can be read only from its
+beginning. So it is one partition, and its task finds the planner's stretches in one pass. A stretch carries the table
+definitions at its place, and the places of XA transactions that were prepared before it and are committed in it.
+Partitions carry no keys, only the names of key files.
 
-Refused: a file that is not here, or no longer holds what was planned.
+It is an error if the file is not on the machine of the task, or is not the file that was planned.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import Catalog
 
 RANGE_BYTES: Final = 8 << 20
-"""How files are cut: some 50 ms of decoding and half a second of Spark's work."""
+"""Bytes of a partition: some 50 ms of decoding and half a second of Spark's work."""
 
 
 @dataclass(frozen=True)
 class FileAccess:
-    """A file, and what it takes to read it: `file_key` is the file with the password of an encrypted `key_file`."""
+    """A file and its keys. `file_key`: the file with the password of an encrypted `key_file`."""
 
     path: str
     key_file: str | None = None
@@ -44,7 +43,7 @@ class FileAccess:
     skip_damaged: bool = False
 
     def open(self) -> BinlogFile:
-        """Open the file on this machine; any of open_binlog's errors, and those of a key file."""
+        """Open the file on this machine. It raises the errors of `open_binlog` and of key files."""
         from replica.files.opening import open_binlog
 
         return open_binlog(self.path, self._keys())
@@ -57,12 +56,12 @@ class FileAccess:
         return KeyRing.from_file(self.key_file, filekey=self.file_key and f"FILE:{self.file_key}")
 
     def ranges(self, file: BinlogFile) -> Iterator[FileRange]:
-        """Yield the ranges of the file from its beginning: planner and tasks cut it alike."""
+        """Yield the ranges of the file from its beginning. Planner and tasks get the same ranges."""
         return file.ranges(max_bytes=RANGE_BYTES, skip_damaged=self.skip_damaged, cut_at_ddl=True)
 
 
 class PreparedInFile(NamedTuple):
-    """The place of an XA group that is committed later: bytes [start, end) of a file."""
+    """Place of an XA group that is committed later: bytes [start, end) of a file."""
 
     access: FileAccess
     start: int
@@ -72,7 +71,7 @@ class PreparedInFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Whole groups, bytes [start, end) of the file; `description` says how to read them."""
+    """Whole groups, bytes [start, end) of the file. `description` is the format of their events."""
 
     start: int
     end: int
@@ -83,10 +82,10 @@ class Stretch:
 
 
 class Piece(NamedTuple):
-    """Bytes to decode, and what decoding them takes."""
+    """Bytes to decode, and the metadata that decoding takes."""
 
     data: memoryview
-    offset: int  # of the first of them in the file
+    offset: int  # of the first byte in the file
     checksum: bool
     catalog: Catalog
     carried: Sequence[CarriedGroup]
@@ -94,18 +93,18 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class FilePartition(InputPartition):
-    """The part of one file that a task reads. `stretches` are in the file's order."""
+    """The part of one file that a task reads. `stretches` are in the order of the file."""
 
     access: FileAccess
     stretches: tuple[Stretch, ...]
 
     @property
     def file(self) -> str:
-        """The primary's name for the file."""
+        """The primary's name of the file."""
         return primary_name(self.access.path)
 
     def filtered(self, pushed: ChangeFilter) -> FilePartition:
-        """Return the same without stretches that hold nothing of what passes."""
+        """Return the partition without stretches in which no row can pass the filter."""
         left = (s for s in self.stretches if s.extent is None or pushed.may_match(s.extent))
         return replace(self, stretches=tuple(left))
 
@@ -113,11 +112,11 @@ class FilePartition(InputPartition):
         return f"FilePartition({self.access.path}, bytes {self.stretches[0].start} to {self.stretches[-1].end})"
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the stretches, read and checked against their checksums.
+        """Yield the stretches after reading them and verifying their checksums.
 
         Raises:
-            RelayError: the file is not here, or is not the one that was planned.
-            ProtocolError: it was damaged meanwhile.
+            RelayError: the file is not on this machine, or is not the one that was planned.
+            ProtocolError: it was damaged after the survey.
         """
         try:
             file = self.access.open()
@@ -145,7 +144,7 @@ class FilePartition(InputPartition):
                 yield Piece(part.data, part.offset, part.checksum, stretch.catalog, carried)
 
     def _along(self, file: BinlogFile) -> Iterator[Piece]:
-        """Read the file in one pass; XA groups that later stretches need are kept when they come by."""
+        """Read the file in one pass, and keep the XA groups that later stretches need."""
         wanted = {stretch.start: stretch for stretch in self.stretches}
         awaited = [group for stretch in self.stretches for group in stretch.carried if group.access == self.access]
         kept: dict[PreparedInFile, CarriedGroup] = {}
@@ -168,7 +167,7 @@ class FilePartition(InputPartition):
 
 
 def _fetched(group: PreparedInFile) -> CarriedGroup:
-    """Read an XA group out of a file, which need not be open."""
+    """Read an XA group from its file, which need not be open."""
     with group.access.open() as file:
         if file.seekable:
             size = group.end - group.start
@@ -184,6 +183,6 @@ def _cut(part: FileRange, group: PreparedInFile) -> CarriedGroup:
     from replica.rows.scan.xa import CarriedGroup
 
     content = part.data[group.start - part.offset : group.end - part.offset]
-    # A view keeps all of its range in memory.
+    # A view would keep its whole range in memory.
     kept = content if 2 * len(content) > len(part.data) else bytes(content)
     return CarriedGroup(kept, bool(group.description.checksum))

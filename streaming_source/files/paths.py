@@ -1,14 +1,14 @@
-"""The option `path` -> the binlog files it means, in the order they were written.
+"""The option `path`: the binlog files that it names, in the order in which they were written.
 
-A path is a file, a directory or a glob. In directories and globs, what is no binlog is passed over (the index files of
-servers and of our own relay logs, dumps, folders); a file that is named itself is taken as one. Within one directory or
-glob the number at the end of the names orders the files; files without numbers are ordered by what stands in them (the
-GTID position each begins at, then the second it was begun in), never by the time of the file system, which copying
-changes. Several paths keep the order they are given in.
+`find_binlogs` takes files, directories and globs. In directories and globs it ignores files that are not binlogs: index
+files, dumps, folders. A file that is named directly has to be a binlog. Within one directory or glob, the numbers at
+the end of names order the files. Files without numbers are ordered by content: by the GTID position at which each
+begins, then by the second of its first event. Modification times are not used, because copying changes them. Several
+paths keep their order.
 
-A gap between the numbers is logged. Refused: a path where nothing is, a directory without a binlog, one that holds the
-binlogs of two servers or relay logs beside binlogs (they hold the same transactions twice), one file both plain and
-compressed.
+A gap between numbers is logged. Errors: a path that does not exist, a directory without a binlog, a directory with the
+binlogs of two servers or with relay logs beside binlogs (they have the same transactions twice), and one file both
+plain and compressed.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _log = logging.getLogger(__name__)
 _IGNORED_SUFFIXES: Final = (".index", ".idx")
 _NUMBERED = re.compile(r"(.+)\.(\d{6,})")  # as servers name them: at least six digits
 _GLOB = re.compile(r"[*?\[]")
-_SHOWN: Final = 3  # names in a message
+_SHOWN: Final = 3  # most names in a message
 
 Age = tuple[int, int]
-"""Where a file without a number stands among others: groups before it, and the second it was begun in."""
+"""Sort key of a file without a number: the groups before it, and the Unix second of its first event."""
 
 
 class Looks(NamedTuple):
-    """The ways to look at files: whether one is a binlog (also a compressed one), and how old it is."""
+    """Functions that inspect files: whether one is a binlog (also a compressed one), and its age."""
 
     is_binlog: Callable[[Path], bool]
     age: Callable[[Path], Age]
 
 
 def primary_name(path: str) -> str:
-    """Return what the server called the file: its name without the suffix of a compression."""
+    """Return the server's name of the file: its name without the suffix of a compression."""
     name = Path(path).name
     return name.removesuffix(next((suffix for suffix in COMPRESSED_SUFFIXES if name.endswith(suffix)), ""))
 
 
 def find_binlogs(paths: Iterable[str], looks: Looks) -> list[str]:
-    """Return the absolute paths of all binlog files meant, each once, in stream order.
+    """Return the absolute paths of all binlog files that `paths` name, each once, in stream order.
 
     Raises:
-        ConfigError: a path means no binlog, or what it means cannot be put in order.
+        ConfigError: a path names no binlog, or its files cannot be put in order.
     """
     found: dict[str, None] = {}
     for path in paths:

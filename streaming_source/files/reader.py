@@ -1,4 +1,4 @@
-"""The work of a task of a batch read over files: stretches of one binlog file -> RecordBatches."""
+"""The task of a batch read over files: from stretches of one binlog file to RecordBatches."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the row changes of one partition of a batch read; errors as with `read_changes`."""
-    without_rows: list[XaGroup] = []  # XA COMMITs of other tables' rows; the planner has looked at them
+    """Yield the row changes of one partition of a batch read over files. It raises the errors of `read_changes`."""
+    without_rows: list[XaGroup] = []  # XA COMMITs without selected rows; the planner has examined them
     with noted(f"while reading {partition!r}"):
         made = RecordBatches(plan)
         for piece in partition.pieces():

@@ -1,17 +1,16 @@
-"""The planner's one look through all files of a batch read, when it is loaded: where the wanted rows are.
+"""The planner's single pass over all files of a batch read, at load: which ranges have selected rows.
 
-In: files in stream order, and a resolver that says which tables are wanted and what is known of them. Out: a `Survey`:
-partitions that hold wanted rows (everything else is left out and costs the tasks nothing), with what each stretch of
-them is read with; and the distinct table maps of the wanted tables, so that a schema can be made and everything that
-cannot be decoded is refused before the first task. What it follows from range to range:
+`FileSurvey` takes the files in stream order, and a resolver that knows the selected tables. It makes a `Survey`: the
+partitions with selected rows, with the metadata to read each stretch, and the distinct table maps of the selected
+tables. From these the caller makes the schema, and refuses before the first task what cannot be decoded. Ranges without
+selected rows cost the tasks nothing. The survey tracks from range to range:
 
-* the tables' columns, through the DDL in the files: rows without logged column names mean what the last DDL said;
-* XA transactions: a range with an XA COMMIT names the group that was prepared, which may lie in another file.
+* the tables' columns through the DDL in the files, because rows without logged column names have those of the last DDL;
+* XA transactions, because the group that an XA COMMIT completes may be in another file.
 
-Its loop over files is its own, and not that of `replica/log_reader/in_files.py`: tasks open the same files again, on
-other machines, with the same `FileAccess`.
-
-Nothing is decoded here. Bytes are verified against their checksums, as tasks do again. Memory: one range, plain values.
+It does not use the loop of `replica/log_reader/in_files.py`, because tasks open the same files again, on other
+machines, with the same `FileAccess`. It decodes no rows and verifies checksums, as tasks do again. It holds one range
+in memory, and plain values.
 """
 
 from __future__ import annotations
@@ -60,16 +59,16 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import Catalog, SelectedTables
 
 MAX_KEPT: Final = 4096
-"""Table maps and names that are remembered; what goes beyond is read all the same, but errors in it come later."""
+"""Most table maps and names to remember. Further tables are read too, but their errors come later."""
 
 _log = logging.getLogger(__name__)
 
 Definition = tuple[TableMapEvent, "TableSchema | None"]
-"""A table as rows describe it, and as it is known apart from them."""
+"""A table as its rows describe it, and its definition from DDL or schemaFile."""
 
 
 class _Known(NamedTuple):
-    """A distinct table map. `content` tells two of the same table apart."""
+    """A distinct table map. `content` distinguishes table maps of the same table."""
 
     table_map: TableMapEvent
     wanted: bool
@@ -88,20 +87,20 @@ class _PreparedExtent(NamedTuple):
 
 @dataclass
 class Survey:
-    """The outcome of a survey. `last` has the newest definition of each wanted table, `names` all tables with rows."""
+    """The outcome of a survey. `last`: the newest definition of each selected table; `names`: all tables with rows."""
 
     partitions: list[FilePartition] = field(default_factory=list)
     definitions: dict[tuple[bytes, TableSchema | None], Definition] = field(default_factory=dict)
     last: dict[tuple[str, str], Definition] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     unread: dict[tuple[str, str], SchemaError] = field(default_factory=dict)
-    """Wanted tables with rows whose columns have no names, and why they are not known."""
+    """Selected tables with rows whose columns have no names, and the reasons."""
     statement_dml: int = 0
-    """Statements that were gone on behind, although rows of theirs may be missing."""
+    """Number of statements that were accepted although their row changes may be missing."""
 
 
 class FileSurvey:
-    """A survey that goes through files in stream order; `on_statement_dml` as the option."""
+    """A survey over files in stream order. `on_statement_dml`: the option onStatementDml."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class FileSurvey:
         self._prepared: dict[XaId, _PreparedExtent] = {}
 
     def look_through(self, access: FileAccess) -> None:
-        """Look through the next file.
+        """Survey the next file.
 
         Raises:
             ReplicaError: the file cannot be read, is damaged (without `skip_damaged`), or (without `skip_unprepared`)
@@ -134,7 +133,7 @@ class FileSurvey:
         with access.open() as file:
             planned = FileCutter(access, seekable=file.seekable)
             for part in access.ranges(file):
-                if not part.whole:  # what is wrong behind it, if anything is, comes at the next step
+                if not part.whole:  # an error after this place is raised at the next step
                     _log.warning("%s ends inside a transaction, at offset %d: it is left out", access.path, part.offset)
                     continue
                 try:
@@ -170,10 +169,10 @@ class FileSurvey:
             planned.add(part, {**names, **catalog}, carried, extent_of(Groups(found.groups)))
 
     def _follow(self, part: FileRange, found: Scan) -> None:
-        """Take in the DDL of a range, before its rows: CREATE TABLE … SELECT has both in one group."""
+        """Apply the DDL of a range before its rows, because CREATE TABLE … SELECT has both in one group."""
         ddl = found.groups["flags"] & GtidFlag.DDL != 0
         alone = found.groups["ending"] == r.ENDS_STANDALONE
-        groups = Groups(found.groups, found.expansion)  # offsets in the range, also where the scan had to write it out
+        groups = Groups(found.groups, found.expansion)  # offsets in the range, also if the scan expanded it
         data = part.data
         for number in np.flatnonzero(ddl | alone):
             start, end = int(groups.start[number]), int(groups.end[number])
@@ -188,7 +187,7 @@ class FileSurvey:
                 start += header.event_length
 
     def _look_for_statements(self, access: FileAccess, part: FileRange) -> None:
-        """Look for changes of wanted tables that were logged as statements: their rows are in no file."""
+        """Find changes of selected tables that were logged as statements: their rows are in no file."""
         server = ServerRules(part.description.version_number)
 
         def found(text: LoggedText) -> StatementDmlError | None:
@@ -204,7 +203,7 @@ class FileSurvey:
             self._told(error)
 
     def _told(self, error: StatementDmlError) -> None:
-        """Go on behind a change, or refuse to."""
+        """Count a change that was logged as a statement, or raise its error."""
         if self._on_statement_dml == "fail":
             raise error
         if not self.found.statement_dml and self._on_statement_dml in ("warn", "row"):
@@ -212,7 +211,7 @@ class FileSurvey:
         self.found.statement_dml += 1
 
     def _has_statements(self, part: FileRange, found: Scan) -> bool:
-        """Tell whether a statement of this range comes as a row."""
+        """Return True if a statement of this range becomes a row."""
         if not self._tables.include_ddl:
             return False
         statements = DdlRows(self._tables, part.data, checksum=part.checksum)
@@ -231,7 +230,7 @@ class FileSurvey:
         return table
 
     def _schema(self, table: _Known) -> TableSchema | None:
-        """Return what is known of a wanted table at this point of the files."""
+        """Return the definition of a selected table at this point of the files."""
         if table.content not in self._schemas:
             if len(self._schemas) >= MAX_KEPT:
                 self._schemas.clear()
@@ -248,7 +247,7 @@ class FileSurvey:
     def _follow_xa(
         self, access: FileAccess, part: FileRange, found: Scan, wanted: NDArray[np.bool_], catalog: Catalog
     ) -> tuple[list[PreparedInFile], Catalog]:
-        """Return the groups from before this range that it commits, and what their rows are read with."""
+        """Return the earlier groups that this range commits, and the definitions for reading their rows."""
         carried: list[PreparedInFile] = []
         names: dict[tuple[str, str], TableSchema] = {}
         for xa in xa_groups(found):
@@ -279,7 +278,7 @@ class FileSurvey:
 
 
 def in_order_of_last_use(slots: NDArray[np.int64], count: int) -> list[int]:
-    """Return the slots that rows events name, the one used last at the end."""
+    """Return the slots of table maps that rows events use, by their last use, the latest at the end."""
     last = np.full(count, -1, np.int64)
     last[slots] = np.arange(len(slots))  # assignment in order: the last one stays
     return [slot for slot in np.argsort(last).tolist() if last[slot] >= 0]
@@ -290,15 +289,13 @@ def _has_rows(found: Scan, xa: XaGroup, wanted: NDArray[np.bool_]) -> bool:
     return bool(wanted[found.events["slot"][first:last]].any())
 
 
-# The ranges of a file that hold wanted rows -> partitions.
-#
-# In: ranges in the file's order, with what is known of their tables and the XA groups they need from before. Out: of
-# a plain file, partitions of one to two times RANGE_BYTES (a larger transaction is one of its own); of any other,
-# one. Neighbours that are read alike become one stretch, so that a task decodes them in one go.
+# Partitions from the ranges of a file that have selected rows. A plain file gives partitions of one to two times
+# RANGE_BYTES, or of one larger transaction. Any other file gives one. Adjacent ranges with the same definitions become
+# one stretch, so that a task decodes them in one call.
 
 
 class FileCutter:
-    """A cutter that puts the stretches of one file together."""
+    """Joins the stretches of one file into partitions."""
 
     def __init__(self, access: FileAccess, *, seekable: bool) -> None:
         self._access = access
@@ -308,8 +305,8 @@ class FileCutter:
         self._bytes = 0
 
     def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedInFile], extent: GroupExtent) -> None:
-        """Add a range with wanted rows; one that goes on where the last ended, with the same tables, makes it
-        longer.
+        """Add a range with selected rows. If it continues the last stretch with the same definitions, it extends that
+        stretch.
         """
         stretch = Stretch(part.offset, part.end, part.description, catalog, tuple(carried), extent)
         last = self._stretches[-1] if self._stretches else None
@@ -333,14 +330,12 @@ class FileCutter:
         self._stretches, self._bytes = [], 0
 
 
-# The order of GTIDs along binlog files: the option gtidStrictMode, by mariadbd's rule.
-#
-# In: the event groups of one range after the other, in stream order, over all files of a read. Refused: a group whose
-# sequence number is not above the last one of its domain, before any row is read. MySQL's files have other GTIDs.
+# The order of GTIDs over all files of a read, by mariadbd's rule for the option gtidStrictMode. A group whose sequence
+# number is not above the last one of its domain is refused before any row is read. MySQL's files have other GTIDs.
 
 
 class FileOrder:
-    """The order so far. `strict`: gtidStrictMode."""
+    """The last GTID of each domain. `strict`: the option gtidStrictMode."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
@@ -350,7 +345,7 @@ class FileOrder:
         """Check the next range.
 
         Raises:
-            OutOfOrderGtidError: one of its groups goes back.
+            OutOfOrderGtidError: the sequence number of a group goes back.
         """
         if not self._strict or found.is_mysql:
             return

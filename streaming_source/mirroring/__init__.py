@@ -1,7 +1,13 @@
-"""The mirror: the tables of a server as tables of the lakehouse, made and kept equal by one streaming query.
+"""The mirror: one streaming query that creates target tables and keeps them equal to the tables of a server.
 
-`call.py` has the function that users call, `sink.py` the steps of a micro-batch. The rooms are in the order of a batch:
-`batch` (what it has of which table), `reading` (targets that begin), `statements`, `apply` (rows into a target),
-`writers`, `modes` (what a target holds), `foreign_keys`, `control` (how far each table is). docs/mirror.md describes
-all of it.
+`call.py` has `mirror()`, the function that users call. `sink.py` has the steps of a micro-batch. docs/mirror.md is the
+user's page. The packages follow the order of the steps:
+
+- `batch`: which tables a micro-batch changes.
+- `reading`: snapshots of tables.
+- `statements`: DDL.
+- `apply`: changes into a target.
+- `writers` and `modes`: formats of targets, and what a target holds.
+- `foreign_keys`: cascades.
+- `control`: the state of each table.
 """

@@ -1,10 +1,10 @@
-"""The mirror as a program, for spark-submit: `python -m streaming_source.mirroring mirror.toml`.
+"""Command line of the mirror, for spark-submit: `python -m streaming_source.mirroring mirror.toml`.
 
-In: a file of TOML with the arguments of `mirror()`, names and values as in the call; `trigger`, `tableProperties` and
-`rules` are tables of TOML. Out: the exit code: 0 where the query has ended by itself (`availableNow`), that of our
-error where it is one, 130 behind Ctrl-C, else 1. The session is what spark-submit, or spark-defaults.conf, makes it.
-Refused, with a ConfigError that names the file: what cannot be read, what is no TOML, arguments that are missing,
-values that are no single word, number or switch.
+In: a TOML file with the arguments of `mirror()`, under the same names. `trigger`, `tableProperties` and `rules` are
+TOML tables. Out: an exit code. It is 0 if the query ended normally (`availableNow`), 130 after Ctrl-C, the exit code of
+a ReplicaError, and 1 after any other error. The session has the settings of spark-submit or spark-defaults.conf.
+Refused with a ConfigError that names the file: an unreadable file, invalid TOML, missing arguments, and values that are
+no string, number or boolean.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _STARTS = re.compile(r"^[\w.]+(?:Error|Exception|Failure): ", re.MULTILINE)
 _SPARKS_OWN = "\n=== Streaming Query ==="
 _LONGEST = 2000
 INTERRUPTED = 130
-"""What shells say of a program that Ctrl-C ended."""
+"""Exit code that shells report for a program that Ctrl-C ended."""
 USAGE = "usage: python -m streaming_source.mirroring MIRROR.toml"
 NEEDED: Final = ("tables", "into", "checkpointLocation")
 _TABLES: Final = ("trigger", "tableProperties", "rules")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the mirror of a file until its query ends; return the exit code."""
+    """Run the mirror that a file describes until its query ends, and return the exit code."""
     if len(arguments) != 1 or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stderr)
         return errors.ConfigError.exit_code
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted: the next start goes on behind the last batch that was done", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (Spark's, with ours in its text)
+    except Exception as error:  # noqa: BLE001  (Spark's exception, which has a ReplicaError in its text)
         return _told(str(error))
     return 0
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 def _run(given: dict[str, object]) -> None:
     from streaming_source.mirroring.call import mirror
 
-    query = mirror(_session(), **given)  # type: ignore[arg-type]  # as the file has them; mirror() looks at each
+    query = mirror(_session(), **given)  # type: ignore[arg-type]  # mirror() checks the values
     try:
         query.awaitTermination()
     finally:
@@ -65,14 +65,13 @@ def _run(given: dict[str, object]) -> None:
 
 
 def _session() -> SparkSession:
-    """Return the session that is there, or a new one."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.appName("mariadb mirror").getOrCreate()
 
 
 def _told(text: str) -> int:
-    """Print what ended the query; return the exit code of our error in it, or 1."""
+    """Print why the query ended; return the exit code of a ReplicaError in the text, or 1."""
     found = _OURS.search(text)
     print(printable(f"{found[1]}: {found[2]}" if found else _cause(text)), file=sys.stderr)
     kind = getattr(errors, found[1], None) if found else None
@@ -80,17 +79,18 @@ def _told(text: str) -> int:
 
 
 def _cause(text: str) -> str:
-    """Return what an error of Spark's ends with: in front are its traceback and the way through foreachBatch."""
+    """Return the last exception in an error text of Spark, without the traceback and the frames of foreachBatch."""
     text = text.partition(_SPARKS_OWN)[0].strip()
     starts = [found.start() for found in _STARTS.finditer(text)]
     return text[starts[-1] if starts else 0 :][:_LONGEST]
 
 
 def read_mirror_file(path: str | Path) -> dict[str, Any]:
-    """Return the arguments that a file has.
+    """Return the arguments of `mirror()` that a TOML file has.
 
     Raises:
-        ConfigError: the file cannot be read, is no TOML, or lacks an argument that every mirror needs.
+        ConfigError: the file cannot be read, is no TOML, lacks an argument that every mirror needs, or has a value of
+            the wrong kind.
     """
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
-"""The call that starts a mirror, `mirror()`.
+"""The function that starts a mirror, `mirror()`.
 
-In: the session, which tables, the template of the targets' names, the source's options. Out: a running StreamingQuery.
-Refused before anything starts: arguments that cannot be, a checkpoint and a control table that do not belong together.
+In: the session, the source tables, the template of target names, the options of the source. Out: a running
+StreamingQuery. Refused before the query starts: invalid arguments, and a checkpoint that does not belong to the control
+table.
 """
 
 from __future__ import annotations
@@ -61,35 +62,36 @@ def mirror(
     trigger: Mapping[str, object] | None = None,
     **source: object,
 ) -> StreamingQuery:
-    """Start the query that makes Delta tables of a server's tables and keeps them equal.
+    """Start the query that creates Delta tables from a server's tables and keeps them equal.
 
-    Each target is made from the server's catalog and filled with the rows of its table. From then on every micro-batch
-    brings all tables to one GTID position. docs/mirror.md says what becomes of TRUNCATE, DROP and ALTER.
+    The mirror creates each target from the server's catalog and fills it with the rows of its table. After that, every
+    micro-batch moves all tables to one GTID position. docs/mirror.md describes how TRUNCATE, DROP and ALTER are
+    applied.
 
     Args:
         spark: a classic session whose catalog can hold Delta tables.
-        tables: the tables, as in the option of that name: `shop.*,crm.customer`.
-        into: the names of the targets: `lake.{database}_{table}`.
-        checkpointLocation: a folder that belongs to this mirror alone.
-        control: the table that says how far each target is. Unset: `mirror_control` beside the targets.
-        format: what targets are: `delta`, or `parquet` for folders in the mode append_log.
-        writer: what writes targets. `native`: the tasks that decode the rows of a table, and Spark what they cannot.
-            `spark`: Spark's MERGE alone. Unset: `native` for Delta tables.
-        onTruncate: `apply` empties the target, `stop` sets the table aside.
+        tables: the source tables, as in the option of that name: `shop.*,crm.customer`.
+        into: the template of target names: `lake.{database}_{table}`.
+        checkpointLocation: a folder that only this mirror uses.
+        control: the control table, which holds the state of each target. Unset: `mirror_control` beside the targets.
+        format: the format of targets: `delta`, or `parquet` for folders in the mode append_log.
+        writer: what writes targets. `native`: the tasks that decode the rows of a table, and Spark for the changes that
+            they cannot write. `spark`: Spark's MERGE alone. Unset: `native` for Delta tables.
+        onTruncate: `apply` empties the target, `stop` suspends the table.
         onDrop: `keep` leaves the target with its last rows, `drop` removes it.
-        onSwap: where another table takes a table's name, or rows of its partitions are exchanged, `apply` reads the
-            table again, `stop` sets it aside.
-        onAlter: `evolve` changes the target with its table, `stop` sets the table aside.
-        onCascade: where a foreign key changed rows, which no binlog has, `apply` changes them in the target, `stop`
-            sets the table aside, `ignore` leaves them.
-        onTableError: what becomes of a table that cannot go on: `suspend` sets it aside with its reason, and the others
-            go on; `fail` ends the query.
+        onSwap: if another table takes a table's name, or a statement exchanges rows of its partitions, `apply`
+            re-snapshots the table, `stop` suspends it.
+        onAlter: `evolve` alters the target with its table, `stop` suspends the table.
+        onCascade: if a foreign key changed rows, which no binlog records, `apply` changes them in the target, `stop`
+            suspends the table, `ignore` leaves them.
+        onTableError: what an error of one table does: `suspend` suspends this table with the reason, and all other
+            tables continue; `fail` ends the query.
         parallel: how many tables are written at the same time.
-        tableProperties: properties of new targets, beside and over the mirror's own.
-        rules: what becomes of tables that are not copied as they are, by pattern:
-            `{"shop.orders": {"leaveOut": ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
+        tableProperties: properties of new targets. They are added to the mirror's own properties and override them.
+        rules: rules by table pattern, for tables that are not copied unchanged: `{"shop.orders": {"leaveOut":
+            ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
         hashKeyFile: a file with the key of all hashes.
-        auditEvery: how often all tables are audited while the query runs, such as `1d`. Unset: never.
+        auditEvery: the interval between audits of all tables while the query runs, such as `1d`. Unset: no audits.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
 
@@ -97,14 +99,14 @@ def mirror(
         The running query.
 
     Raises:
-        ConfigError: an argument cannot be; the checkpoint or the control table is another mirror's; the session's
-            Delta is missing, or built for another Spark.
+        ConfigError: an argument is invalid. The checkpoint or the control table belongs to another mirror. The session
+            has no Delta, or a Delta that was built for another Spark.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     check_kinds({"trigger": trigger})
     check_trigger(trigger)
     if trigger is not None and "once" in trigger:
-        trigger = {"availableNow": True}  # one batch could not end before a statement
+        trigger = {"availableNow": True}  # `once` is one batch, which could not end before a DDL statement
     settings = mirror_settings(
         tables=tables,
         into=into,
@@ -131,7 +133,8 @@ def mirror(
     own = own_session(spark)
     for row in _checked_rows(own, settings):
         if row.waits_for is not None:
-            ask_again(settings.checkpoint, [row.name], row.waits_for)  # it may have been lost with its machine
+            # the request is a local file, and the driver may have moved
+            ask_again(settings.checkpoint, [row.name], row.waits_for)
     check_rules(own, settings)
     complete_control(own, settings.names.control)
     from streaming_source.mirroring.batch.outline_source import OutlineSource
@@ -162,8 +165,11 @@ def _check_session() -> None:
 
 
 def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[ControlRow]:
-    """Return the control table's rows; refuse a checkpoint without its control table, a control table without its
-    checkpoint, and two that differ.
+    """Return the rows of the control table.
+
+    Raises:
+        ConfigError: the checkpoint or the control table is missing although the other one is in use, or they belong to
+            different mirrors.
     """
     with _storage_told(f"the control table {settings.names.control}"):
         rows = mirrored_tables(spark, settings.names.control)
@@ -189,7 +195,7 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
 
 @contextlib.contextmanager
 def _storage_told(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
-    """Raise a ConfigError for what Spark says of a place that cannot be read, or written; `kinds`: of which errors."""
+    """Raise a ConfigError if Spark cannot read or write `what`; `kinds`: the exceptions that are converted."""
     try:
         yield
     except kinds as error:
@@ -198,7 +204,7 @@ def _storage_told(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) 
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:
-    """Return the id of the query that a checkpoint belongs to; None for a new one."""
+    """Return the id of the query that a checkpoint belongs to, or None for a new checkpoint."""
     written = hadoop_text(spark, f"{checkpoint}/metadata")
     return None if written is None else str(json.loads(written)["id"])
 

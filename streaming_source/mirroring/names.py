@@ -1,8 +1,9 @@
-"""The name of a target: the template `into` with a source table's database and name in it.
+"""Names of targets: the template `into`, filled with the database and name of a source table.
 
-In: the template, as "lake.{database}_{table}", or as a folder, "/lake/{database}/{table}", where no catalog lasts. Out:
-names as Spark's SQL takes them, every part in backquotes, and folders with their format before them. Refused: a
-template without {table}, with other braces or backquotes; two source tables that meet in one name.
+In: the template. It is a table name such as "lake.{database}_{table}", or a folder such as "/lake/{database}/{table}"
+for sessions without a persistent catalog. Out: names as Spark SQL takes them, with every part in backquotes, and
+folders with their format before them. Refused: a template without {table}, or with other braces or backquotes, and two
+source tables with one target name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 CONTROL: Final = "mirror_control"
 _NOT_IN_PATHS: Final = re.compile(r"[^\w.-]")
 _ONLY_DOTS: Final = re.compile(r"^\.+$")
-"""What would be another folder, as `..` is."""
+"""Path parts that would name another folder, such as `..`."""
 _EXAMPLE: Final = 'For example into="lake.{database}_{table}".'
 _FOLDERS: Final = "A folder is named from its root, /lake/{database}/{table}, or with its scheme, s3://…."
 _IN_NO_NAME: Final = re.compile(r"[/\\~:]")
@@ -32,7 +33,7 @@ _BARE: Final = re.compile(r"[^`{}]+")
 
 
 class TargetNames:
-    """The names of targets, and of the control table beside them. `kind`: the format of what is a folder."""
+    """Names of the targets and of the control table; `kind`: the format of folder targets."""
 
     def __init__(self, into: str, control: str | None = None, kind: str = "delta") -> None:
         self._kind = kind
@@ -50,25 +51,28 @@ class TargetNames:
         self.control_namespace = quoted(parts[:-1]) if len(parts) > 1 and not _is_folder(parts[-1]) else None
 
     def target(self, name: TableName) -> str:
-        """Return the target of a source table."""
+        """Return the name of the target of a source table."""
         if self.folders:
             return quoted([self._kind, self._filled(self._parts[0], _in_path(name))])
         return quoted(self._filled(part, name) for part in self._parts)
 
     def namespace(self, name: TableName) -> str | None:
-        """Return the namespace that the target lies in; None for the session's own, and for folders."""
+        """Return the namespace of a target; None for the session's current namespace and for folders."""
         if self.folders:
             return None
         return quoted(self._filled(part, name) for part in self._parts[:-1]) if len(self._parts) > 1 else None
 
     def key(self, name: TableName) -> str:
-        """Return what is equal for source tables that would have one target: folders are compared byte by byte, tables
-        as the catalog does.
+        """Return a key that is equal for source tables with the same target.
+
+        Folders are compared byte by byte, table names by the rules of the catalog.
         """
         return self.target(name) if self.folders else catalog_key(self.target(name))
 
     def meetings(self, names: Iterable[TableName]) -> dict[TableName, ConfigError]:
-        """Return the source tables whose target another one of them has: the first in the order of names has it."""
+        """Return an error for each source table whose target another source table has: the first one by name keeps the
+        target.
+        """
         taken: dict[str, TableName] = {}
         found = {}
         for name in sorted(names):
@@ -78,7 +82,7 @@ class TargetNames:
         return found
 
     def meeting(self, other: TableName, name: TableName) -> ConfigError:
-        """Make the error for two source tables that would have one target."""
+        """Make the error for two source tables with the same target."""
         return ConfigError(
             f"{table_text(other)} and {table_text(name)} would both become {self.target(name)}.",
             hint="Choose a template that tells them apart, or leave one out (excludeTables).",
@@ -103,7 +107,8 @@ class TargetNames:
         return [self._kind, control] if _is_folder(control) else control.split(".")
 
     def _filled(self, part: str, name: TableName) -> str:
-        return _PLACE.sub(lambda place: name[place[0] == "{table}"], part)  # at once: a name may look like a place
+        # one pass: a table's name may itself contain {table}
+        return _PLACE.sub(lambda place: name[place[0] == "{table}"], part)
 
 
 def _is_folder(name: str) -> bool:
@@ -111,7 +116,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _in_path(name: TableName) -> TableName:
-    """Return a name as folders can be called: names that meet by that are refused as others that meet."""
+    """Return a table name with only characters that are safe in paths; `meetings` refuses names that become equal."""
     database, table = (_ONLY_DOTS.sub("_", _NOT_IN_PATHS.sub("_", part)) for part in name)
     return database, table
 

@@ -1,8 +1,7 @@
-"""The audits that a mirror does by itself, one in each interval, in a thread beside its query.
+"""Scheduled audits of a mirror (`auditEvery`), in a thread beside its query.
 
-In: the running query, the mirror's settings. Out: rows of the table of audits, and for each audit one line of the log
-and its metrics.
-An audit that fails or finds differences never stops the mirror. The thread ends with the query.
+In: the running query, the settings of the mirror. Out: rows of the audit table, and one log line and the metrics of
+each audit. An audit that fails or finds differences never stops the mirror. The thread ends with the query.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def audit_beside(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings, every_s: float) -> None:
-    """Start the thread that audits the mirror, so many seconds behind each audit, until the query ends."""
+    """Start the thread that audits the mirror until the query ends; it waits `every_s` seconds after each audit."""
     from pyspark import inheritable_thread_target
 
     def work() -> None:
@@ -50,14 +49,14 @@ def audit_beside(spark: SparkSession, query: StreamingQuery, settings: MirrorSet
 
 
 def seconds_left(last: dt.datetime | None, now: dt.datetime, every_s: float) -> float:
-    """Return how long the next audit waits; `last`: when the one before it ended, None where there was none."""
+    """Return the seconds until the next audit; `last`: the end of the last audit, or None if there is none."""
     if last is None:
         return every_s
     return min(every_s, max(0.0, every_s - (now - last).total_seconds()))
 
 
 def outcome(result: AuditResult) -> tuple[int, str]:
-    """Return the level and the text of the line about an audit."""
+    """Return the log level and the text of the log line for an audit."""
     wrong = [table for table in result.tables if not table.equal]
     told = [
         f"{table.table}: {', '.join(f'{rows} {kind}' for kind, rows in table.counts.items() if rows)}"
@@ -83,17 +82,17 @@ def _first_wait_s(spark: SparkSession, settings: MirrorSettings, every_s: float)
 
 
 def _ended(query: StreamingQuery, wait_s: float) -> bool:
-    """Wait; tell whether the query has ended."""
+    """Wait up to `wait_s` seconds; return True if the query has ended."""
     try:
         return bool(query.awaitTermination(max(wait_s, 0.001)))
-    except (StreamingQueryException, Py4JError):  # its starter is told of it
+    except (StreamingQueryException, Py4JError):  # the query reports its error to the code that started it
         return True
 
 
 def _audit(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings) -> None:
     try:
         if all(row.state != CURRENT for row in mirrored_tables(spark, settings.names.control)):
-            return  # its rows still come
+            return  # no table has a complete snapshot
         source: dict[str, Any] = dict(batch_options(settings))
         result = audit(spark, mirror=settings.names.control, hashKeyFile=settings.hash_key_file, **source)
         _log.log(*outcome(result))

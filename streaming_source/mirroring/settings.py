@@ -1,9 +1,11 @@
-"""The settings of a mirror as one value: options of the source, names, and policies.
+"""Settings of a mirror as one value: options of the source, names, and policies.
 
-In: the arguments of `mirror()`. Out: `MirrorSettings`. Refused, with a ConfigError that names the argument: another
-kind (a file of TOML can give a number where a name has to be), options that are written twice or like an argument,
-options that would make the stream something else than all rows and all changes of the selected tables, and words that
-no policy has.
+In: the arguments of `mirror()`. Out: `MirrorSettings`. Refused with a ConfigError that names the argument:
+
+- values of the wrong kind, because TOML can give a number for a name;
+- options that are given twice or are a misspelt argument;
+- options that would hide rows or changes of the selected tables;
+- unknown policies.
 """
 
 from __future__ import annotations
@@ -44,16 +46,22 @@ OnCascade = Literal["apply", "ignore", "stop"]
 OnTableError = Literal["suspend", "fail"]
 Writer = Literal["spark", "native"]
 PARALLEL: Final = 4
-"""Tables whose MERGEs run at the same time: most of a small MERGE is waiting for the driver."""
+"""Default number of tables whose MERGEs run at the same time: a small MERGE spends most of its time in the driver."""
 MOST_PARALLEL: Final = 64
 JOINED_ROWS: Final = 10_000
 JOINED_FOR: Final[Mapping[Writer, str]] = MappingProxyType({"native": "500ms", "spark": "2s"})
-"""Small batches are joined up: one begins with so many changes, or so long after the one before. A batch costs about
-the same for one change as for some thousand, and a commit in each table; one after a quiet time waits for nothing.
+"""Longest delay between two micro-batches, by writer.
+
+A micro-batch starts JOINED_ROWS changes, or this delay, after the one before. A micro-batch costs about the same for
+one change as for some thousand, and makes a commit in every changed table. The first change after a quiet time does not
+wait.
 """
 BATCH_BYTES: Final = "256m"
-"""The most of the binlog that a batch takes: four times what streams do, because none of it is held in memory, and each
-batch costs some seconds of CPU time beside its rows."""
+"""Most bytes of the binlog in a micro-batch.
+
+The limit is four times that of other streams. The mirror holds no micro-batch in memory, and each one costs some
+seconds of CPU time besides its rows.
+"""
 _NOT_OURS: Final = {
     "table": "a mirror has many tables: use tables, also for one",
     "columns": "a mirror holds whole rows",
@@ -76,7 +84,7 @@ _NOT_OURS: Final = {
     "path": "a mirror follows a server",
     "pushfilters": "it is for batch reads",
 }
-"""Options of the source that a mirror does not take, and why."""
+"""Options of the source that a mirror does not take, and the reason."""
 _OURS: Final = {"startingPosition": "initial", "includeDdl": "true", "onStatementDml": "row"}
 _OF_SERVER: Final = frozenset(
     {
@@ -86,7 +94,7 @@ _OF_SERVER: Final = frozenset(
         *("invaliddates", "invalidtext", "snapshotconnections", "snapshotchunkrows", "snapshotrowspersecond"),
     }
 )
-"""The options by which the driver reads the server beside the stream: the server, the login, what values become."""
+"""Options for reading the server beside the stream: connection, login, and the conversion of values."""
 _TEXT: Final = ("a text", (str,))
 _FILE: Final = ("a path", (str, os.PathLike))
 _TABLE: Final = ("a table of names and values", (Mapping,))
@@ -110,14 +118,14 @@ KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "auditEvery": ("a time such as 6h", (str, int, float)),
     "trigger": _TABLE,
 }
-"""What each argument of `mirror()` has to be."""
+"""Kind and Python types of each argument of `mirror()`."""
 _BY_LOWER: Final = {name.lower(): name for name in KINDS}
 _TRIGGERS: Final = ("processingTime", "availableNow", "once")
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """The settings of one mirror. `given`: the source's options as Spark gets them; `options`: the same, parsed."""
+    """Settings of one mirror. `given`: the options of the source as Spark gets them; `options`: the same, parsed."""
 
     given: Mapping[str, str]
     options: SourceOptions
@@ -140,22 +148,22 @@ class MirrorSettings:
 
     @property
     def control_properties(self) -> dict[str, str]:
-        """The properties of targets that the control table has too: those that bound its log."""
+        """Target properties that the control table also has: those that bound its log."""
         wanted = upkeep_properties({}).keys() if self.writer == "native" else ()
         return {name: self.properties[name] for name in wanted if name in self.properties}
 
     def rule_of(self, name: TableName) -> TableRule:
-        """Return what becomes of a table."""
+        """Return the rule of a table."""
         return self.rules.of(name)
 
     @property
     def hides(self) -> bool:
-        """Whether values of a table must not be seen behind its rule."""
+        """Whether a rule hides values of a table."""
         return any(rule.hides for _, rule in self.rules.given)
 
     @property
     def policy(self) -> ValuePolicy:
-        """What becomes of values that the types cannot hold."""
+        """Policy for values that the column types cannot hold."""
         return self.options.policy
 
     def __repr__(self) -> str:
@@ -183,10 +191,10 @@ def mirror_settings(
     writer: str | None = None,
     on_table_error: str = "suspend",
 ) -> MirrorSettings:
-    """Check the arguments of `mirror()` and return them as settings; `kind`: its argument `format`.
+    """Return the checked arguments of `mirror()` as settings; `kind` is its argument `format`.
 
     Raises:
-        ConfigError: an argument, or an option of the source, that cannot be.
+        ConfigError: an argument, or an option of the source, is invalid.
     """
     check_kinds(
         {
@@ -268,14 +276,16 @@ def _parsed(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:
-    """Refuse the statements' texts where values are hidden: they have them as literals."""
+    """Refuse `includeSql` if a rule hides values: the statements have these values as literals."""
     asked = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
     if asked is not None and any(rule.hides for _, rule in rules.given):
         raise ConfigError(f"option {asked} would show values that the rules hide.", hint="Remove it.")
 
 
 def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *, audited: bool) -> None:
-    """Refuse what a format cannot hold. A table that no rule names is looked at when its target is made."""
+    """Refuse names, rules and audits that the format cannot hold. Tables without a rule are checked when their target
+    is made.
+    """
     told = f"format={wanted.name}"
     if wanted.only_folders and not (names.folders and "/" in names.control):
         raise ConfigError(
@@ -296,7 +306,7 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
 
 
 def _writer(asked: str | None, kind: str) -> Writer:
-    """Return what writes targets of the format `kind`."""
+    """Return the writer for targets of the format `kind`."""
     if asked is None and kind != DELTA:
         return "spark"
     way: Writer = _word(Writer, "writer", asked or "native")
@@ -325,15 +335,15 @@ def _word(kind: object, name: str, value: str) -> Any:
 
 
 def batch_options(settings: MirrorSettings) -> dict[str, str]:
-    """Return the options of a batch read of the same server."""
+    """Return the options for a batch read of the same server."""
     return {name: value for name, value in settings.given.items() if name.lower() in _OF_SERVER}
 
 
 def check_kinds(given: Mapping[str, object]) -> None:
-    """Refuse arguments of another kind; those that are None are not set.
+    """Refuse arguments of the wrong kind; None means that the argument is not set.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: an argument has a value of the wrong kind.
     """
     for name, value in given.items():
         told, kinds = KINDS[name]
@@ -345,7 +355,7 @@ def check_names(source: Mapping[str, object]) -> None:
     """Refuse options of the source that are given twice, or are a misspelt argument of `mirror()`.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is such an option.
     """
     known = {option.name.lower() for option in OPTIONS}
     seen: dict[str, str] = {}
@@ -363,10 +373,11 @@ def check_names(source: Mapping[str, object]) -> None:
 
 
 def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:
-    """Return the properties of targets as texts: `true` as TOML and Python have it is the text that Delta knows.
+    """Return the properties of targets as strings; a boolean of TOML or Python becomes `true` or `false`, as Delta
+    spells it.
 
     Raises:
-        ConfigError: a value is a list, or a table, as TOML makes one of a name with a dot and without quotes.
+        ConfigError: a value is a list or a table. TOML makes a table of a name that has a dot and no quotes.
     """
     made = {}
     for name, value in (properties or {}).items():
@@ -380,10 +391,10 @@ def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def check_trigger(trigger: Mapping[str, Any] | None) -> None:
-    """Refuse what Spark's `trigger()` does not take.
+    """Refuse arguments that Spark's `trigger()` does not take.
 
     Raises:
-        ConfigError: it is not one of the triggers, with a value of its kind.
+        ConfigError: `trigger` is not one of Spark's triggers, or its value has the wrong kind.
     """
     if trigger is None:
         return

@@ -1,8 +1,8 @@
-"""The function for foreachBatch: a micro-batch into all its targets, and then the control table.
+"""The foreachBatch function of a mirror: apply one micro-batch to all targets, then write the control table.
 
-In: batches of one query over the selected tables, in order. Out: targets that are, table by table, what the server had
-at the batch's end. A table that cannot go on is set aside with its reason, and the others go on. What is wrong with all
-of them, or with the machine, ends the query; the batch then comes again.
+In: micro-batches of one query over the selected tables, in order. Out: targets that are equal to their tables at the
+end of the micro-batch. An error of one table suspends only that table, with the reason. An error that concerns all
+tables, or the machine, ends the query; Spark then repeats the micro-batch.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ QUERY_ID = "sql.streaming.queryId"
 
 
 class MirrorSink:
-    """One per start of a mirror, called by the one thread of its query."""
+    """State and steps of a running mirror; one for each start, called only by the thread of its query."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -79,11 +79,11 @@ class MirrorSink:
         return f"MirrorSink({self._settings!r})"
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Bring one micro-batch into the targets."""
+        """Apply one micro-batch to the targets."""
         with full_disk_told("a micro-batch"), short_java_errors():
             spark = batch.sparkSession
             if self._rows is None:
-                pin(spark)  # Spark made it for this query, as a clone of the user's
+                pin(spark)  # Spark cloned it from the user's session for this query
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
                 self._rows = self._known(spark, mirror)
@@ -92,7 +92,7 @@ class MirrorSink:
                 check_alone(self._rows.values(), self._known(spark, mirror).values(), self._settings.names.control)
             end = end_of(spark, self._settings.checkpoint, number)
             if is_there(self._rows.values(), number, end, self._settings.checkpoint):
-                return  # only Spark's own note of that is not
+                return  # the targets have it, only Spark's commit log does not
             commit = Commit(mirror, number, str(end.position))
             spark.conf.set(METADATA, commit.of(UNNUMBERED).metadata)
             beginnings = Beginnings(self._settings, spark, commit, self._rows)
@@ -120,7 +120,7 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         number = commit.batch
         self._put_back(batch.sparkSession)
-        batch.persist(kept_in(batch.sparkSession, self._settings))  # every action on it walks over the binlog again
+        batch.persist(kept_in(batch.sparkSession, self._settings))  # each action on it would scan the binlog again
         try:
             facts = look_through(batch)
             begun = beginnings.read_again(end, self._start_of(batch.sparkSession, number))
@@ -163,7 +163,7 @@ class MirrorSink:
         self._keep_up(batch.sparkSession, works)
 
     def _start_of(self, spark: SparkSession, number: int) -> SourceOffset | None:
-        """Return where a batch begins; None for the first one."""
+        """Return the beginning of a micro-batch; None for the first one."""
         if self._end is not None or not number:
             return self._end
         return end_of(spark, self._settings.checkpoint, number - 1)
@@ -182,13 +182,13 @@ class MirrorSink:
         begun: Collection[TableName],
         end: SourceOffset,
     ) -> dict[TableName, ControlRow]:
-        """Bring in what foreign keys changed beside the batch."""
         rows, stopped = self._cascades.follow(batch, number, facts, rows, begun, end, lambda name: _is_read(name, end))
         return rows | {name: suspended(rows[name], error) for name, error in stopped.items()}
 
     def _serve_repairs(self, spark: SparkSession, end: SourceOffset) -> None:
-        """Do the repairs that audits ask for, and bring in what foreign keys changed since: a row that is put in may
-        have gone by one, and have taken rows along.
+        """Do the repairs that audits request, and apply cascades after them.
+
+        Foreign keys may have deleted a restored row, or rows below it, since the audit's position.
         """
         assert self._rows is not None  # noqa: S101
         rows = self._rows
@@ -199,7 +199,7 @@ class MirrorSink:
             if later:
                 rows.update({one: settled(row, whole=False) for one, row in later.items()})
                 followed.update(later)
-                self._write_control(spark)  # a crash may come behind it
+                self._write_control(spark)  # a crash may follow
 
         self._repairs.serve(spark, rows, before)
         if not followed:
@@ -224,7 +224,7 @@ class MirrorSink:
         write_control(spark, control, self._rows.values(), folder=folder)
 
     def _put_back(self, spark: SparkSession) -> None:
-        """Give targets of suspended tables the rows of before their reading; the control table has their state."""
+        """Reset suspended targets to their rows before a re-snapshot, after the control table has their state."""
         assert self._rows is not None  # noqa: S101
         broken = [row for row in self._rows.values() if row.state == FAILED and row.before_snapshot is not None]
         self._rows |= {row.name: put_back(spark, row) for row in broken}
@@ -235,20 +235,23 @@ class MirrorSink:
         return self._native.folder(spark, self._settings.names.control)
 
     def _keep_up(self, spark: SparkSession, works: list[TableApplier]) -> None:
-        """Do some of the upkeep of the tables that this batch wrote without Spark."""
+        """Do due upkeep of the tables that this micro-batch wrote without Spark."""
         written = [(work.row.target, work.row.defined_at) for work in works if work.changes_are_in or work.reads_are_in]
         folders = [self._native.folder(spark, *table) for table in (*written, (self._settings.names.control, None))]
         self._upkeep.after_batch(folder for folder in folders if folder is not None)
 
     def _refuse(self, end: SourceOffset) -> None:
-        """Stop tables of which the stream brings no more rows: they cannot be read."""
+        """Stop tables that cannot be read, so that the stream has no more rows of them."""
         assert self._rows is not None  # noqa: S101
         for name, why in end.refused:
             if name in self._rows and self._rows[name].live:
                 self._rows[name] = suspended(self._rows[name], PrerequisiteError(why))
 
     def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
-        """Stop tables whose targets something else removed; an earlier try of a batch with statements may have."""
+        """Stop tables whose targets were dropped outside the mirror.
+
+        Tables with statements are not checked: an earlier attempt of the micro-batch may have dropped their targets.
+        """
         assert self._rows is not None  # noqa: S101
         if not self._presence.due():
             return
@@ -257,20 +260,21 @@ class MirrorSink:
             self._rows[row.name] = suspended(row, gone_error(row, RESYNC.format(table=table_text(row.name))))
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
-        """Return the tables whose reading is over with this batch, and that the account may not read: their rows may
-        have been left out, as if they were dropped.
+        """Return the tables whose snapshot ends with this micro-batch, and that the account may not read.
+
+        Their rows may be missing from the snapshot, as if the tables were dropped.
         """
         begun = [name for name, row in rows.items() if row.live and row.state == READING]
         over = [name for name in begun if not _is_read(name, end)]
         return hidden(self._settings.options, over) if over else []
 
     def _waiting_since(self, waited: Collection[str | None]) -> list[ControlRow]:
-        """Return the rows of tables that wait to be read again, and did not for one of these requests."""
+        """Return the rows of tables that wait for a re-snapshot by other requests than these."""
         assert self._rows is not None  # noqa: S101
         return [row for row in self._rows.values() if row.waits_for is not None and row.waits_for not in waited]
 
     def _doubt(self, number: int, facts: BatchFacts, end: SourceOffset) -> None:
-        """Ask for the tables again of which the batch cannot have told everything."""
+        """Ask for re-snapshots of tables with changes that the micro-batch may not show."""
         assert self._rows is not None  # noqa: S101
         ours = {row.name for row in self._rows.values() if row.live or row.batch != NO_BATCH}
         foreign = facts.touched.keys() - ours
@@ -293,7 +297,7 @@ class MirrorSink:
                 self._rows[name] = doubted(row, number, told)
 
     def _refuse_unreadable(self, waited: Collection[str | None]) -> None:
-        """Stop tables that wait since this batch, and cannot be read: reading them would end the query."""
+        """Stop tables that wait since this micro-batch and cannot be read: their re-snapshot would end the query."""
         assert self._rows is not None  # noqa: S101
         names = [row.name for row in self._waiting_since(waited)]
         for name, why in (unreadable(self._settings.options, names) if names else {}).items():
@@ -307,13 +311,13 @@ class MirrorSink:
         begun: Collection[TableName],
         kept: Collection[TableName],
     ) -> list[TableApplier]:
-        """Return the work on all tables of a batch.
+        """Return the work on all tables of a micro-batch.
 
         Args:
             batch: the outlines.
-            commit: its token.
-            facts: what it has of which table.
-            begun: the tables that are read again from this batch on.
+            commit: the token of the micro-batch.
+            facts: its facts.
+            begun: the tables whose re-snapshot begins with it.
             kept: those of them whose targets keep the older rows.
         """
         assert self._rows is not None  # noqa: S101
@@ -321,14 +325,14 @@ class MirrorSink:
         for name, row in list(self._rows.items()):
             statements = statements_of(facts, name)
             if name in begun:
-                statements = []  # the rows that are read are those behind them
+                statements = []  # the snapshot is newer than the statements
             comes_back = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
                 changed = ConfigError("its rule has changed.", hint=RESYNC.format(table=table_text(name)))
                 self._rows[name] = suspended(row, changed)
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())
-                # A target that is made again may lie elsewhere.
+                # A target that is created again may have another folder.
                 folder = self._native.folder(batch.sparkSession, row.target, row.defined_at)
                 stay = name in kept
                 part = TableBatch(self._settings, batch, commit, row, changes, self._first, stay, folder=folder)
@@ -336,7 +340,6 @@ class MirrorSink:
         return works
 
     def _run(self, works: list[TableApplier]) -> dict[TableName, ControlRow]:
-        """Do the work of all tables, and return their rows."""
         done = {work.row.name: (work, result) for work, result in self._work.done(works)}
         failed = {name: result for name, (_, result) in done.items() if not isinstance(result, ControlRow)}
         fault = fault_of_all(failed.values(), written=len(done) - len(failed))
@@ -350,10 +353,10 @@ class MirrorSink:
 
 
 def _is_read(name: TableName, end: SourceOffset) -> bool:
-    """Tell whether rows of a table are still to be read behind a batch that ends there."""
+    """Return True if snapshot rows of a table are still to come after a micro-batch that ends at `end`."""
     return end.snapshot is not None and end.snapshot.reached(name) is not None
 
 
 def _is_whole(row: ControlRow, end: SourceOffset) -> bool:
-    """Tell whether a target is what the server had at the end of a batch: nothing is to be read, or followed."""
+    """Return True if a target is complete at the end of a micro-batch: no snapshot rows and no cascades are missing."""
     return not _is_read(row.name, end) and row.missed_cascade is None and row.deferred_cascade is None

@@ -1,1 +1,3 @@
-"""The offsets in Spark's checkpoint, what users may give in their place, and what to do where one points at nothing."""
+"""Offsets in Spark's checkpoint, the starting positions that users give, and the handling of positions that were
+purged.
+"""

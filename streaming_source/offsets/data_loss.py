@@ -1,9 +1,9 @@
-"""The choice where the transactions that a query needs next were removed: the option failOnDataLoss.
+"""The handling of purged transactions that a query needs next: the option failOnDataLoss.
 
-In: the error, or the position asked for and the oldest there is. Out: the same error with the ways out of it, or the
-position to go on from, and what lies between as a `Loss`: logged, and shown in the query's progress. Only what was
-removed can be gone over. A server that was reset, has diverged or is another one has another history: nothing tells
-which of its rows were read already, so that stays an error.
+`explained` adds the possible remedies to an error. `go_on_after` returns the position to continue from, and the skipped
+transactions as a `Loss`, which is logged and shown in the query's progress. Only purged transactions can be skipped. A
+server that was reset, has diverged or is another one has another history, and nothing shows which of its rows the query
+has read. So that stays an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOSSES_SHOWN: Final = 10
-"""The losses of a query's life that are shown; one that loses more often shows the last ones."""
+"""Most losses of a query to show. If there are more, the last ones are shown."""
 
 _MIRROR: Final = (
     "A mirror takes neither option: drop its control table and its targets, and name a new checkpoint; it begins with "
@@ -49,10 +49,10 @@ _log = logging.getLogger(__name__)
 
 
 class Loss(NamedTuple):
-    """Transactions that are in no log any more: in each domain those behind `after`, up to and with `up_to`.
+    """Purged transactions: in each domain those after `after`, up to and including `up_to`.
 
-    A domain that `after` does not name has lost everything up to `up_to`. `prepared_only`: nothing of them but the rows
-    of XA transactions that were prepared there and had not ended at `up_to`.
+    A domain that `after` does not have has lost everything up to `up_to`. `prepared_only`: only the rows of XA
+    transactions that were prepared there and had not ended at `up_to` are lost.
     """
 
     after: GtidPosition
@@ -72,8 +72,12 @@ class Loss(NamedTuple):
 
 
 def explained(error: PositionLostError, *, given: bool = False, where: str = "") -> PositionLostError:
-    """Return the error with the ways out of it that a query has. `given`: the position is the option
-    startingPosition; `where`: what its relay log has of it, before what the server says.
+    """Return the error with the remedies that a query has.
+
+    Args:
+        error: the server's error.
+        given: the position is the option startingPosition.
+        where: what the query's relay log lacks; it comes before the server's message.
     """
     if isinstance(error, AmbiguousPositionError):
         return error
@@ -82,7 +86,7 @@ def explained(error: PositionLostError, *, given: bool = False, where: str = "")
 
 
 def prepared_lost(error: PositionLostError, resume: GtidPosition, position: GtidPosition) -> PositionLostError:
-    """Return the error for a position that is there while the rows of transactions prepared before it are not."""
+    """Return the error for a position that exists while rows of transactions that were prepared before it do not."""
     message = prepared_message(error.message, resume, position)
     return type(error)(message, code=error.code, sqlstate=error.sqlstate, hint=PREPARED_HINT)
 
@@ -96,8 +100,8 @@ def prepared_message(cause: str, resume: GtidPosition, position: GtidPosition) -
 
 
 def go_on_after(position: GtidPosition, oldest: GtidPosition) -> tuple[GtidPosition, Loss | None]:
-    """Return where a reader at `position` goes on in a log that begins at `oldest`, and what it misses; None for
-    nothing.
+    """Return where a reader at `position` continues in a log that begins at `oldest`, and what it misses (None:
+    nothing).
     """
     ahead = [gtid for gtid in oldest if _before(position.get(gtid.domain_id), gtid)]
     if not ahead:
@@ -113,7 +117,7 @@ def _before(mine: Gtid | None, oldest: Gtid) -> bool:
 
 
 class Losses:
-    """All that a query has lost since it was started."""
+    """The losses of a query since it was started."""
 
     def __init__(self) -> None:
         self._all: list[Loss] = []

@@ -1,59 +1,59 @@
-"""The offset that Spark's checkpoint holds: a GTID position, where to resume, and whose binlog it was, as JSON with a
-version.
+"""The offset in Spark's checkpoint: a GTID position, where to resume, and the server's coordinates, as versioned JSON.
 
-An offset means: everything up to and **including** these groups has been read. Spark compares offsets as JSON text,
-so `SourceOffset.json` is the only place that builds one and its key order is part of the format. Every version ever
-written stays readable (tests/golden/offsets-v*.json); what is not an offset, or a newer one, is refused.
+An offset means that everything up to and **including** these groups has been read. Spark compares offsets as JSON text,
+so `SourceOffset.json` is the only place that builds one, and its key order is part of the format. Every version ever
+written stays readable (tests/golden/offsets-v*.json). JSON that is not an offset, or is a newer version, is refused.
 
     {"v": 1, "gtid": "0-1-4711,1-2-9", "resume": "0-1-4711,1-2-9",
      "server": {"id": 1, "file": "bin.000007", "position": 4096, "uid": "5f…", "last": "0-1-4711 1700000000 …"}}
 
-`resume` is where a dump must start to replay what follows: before `gtid` while XA transactions are prepared, whose rows
-come at their XA COMMIT. `server` is where `gtid` ended in the primary's own coordinates: it exposes a primary that was
-reset, or another server that reuses the sequence numbers. It is empty where no group was read yet. Its `uid` tells it
-from servers with the same id, and `last` is what the transaction that ended there is known by on any server; both are
-absent in offsets of older releases, which pass over them. `anchor` marks the offset of the empty first batch (see
-planner.py); it is absent everywhere else.
+`resume` is where a dump must start to replay the following groups. It is before `gtid` while XA transactions are
+prepared, because their rows belong to their XA COMMIT. `server` is the place where `gtid` ended in the primary's
+binlog. It reveals a primary that was reset, or another server that reuses the sequence numbers. It is empty if no group
+was read yet. `uid` distinguishes servers with the same id, and `last` identifies the transaction that ended there on
+any server. Offsets of older releases have neither, and those releases ignore both. `anchor` marks the offset of the
+empty first batch (see planning/planner.py). Other offsets do not have it.
 
-Version 2 is written only where it says more than version 1 can:
+Version 2 is written only for an offset that version 1 cannot express:
 
     {"v": 2, …, "part": {"gtid": "0-1-4712", "rows": 100000}}
 
-`part`: the batch ended inside the transaction `gtid`, which is not in the position yet; its row changes with an ordinal
-below `rows` have been read. Ordinals are the same on every server and in every copy of the log, bytes and the borders
-of events are not. `begin`, an offset, is where the batch that ends here began, whatever start Spark names: in the first
-batch of a Trigger.Once, which has no anchor before it. `schema` tells which tables' history holds there.
+`part`: the batch ended inside the transaction `gtid`, which the position does not include yet. Its row changes with an
+ordinal below `rows` have been read. Ordinals are the same on every server and in every copy of the log; bytes and the
+borders of events are not. `begin` is the offset where the batch that ends here began, whatever start Spark passes. The
+end of the first batch of a Trigger.Once has it, because there is no anchor before that batch. So has the end of a batch
+whose start was changed to read tables. `schema` has the table definitions at this place.
 
-Version 3 is written only where sequence numbers went back (gtidStrictMode=false): an older release would ask for a
+Version 3 is written only if sequence numbers went back (gtidStrictMode=false). An older release would ask for a
 position that names several places (replica/protocol/gtid.py).
 
     {"v": 3, …, "highest": {"0": 9}}
 
-`highest`: per domain the number up to which a GTID may name several places, for the domains where that of `gtid` or
-`resume` does. Then `server` alone tells which place is meant, and no other server can go on from here.
+`highest`: for a domain, the number up to which a GTID may name several places, if the GTID of `gtid` or `resume` does.
+Then only `server` identifies the place, and the query cannot continue on another server.
 
-Version 4 is written only while tables are being read (startingPosition=initial): an older release would go on with the
-changes alone.
+Version 4 is written only while tables are being read (startingPosition=initial). An older release would continue with
+the changes alone.
 
     {"v": 4, …, "snapshot": {"after": ["shop", "orders"], "open": [["shop", "lines", "BAABAAAA"]], "rows": 1200000}}
 
-`snapshot`: which rows of which tables have been read, all of them as they are at `gtid` (the frontier of
-replica/snapshot/frontier.py). Changes of other rows up to here are not delivered: the rows come as they are later.
-It is not there before a query that asks for changes alone, nor once the last row was read. `again`, in all versions, is
-the word of the option snapshotAgain that was done last; `asked`, in all versions too, is the requests that this batch
-begins to follow (reading_requests.py):
+`snapshot`: which rows of which tables have been read, all as they were at `gtid` (the frontier of
+replica/snapshot/frontier.py). Changes of other rows up to here are not delivered, because the snapshot rows that follow
+include them. `snapshot` is absent if the query asks for changes alone, and after the last row was read.
+
+The following keys may be in offsets of any version. `again` is the word in the option snapshotAgain that was applied
+last. `asked` is the requests that this batch begins to execute (reading_requests.py):
 
     {…, "asked": {"words": ["7"], "tables": [["shop", "orders"]]}}
 
-`refused` is the tables that are left out from this batch on, because they cannot be read any more, and why:
+`refused` has the tables that are excluded from this batch on, because they cannot be read any more, and the reasons:
 
     {…, "refused": [["shop", "notes", "table shop.notes has no key that its rows can be read by: …"]]}
 
-None of these is a part of where the offset is, and releases that do not know them pass over them.
+`selection` is what the query selects (selection.py). Older offsets do not have it.
 
-`selection`, in all versions, is what the query asks for (selection.py): no part of where the offset is, so two offsets
-that differ in it only are equal; `uid` and `last` neither. Releases that do not know it pass over it, and offsets of
-theirs go without.
+None of `again`, `asked`, `refused`, `selection`, `uid` and `last` is part of the place, and releases that do not know
+them ignore them. Two offsets that differ only in `selection`, `again`, `asked`, `refused`, `uid` and `last` are equal.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ class GroupPart:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A place of the stream. `position`: the last group included, per domain. `primary`: where that is in the binlog of
-    server `server_id`.
+    """A place of the stream.
+
+    `position`: the last group included, per domain. `primary`: its place in the binlog of server `server_id`.
     """
 
     position: GtidPosition
@@ -104,28 +105,28 @@ class SourceOffset:
     uid: str | None = field(default=None, compare=False)
     last: Fingerprint | None = field(default=None, compare=False)
     highest: tuple[tuple[int, int], ...] = ()
-    """(domain, number), ascending: where GTIDs may name several places."""
+    """(domain, number), ascending: the number up to which GTIDs may name several places."""
     snapshot: Frontier | None = None
-    """How far the tables are read; None: nothing of them is left to read."""
+    """The rows of tables that were read; None if no rows are left to read."""
     again: str | None = field(default=None, compare=False)
     asked: TablesAgain | None = field(default=None, compare=False)
-    """The tables that are read again from this batch on; None in all other offsets."""
+    """The re-snapshots that begin with this batch; None in other offsets."""
     refused: tuple[tuple[TableName, str], ...] = field(default=(), compare=False)
-    """The tables of which no row comes any more, with the reasons; empty in all other offsets."""
+    """The tables from which no rows arrive any more, with the reasons; empty in other offsets."""
 
     @property
     def through(self) -> GtidPosition:
-        """The position that holds every group of which anything is included."""
+        """The position that includes every group of which any rows are included."""
         return self.position if self.part is None else self.position.advance(self.part.gtid)
 
     @property
     def resume_primary(self) -> BinlogPosition | None:
-        """The place of `resume` in the primary's binlog, if that is known."""
+        """The place of `resume` in the primary's binlog, if it is known."""
         return self.primary if self.resume == self.position else None
 
     @property
     def place(self) -> SourceOffset:
-        """Return the end of the group alone: what marks the offset, and what it says beside, left out."""
+        """Return the end of the last whole group, without marks and notes."""
         return replace(self, anchor=False, part=None, begin=None, selection=None, asked=None, refused=())
 
     def json(self) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class SourceOffset:
         return value
 
     def _version(self, *, plain: bool) -> int:
-        """Return the oldest version that says all of this."""
+        """Return the oldest version that can express this offset."""
         if self.snapshot is not None or (self.begin is not None and self.begin.snapshot is not None):
             return VERSION
         return REPEATED_VERSION if self.highest else PLAIN_VERSION if plain else PART_VERSION
@@ -179,7 +180,7 @@ class SourceOffset:
         """Read the JSON value from a checkpoint as an offset.
 
         Raises:
-            ConfigError: the checkpoint belongs to another source, or was written by a newer version.
+            ConfigError: the checkpoint belongs to another source, or a newer version wrote it.
         """
         if not isinstance(value, Mapping) or not isinstance(value.get("v"), int):
             raise ConfigError(

@@ -1,9 +1,9 @@
-"""Requests to read tables again, from a program on the driver to the query that runs there: files in a folder.
+"""Requests for re-snapshots, from a program on the driver to the query that runs there: files in a folder.
 
-In: the folder that the option snapshotRequests names. A request is one file, which appears as a whole: names of tables,
-a word that no other request has, and a time before which it is not taken. Out: the requests whose time has come, in the
-order of their times. The query writes the word into its next offset, so that a request counts once, and removes the
-file behind that. Refused: a file of the folder that is no request.
+`RequestFolder` is the folder that the option snapshotRequests names. A request is one file, which is created
+atomically. It has names of tables, a unique word, and a time before which it is not due. The query executes due
+requests in the order of their times. It writes the word into its next offset, so that a request counts once, and
+removes the file afterwards. Any other file in the folder with the suffix .json is an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUFFIX: Final = ".json"
 
 
 class ReadingRequest(NamedTuple):
-    """The tables to read again, as one request names them. `not_before`: seconds since 1970."""
+    """The tables of one request. `not_before`: seconds since 1970."""
 
     word: str
     tables: tuple[TableName, ...]
@@ -34,13 +34,13 @@ class ReadingRequest(NamedTuple):
 
 
 class TablesAgain(NamedTuple):
-    """The requests that a batch begins to follow: what its offset says of them."""
+    """The requests that a batch begins to execute, as its offset lists them."""
 
     words: tuple[str, ...]
     tables: tuple[TableName, ...]
 
     def json(self) -> dict[str, Any]:
-        """Return the JSON value; equal ones give equal text."""
+        """Return the JSON value. Equal values give equal text."""
         return {"words": list(self.words), "tables": [list(name) for name in self.tables]}
 
     @classmethod
@@ -48,21 +48,21 @@ class TablesAgain(NamedTuple):
         """Read the JSON value.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            KeyError, TypeError, ValueError: the value is not of this form.
         """
         tables = tuple((str(database), str(table)) for database, table in value["tables"])
         return cls(tuple(str(word) for word in value["words"]), tables)
 
     @classmethod
     def of(cls, requests: Iterable[ReadingRequest]) -> Self:
-        """Return what several requests ask for together."""
+        """Return the union of several requests."""
         taken = list(requests)
         names = sorted({name for request in taken for name in request.tables})
         return cls(tuple(sorted(request.word for request in taken)), tuple(names))
 
 
 class RequestFolder:
-    """The requests of one query. Any number of programs may put some in; one query takes them."""
+    """The requests of one query. Any number of programs may add some; one query executes them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class RequestFolder:
         return f"RequestFolder({str(self._folder)!r})"
 
     def put(self, request: ReadingRequest) -> None:
-        """Write a request; one of the same word that waits already is replaced.
+        """Write a request. It replaces a waiting request with the same word.
 
         Raises:
             ConfigError: the folder cannot be written.
@@ -90,16 +90,16 @@ class RequestFolder:
             ) from None
 
     def due(self) -> list[ReadingRequest]:
-        """Return the requests whose time has come.
+        """Return the requests that are due, in the order of their times.
 
         Raises:
-            ConfigError: the folder cannot be read, or holds what is no request.
+            ConfigError: the folder cannot be read, or has a file that is not a request.
         """
         now = time.time()
         return sorted((one for one in self.waiting() if one.not_before <= now), key=lambda one: (one[2], one.word))
 
     def waiting(self) -> list[ReadingRequest]:
-        """Return all requests that were not removed, also those whose time has not come.
+        """Return all requests that were not removed, also those that are not due.
 
         Raises:
             ConfigError: as `due`.
@@ -115,7 +115,7 @@ class RequestFolder:
         return [_read(path) for path in found if path.suffix == _SUFFIX]
 
     def remove(self, words: Collection[str]) -> None:
-        """Remove requests that are done; those that are not there are passed over."""
+        """Remove completed requests. Missing ones are ignored."""
         for word in words:
             self._path(word).unlink(missing_ok=True)
 

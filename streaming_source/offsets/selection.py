@@ -1,15 +1,16 @@
-"""The changes that a query asks for, as its checkpoint remembers them, and how that differs from what it asks for now.
+"""The tables and changes that a query selects, as its checkpoint keeps them, and the difference from an earlier
+selection.
 
-In: the plan's tables and shape; the JSON of an earlier offset. Out: JSON of at most some KB, whatever the number of
-patterns, and a `SelectionChange` that names what came and what went. An offset of an earlier version says nothing of
-it: then what is asked for now is taken over. Refused: another table, or rows of another shape, because what the query
-writes to holds rows of the first, and no row of the new one before this place would ever come.
+`Selection` is written to offsets as JSON of at most some KB, whatever the number of patterns. `Selection.change_to`
+returns a `SelectionChange` with the added and removed patterns. An offset without a selection accepts the query's
+current one. Another table or another row shape is an error. The sink has rows of the first one, and earlier rows of the
+new one would never arrive.
 
     {"shape": "flat", "tables": ["shop.orders"]}
     {"shape": "variant", "tables": ["crm.customer", "shop.*"], "exclude": ["*.log"], "operations": ["insert"]}
 
-Only what is not the default is written, and `unread` where the account cannot see all tables. Beyond some names the
-lists are packed, and beyond some more only counted.
+The JSON has only values that differ from the default, and `unread` if the account cannot see all tables. Long lists are
+packed, and still longer ones are replaced by a digest.
 """
 
 from __future__ import annotations
@@ -30,26 +31,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_PLAIN: Final = 1 << 10
-"""Characters that stand in an offset as they are, for people to read."""
+"""Most characters of lists that an offset has unpacked, for people to read."""
 MAX_PACKED: Final = 16 << 10
-"""The bytes of packed lists: some 2 000 names. Spark writes each offset into a file, and shows it in each progress
-report."""
+"""Most bytes of packed lists, some 2000 names. Spark writes each offset to a file and shows it in each progress
+report.
+"""
 MAX_INFLATED: Final = 4 << 20
-"""The bytes of lists that were packed: a damaged checkpoint must not fill the memory."""
+"""Most bytes of unpacked lists, so that a damaged checkpoint cannot fill the memory."""
 NAMED: Final = 20
-"""Names of a kind in a message and in the progress."""
+"""Most names of a kind in a message and in the progress."""
 
 _ALL_OPERATIONS: Final = ("delete", "insert", "update")
-"""What no `operations` stands for, sorted as all lists here."""
+"""The meaning of an empty `operations`, sorted like all lists here."""
 _NEW_CHECKPOINT = "Use a checkpoint of its own for every query"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tables and operations of a query. `tables` and `exclude` are patterns, sorted; `operations` empty for all;
-    `digest`: only that is known of them.
+    """The tables and operations of a query.
 
-    `unread`: patterns of which the account could not see all tables; `change_to` says nothing of it.
+    `tables` and `exclude` are sorted patterns. Empty `operations` mean all. With `digest`, only the digest of the
+    patterns is known. `unread` has patterns of which the account could not see all tables; `change_to` ignores it.
     """
 
     shape: str
@@ -62,7 +64,7 @@ class Selection:
     unread: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """Return the JSON value; equal selections give equal text."""
+        """Return the JSON value. Equal selections give equal text."""
         value: dict[str, Any] = json.loads(_text(self))
         return value
 
@@ -71,7 +73,7 @@ class Selection:
         """Read the JSON value of an offset as a selection.
 
         Raises:
-            ValueError: it is damaged; as a KeyError or TypeError too.
+            ValueError, KeyError, TypeError: the value is damaged.
         """
         names = value
         if "packed" in value:
@@ -93,7 +95,7 @@ class Selection:
         )
 
     def change_to(self, now: Selection) -> SelectionChange | None:
-        """Return what differs, None if nothing does.
+        """Return the difference, or None if there is none.
 
         Raises:
             ConfigError: it is another table, or rows of another shape.
@@ -129,8 +131,10 @@ class Selection:
 
 
 class SelectionChange(NamedTuple):
-    """The difference of two selections. `added` and `removed`: patterns; those of excludeTables the other way round.
-    `options`: in words.
+    """The difference of two selections.
+
+    `added` and `removed` are patterns. An added exclusion is in `removed`, a removed one in `added`. `options` are
+    texts.
     """
 
     added: tuple[str, ...]
@@ -138,7 +142,12 @@ class SelectionChange(NamedTuple):
     options: tuple[str, ...]
 
     def message(self, position: str, *, read: bool = False) -> str:
-        """Return the line for the log, with where it begins to count. `read`: the rows of added tables are read."""
+        """Return the line for the log.
+
+        Args:
+            position: where the new selection begins.
+            read: whether the rows of added tables are read.
+        """
         parts = []
         if self.added and read:
             parts.append(f"{named(self.added)} came in: the rows of these tables are read first")
@@ -168,7 +177,7 @@ def named(names: Sequence[str]) -> str:
 
 
 def _stored(pattern: object) -> str:
-    """Return a pattern of an offset as it is written now: older offsets have no backquotes around any name."""
+    """Return a pattern of an offset in its current form, because older offsets have names without backquotes."""
     text = str(pattern)
     try:
         return str(table_pattern(text))
@@ -178,13 +187,15 @@ def _stored(pattern: object) -> str:
 
 
 def _beyond(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns that the others do not include: one that another matches as a text is included in it."""
+    """Return the patterns of `names` that `others` do not include. A pattern includes others that it matches as
+    text.
+    """
     covered = matcher(others)
     return tuple(name for name in names if not covered.covers(name))
 
 
 def _left_out(one: Selection, other: Selection, tables: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what only `one` excludes; a name that `tables` do not have makes no difference."""
+    """Return the exclusions that only `one` has, without names that `tables` do not match."""
     there = matcher(tables)
     return tuple(
         name for name in _beyond(one.exclude, other.exclude) if table_pattern(name).name is None or there.covers(name)
@@ -210,7 +221,7 @@ def _text(selection: Selection) -> str:
 
 
 def _lists(selection: Selection) -> dict[str, Any]:
-    """Return the patterns, as plainly as their number allows."""
+    """Return the patterns as lists, packed or as a digest, depending on their size."""
     lists = {"tables": selection.tables, **({"exclude": selection.exclude} if selection.exclude else {})}
     plain = json.dumps(lists, separators=(",", ":"))
     if len(plain) <= MAX_PLAIN:

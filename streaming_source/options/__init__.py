@@ -1,1 +1,1 @@
-"""The options that a user may set: one table of them, and the parsers that refuse what they cannot mean."""
+"""The options of the source: one table of them, and the parsers that refuse invalid values and combinations."""

@@ -1,7 +1,7 @@
-"""The options of where a query starts, and of reading the tables themselves.
+"""The options of the starting position, and of reading the tables themselves.
 
-In: the text of each. Out: `ReadingOptions`, the part of the options that says what comes first, and how the rows of
-tables are read. Refused: what cannot go with reading tables.
+`ReadingOptions` is the part of the parsed options with the starting position and the way in which rows of tables are
+read. `check_initial` refuses options that cannot be combined with reading tables.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from streaming_source.options import values
 from streaming_source.options.row_options import RowOptions, option
 
 Start = Position | Literal["initial"]
-"""A place of the stream; or the tables themselves first, and then the stream behind them."""
+"""A place of the stream, or "initial": the tables themselves first, and then their changes."""
 Content = Literal["changes", "tables"]
 Unkeyed = Literal["refuse", "whole"]
 
 MAX_ROWS = 2**63 - 1
 MAX_CONNECTIONS = 64
-"""Each is a session of the server, with its memory and its read view."""
+"""Most connections. Each is a session of the server, with its memory and its read view."""
 
 
 def _start(text: str) -> Start:
@@ -32,7 +32,7 @@ def _start(text: str) -> Start:
 
 
 class ReadAgain(NamedTuple):
-    """The tables to read again, as patterns, and the word by which a checkpoint knows whether that was done."""
+    """The tables to re-snapshot, as patterns, and the word by which a checkpoint knows whether this was done."""
 
     patterns: tuple[str, ...]
     word: str
@@ -42,7 +42,7 @@ class ReadAgain(NamedTuple):
 
 
 def _read_again(text: str) -> ReadAgain:
-    """Read patterns of tables, and behind the last @ a word."""
+    """Read patterns of tables, and a word after the last @."""
     patterns, _, word = text.strip().rpartition("@")
     if not patterns or not word.strip():
         raise ValueError("is not of the form database.table@word, with another word each time")
@@ -61,7 +61,7 @@ def _host(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadingOptions(RowOptions):
-    """The parsed options of what a query begins with, one field each."""
+    """The parsed options of the beginning of a query, one field each."""
 
     starting_position: Start | None = option(  # noqa: RUF009  (it makes a field)
         "startingPosition",
@@ -125,7 +125,7 @@ class ReadingOptions(RowOptions):
     )
 
     def check_initial(self, *, has_server: bool) -> None:
-        """Refuse what cannot go with reading the tables themselves, with a ConfigError."""
+        """Raise a ConfigError for options that cannot be combined with reading tables."""
         asked = {
             "startingPosition=initial": self.initial,
             "snapshotAgain": self.snapshot_again is not None,
@@ -148,10 +148,10 @@ class ReadingOptions(RowOptions):
 
     @property
     def initial(self) -> bool:
-        """Whether the rows of the tables are asked for, before their changes."""
+        """Whether the query asks for the rows of the tables before their changes."""
         return self.starting_position == "initial"
 
     @property
     def stream_start(self) -> Position | None:
-        """The place where the changes start; unset where the option is."""
+        """The place where the changes start; None if the option is unset."""
         return "latest" if self.starting_position == "initial" else self.starting_position

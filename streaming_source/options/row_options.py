@@ -1,9 +1,9 @@
-"""One option as a row of a table, and those that streams and files share: which tables, and what their rows look like.
+"""An option as a row of a table, and the options that streams and files share: the tables, and the shape of rows.
 
-In: dataclass fields made by `option`, each with the name users write, a parser and help. Out: `Option` rows, which the
-parsers (source_options.py), docs/spark.md and error messages work from, and `RowOptions`, the part of the options that
-says nothing about where bytes come from. Refused: tables and table together, none of them, rowShape=flat of many
-tables.
+`option` makes a dataclass field with the name that users write, a parser and a help text. `options_of` returns these
+fields as `Option` rows, which the parsers (source_options.py), docs/spark-reference.md and error messages use. `RowOptions` are
+the options that do not depend on where bytes come from. Errors: tables and table together, neither of them, and
+rowShape=flat with many tables.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ SequenceNumbers = Literal["bigint", "decimal"]
 OnStatementDml = Literal["fail", "warn", "ignore", "row"]
 OPERATIONS = ("insert", "update", "delete", "ddl")
 Scope = Literal["rows", "stream", "files", "replica"]
-"""Where an option counts: everywhere, with a server, with `path`, or (with a server) in the replica's configuration."""
+"""The reads that an option applies to: all, those of a server, those with `path`, or the replica's configuration of a
+read of a server.
+"""
 
 
 class Option(NamedTuple):
-    """One row of the table. `field` is an attribute of the options' class, or with `replica` of its ReplicaConfig."""
+    """One row of the table. `field` is an attribute of the options' class, or of its ReplicaConfig if `replica`."""
 
     name: str
     field: str
@@ -51,7 +53,7 @@ def option(name: str, parse: values.Parser, default: str | None, text: str) -> A
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """The parsed options that shape the rows, one field each."""
+    """The parsed options of rows, one field each."""
 
     table: tuple[str, str] | None = option(
         "table",
@@ -159,14 +161,14 @@ class RowOptions:
 
     @property
     def policy(self) -> ValuePolicy:
-        """What becomes of values that the types cannot hold."""
-        from replica.rows.types.types import ValuePolicy  # with pyarrow: not for who only parses options
+        """How values are converted that the types cannot hold."""
+        from replica.rows.types.types import ValuePolicy  # imports pyarrow, which a parser of options does not need
 
         return ValuePolicy(self.invalid_dates, self.invalid_text, self.geometry)
 
     @property
     def row_operations(self) -> tuple[str, ...]:
-        """The kinds of row changes asked for."""
+        """The selected kinds of row changes."""
         return tuple(name for name in self.operations or OPERATIONS if name != "ddl")
 
     @property
@@ -174,7 +176,7 @@ class RowOptions:
         return self.include_ddl or "ddl" in (self.operations or ())
 
     def check_rows(self) -> None:
-        """Refuse contradictions between these options, with a ConfigError."""
+        """Raise a ConfigError for contradictory options."""
         if self.table and self.tables:
             raise ConfigError("options table and tables exclude each other.", hint="Remove one of them.")
         if not self.table and not self.tables:
@@ -220,7 +222,7 @@ def parsed(kind: type[RowOptions], option: Option, value: str) -> Any:
     """Read the text of one option as its typed value.
 
     Raises:
-        ConfigError: it is not of its type, or out of range.
+        ConfigError: the value is not of its type, or out of range.
     """
     (field,) = (f for f in dataclasses.fields(kind) if f.name == option.field)
     try:

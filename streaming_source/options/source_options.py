@@ -1,11 +1,11 @@
-"""Every option of `format("mariadb-binlog")` in one table, and the parsers that refuse what is not in it.
+"""All options of `format("mariadb-binlog")` in one table, `OPTIONS`, and their parsers.
 
-In: the mapping Spark hands over (keys lower-cased, all values text). Out: frozen `FileOptions` where it names a `path`,
-else `SourceOptions`, which may do without a server where a daemon's relay log is named. Refused, with a `ConfigError`
-that names the option: unknown names (with the nearest known one), values outside their type or range, options of a
-server together with a path, and combinations that contradict each other. The options of the replica (connection, TLS,
-relay log) are those of `replica.options.config`, under the same names in camelCase, checked there. docs/spark.md is
-checked against this table.
+`file_options` parses Spark's mapping (lower-case keys, text values) for reads with a `path`, `SourceOptions.parse` for
+all others. A `SourceOptions` needs no server if it names a daemon's relay log. A `ConfigError` names the option for
+unknown names (with the nearest known one), values outside their type or range, options of a server together with a
+path, and contradictory combinations. The options of the replica (connection, TLS, relay log) are those of
+`replica.options.config`, under the same names in camelCase, and are checked there. A test compares docs/spark-reference.md with
+this table.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
 
-# The options of `spark.read` over binlog files: which files, the keys to encrypted ones, names, and damage.
-#
-# No option holds a secret: keys are named by the files they lie in, which tasks open themselves.
+# The options of `spark.read` over binlog files: which files, the keys of encrypted ones, names, and damage. No option
+# holds a secret: keys are named by their files, which tasks open themselves.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions(RowOptions):
-    """The parsed options of a batch read."""
+    """The parsed options of a batch read over files."""
 
     path: tuple[str, ...] = option(
         "path",
@@ -56,12 +55,10 @@ class FileOptions(RowOptions):
     )
 
 
-# The options of a table that Spark's catalog holds: CREATE TABLE t USING `mariadb-binlog` OPTIONS (…).
-#
-# In: what Spark hands over for such a table: each of its options twice, as NAME and as option.NAME, and beside them
-# its provider, owner, location, comment and properties. Out: the options alone, as a reader that was never in a
-# catalog has them. When such a table is read, Spark (up to 4.3) passes nothing of all this, but what the query itself
-# names.
+# The options of a table in Spark's catalog: CREATE TABLE t USING `mariadb-binlog` OPTIONS (…). Spark passes each option
+# of such a table twice, as NAME and as option.NAME, together with its provider, owner, location, comment and
+# properties. `plain_options` returns only the options, as a reader without a catalog has them. When such a table is
+# read, Spark (up to 4.3) passes only the options that the query itself names.
 
 WITHOUT_OPTIONS: Final = (
     "Of a table that was made by CREATE TABLE … USING, Spark (up to 4.3) passes none of its options when it is read: "
@@ -72,9 +69,9 @@ _PREFIX: Final = "option."
 
 
 def plain_options(given: Mapping[str, str], known: Container[str]) -> Mapping[str, str]:
-    """Return the options among `given`; `known`: names of options, in lower case.
+    """Return the options among `given`; `known`: names of options in lower case.
 
-    A plain NAME wins over its option.NAME: a query over the table may have given another value.
+    A plain NAME overrides its option.NAME, because a query over the table may have given another value.
     """
     prefixed = {key[len(_PREFIX) :]: value for key, value in given.items() if key.lower().startswith(_PREFIX)}
     if not prefixed:
@@ -88,19 +85,20 @@ Transport = Literal["auto", "path", "inline"]
 OnSchemaChange = Literal["ignore", "fail", "add"]
 
 MAX_PARTITIONS = 10_000
-"""Each costs Spark some 30 ms."""
+"""Most partitions. Each costs Spark some 30 ms."""
 SECRETS = frozenset({"password"})
-# Two of the replica's options have another name and default here (startingPosition, includeSql); one is of every read.
+# Two of the replica's options have another name and default here (startingPosition, includeSql). One is an option of
+# every read.
 _HIDDEN = frozenset({"start", "annotate", "gtid_strict_mode"})
-_SEVERAL = "paths"  # Spark's name for what .load([...]) was called with: a JSON list
+_SEVERAL = "paths"  # Spark's name for the argument of .load([...]): a JSON list
 _WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log without a server, set relayDir alone."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions(ReadingOptions):
-    """The parsed options of a stream: those of its rows, of reading tables, its own, and the replica's configuration.
+    """The parsed options of a stream: those of rows, of reading tables and of streams, and the replica's configuration.
 
-    `replica` is None where nothing but the relay log of a daemon is named: then no server is ever asked.
+    `replica` is None if the options name only a daemon's relay log. Then no server is ever asked.
     """
 
     replica: ReplicaConfig | None
@@ -186,9 +184,9 @@ class SourceOptions(ReadingOptions):
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
-        """Read the options as Spark gives them (names in any case) into typed, checked options.
+        """Parse the options as Spark gives them (names in any case).
 
-        Each call draws a new random server id unless one is set: two queries must not share one.
+        Each call draws a new random server id unless one is set, because two queries must not share one.
 
         Raises:
             ConfigError: an unknown, missing or contradictory option, or a value that is not of its type.
@@ -237,7 +235,7 @@ class SourceOptions(ReadingOptions):
         return options
 
     def of_tables(self, given: Mapping[str, Any]) -> SourceOptions:
-        """Return the options of a read of tables; refuse those that are about changes, with a ConfigError."""
+        """Return the options of a read of tables. A ConfigError refuses options about changes."""
         changes = [_BY_FIELD[field].name for field in given if field in _ABOUT_CHANGES]
         if changes:
             raise ConfigError(
@@ -253,15 +251,15 @@ class SourceOptions(ReadingOptions):
 
     @property
     def snapshot_endpoint(self) -> Endpoint | None:
-        """The server that the tables are read from; None: that of the changes."""
+        """The server to read the tables from; None for the server of the changes."""
         return None if self.snapshot_host is None else endpoint(self.snapshot_host, self.connection.port)
 
     @property
     def connection(self) -> ReplicaConfig:
-        """The replica's configuration, for what needs a server.
+        """The replica's configuration, for code that needs a server.
 
         Raises:
-            ConfigError: none is named.
+            ConfigError: no server is named.
         """
         if self.replica is None:
             raise ConfigError("no server is named.", hint=f"Set host and user. {_WITHOUT_SERVER}")
@@ -271,13 +269,13 @@ class SourceOptions(ReadingOptions):
     def server(self) -> str:
         """The primary as the user named it, for rows and messages: host:port, several with commas, or the socket.
 
-        Empty where none is named.
+        '' if none is named.
         """
         return ",".join(map(str, self.replica.endpoints)) if self.replica else ""
 
 
 def _relay_dir(replica: dict[str, object]) -> Path | None:
-    """Return the option relayDir, also written as a URL file:///…; put back as a path."""
+    """Return the option relayDir as a path, also from a URL file:///…, and put the path back into `replica`."""
     if "relay_dir" not in replica:
         return None
     try:
@@ -290,15 +288,15 @@ def _relay_dir(replica: dict[str, object]) -> Path | None:
 
 
 def names_files(given: Mapping[str, str]) -> bool:
-    """Tell whether these options ask for binlog files and not for a server."""
+    """Return True if these options name binlog files and not a server."""
     return any(key.lower() in ("path", _SEVERAL) for key in _plain(given))
 
 
 def file_options(given: Mapping[str, str]) -> FileOptions:
-    """Read the options of a batch read as Spark gives them into typed, checked options.
+    """Parse the options of a batch read over files as Spark gives them.
 
     Raises:
-        ConfigError: as with `SourceOptions.parse`; and an option that only makes sense with a server.
+        ConfigError: as with `SourceOptions.parse`; or an option that needs a server.
     """
     given = _plain(given)
     several = [key for key in given if key.lower() == _SEVERAL]
@@ -322,7 +320,7 @@ def file_options(given: Mapping[str, str]) -> FileOptions:
 
 
 def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
-    """Return the options by their rows of the table."""
+    """Return the options with their rows of the table."""
     found = []
     for key, value in given.items():
         known = _BY_LOWER_NAME.get(key.lower())
@@ -348,8 +346,8 @@ def camel(field: str) -> str:
 
 
 def _replica_help(text: str) -> str:
-    """Return the help with the names that users of Spark write, relayDir for the replica's relay_dir. Parts of paths
-    stay as they are.
+    """Return a help text with the names of Spark options, such as relayDir for the replica's relay_dir. Parts of paths
+    are not changed.
     """
     return _FIELD.sub(lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 

@@ -1,9 +1,9 @@
-"""Read what only the Spark source has: whole numbers, tables, columns, paths, names of readers.
+"""Parsers of values that only the Spark source has: whole numbers, tables, columns, paths, names of readers.
 
-In: the text of one option. Out: its typed value. Each parser raises ValueError with the end of a sentence: "is outside
-1 to 9"; the option's name is added by the caller (row_options.py). Sizes, durations, switches, words, patterns and
-places are read by the parsers that the command line and the files of options have (replica/options/values.py,
-replica/options/places.py).
+Each parser takes the text of one option and returns its typed value. It raises ValueError with the end of a sentence,
+such as "is outside 1 to 9", and the caller (row_options.py) adds the option's name. Sizes, durations, switches, words,
+patterns and places have parsers in replica/options/values.py and replica/options/places.py, which the command line
+shares.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from replica.schema.patterns import table_pattern
 
-_READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes the name of a file
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters at least: C:/ is a path
+_READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes a file name
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # at least two letters, because C:/ is a path
 
 Parser = Callable[[str], Any]
 
@@ -49,7 +49,7 @@ def table(value: str) -> tuple[str, str]:
 
 
 def columns(value: str) -> tuple[str, ...]:
-    """Read names of columns, `*` stands for any text."""
+    """Read names of columns. `*` matches any text."""
     names = tuple(name.strip().strip("`") for name in value.split(","))
     if not all(names):
         raise ValueError("names an empty column")
@@ -57,7 +57,7 @@ def columns(value: str) -> tuple[str, ...]:
 
 
 def words(known: tuple[str, ...]) -> Parser:
-    """Make a parser for some of these words, with commas between them; they come back in the order of `known`."""
+    """Make a parser for some of these words, separated by commas. It returns them in the order of `known`."""
 
     def parse(value: str) -> tuple[str, ...]:
         given = [word.strip().lower() for word in value.split(",")]
@@ -70,7 +70,7 @@ def words(known: tuple[str, ...]) -> Parser:
 
 
 def paths(value: str) -> tuple[str, ...]:
-    """Read paths and globs of this machine's file system, with commas between them."""
+    """Read paths and globs of the local file system, separated by commas."""
     found = tuple(local_path(part.strip()) for part in value.split(","))
     if not all(found):
         raise ValueError("names an empty path")
@@ -78,20 +78,19 @@ def paths(value: str) -> tuple[str, ...]:
 
 
 def folder(value: str) -> Path:
-    """Read the path of a folder, which need not be there yet."""
+    """Read the path of a folder, which need not exist."""
     return Path(file(value))
 
 
 def file(value: str) -> str:
-    """Read the path of one file."""
-    path = local_path(value.strip().removeprefix("FILE:"))  # file_key_management_filekey is written so
+    path = local_path(value.strip().removeprefix("FILE:"))  # as file_key_management_filekey is written
     if not path:
         raise ValueError("names an empty path")
     return path
 
 
 def local_path(text: str) -> str:
-    """Read a path as it is, or that of a URL file:///var/log/bin.000001; no other scheme can be opened."""
+    """Read a local path, or that of a URL file:///var/log/bin.000001. Other schemes are errors."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         path = text

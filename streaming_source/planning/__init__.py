@@ -1,1 +1,1 @@
-"""The work of Spark's source process on the driver: micro-batches over a relay log."""
+"""The work of Spark's source process on the driver: planning micro-batches over a relay log."""

@@ -1,9 +1,9 @@
-"""The end of a micro-batch: the limits of a query, held together, and the rows that are waited for.
+"""The end of a micro-batch: all limits of a query together, and the minimum of rows that a batch waits for.
 
-In: the place where a batch begins and the place it may reach. Out: its end, at the end of a transaction, within all
-limits; or none as long as fewer row changes are there than `minRowsPerTrigger` asks for. A batch holds at least one
-transaction, however large; with `splitLargeTransactions` one that is over a limit by itself is taken piece by piece,
-each a batch of its own, and only such a one. Refused: to go on inside a transaction that is another one by now.
+`Admission.end` returns the end of a batch, at the end of a transaction and within all limits. It returns None while
+there are fewer row changes than `minRowsPerTrigger`. A batch has at least one transaction, however large. With
+`splitLargeTransactions`, a transaction that alone exceeds a limit is split into pieces, each a batch of its own. It is
+an error to continue inside a transaction that the server has replaced by another one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import SelectedTables
 
 
-# The bytes of the relay log that a query has still to plan, told at every trigger, however far behind it is.
-#
-# In: where the query and the head are; both move forward. Out: the bytes between. A complete file is looked at once,
-# FILES_A_CALL of them at a time; until all were, the others count as many bytes as those do on average. One that was
-# removed meanwhile counts nothing.
+# The bytes of the relay log that a query has still to plan, reported at every trigger, however many they are. The query
+# and the head both move forward. A complete file is measured once, FILES_A_CALL of them in a call. Until all are
+# measured, the others count with the average size. A file that was removed counts nothing.
 
 FILES_A_CALL: Final = 32
-"""A look costs some 7 us, and the progress of each trigger waits for these: a fifteenth of what it takes to plan."""
+"""Files that a call measures. Each costs some 7 us, and the progress of each trigger waits for it. That is a fifteenth
+of the time for planning.
+"""
 
 
 class Backlog:
-    """The bytes between two places that move; it takes some 100 bytes of memory a file in between."""
+    """The bytes between two moving places. It takes some 100 bytes of memory for each file between them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -88,25 +88,23 @@ class BatchLimits:
     split: bool = False
 
     def shared(self) -> BatchLimits:
-        """Return what changes may take of a batch that rows of tables share with them; such a one waits for nothing."""
+        """Return the share of changes in a batch that also has snapshot rows. Such a batch waits for no minimum."""
         rows = None if self.max_rows is None else _half(self.max_rows)
         return replace(self, max_rows=rows, max_bytes=_half(self.max_bytes), min_rows=None)
 
     def beside_changes(self) -> BatchLimits:
-        """Return what rows of tables may take of a batch that changes share with them: of a limit of one row, none."""
+        """Return the share of snapshot rows in a batch that also has changes. Of a limit of one row, it is none."""
         rows = None if self.max_rows is None else self.max_rows - _half(self.max_rows)
         return replace(self, max_rows=rows, max_bytes=max(1, self.max_bytes - _half(self.max_bytes)))
 
 
 def _half(limit: int) -> int:
-    """Return what changes may take of a limit beside rows of tables: one at least."""
+    """Return the share of changes in a limit: at least one."""
     return max(1, limit // 2)
 
 
 def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
-    """Return the limits of a query; `inline`: its bytes travel inside Spark's tasks, which carry so much and no
-    more.
-    """
+    """Return the limits of a query. `inline`: its bytes travel inside Spark's tasks, whose size is limited."""
     return BatchLimits(
         max_bytes=min(options.max_bytes_per_trigger, INLINE_BATCH_BYTES) if inline else options.max_bytes_per_trigger,
         max_rows=options.max_rows_per_trigger,
@@ -118,8 +116,9 @@ def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
 
 
 class BatchEnd(NamedTuple):
-    """The end of a batch. `head` is the end of the last whole group; `part`, how much of the next one is in the batch,
-    up to `inside`.
+    """The end of a batch.
+
+    `head`: the end of the last whole group. `part`: how much of the next group is in the batch, up to `inside`.
     """
 
     head: RelayHead
@@ -128,12 +127,12 @@ class BatchEnd(NamedTuple):
 
     @property
     def reached(self) -> RelayHead:
-        """The place that the batch goes to, for telling the distance."""
+        """The place that the batch reaches, for measuring the lag."""
         return self.head if self.inside is None else self.head._replace(location=self.inside)
 
 
 class Admission:
-    """One per query, called by one thread; `cutter` knows where a large transaction can be cut."""
+    """The admission of one query, called by one thread. `cutter` finds where a large transaction can be cut."""
 
     def __init__(self, tables: SelectedTables, limits: BatchLimits, cutter: RangeCutter) -> None:
         self._cutter = cutter
@@ -144,7 +143,7 @@ class Admission:
 
     @property
     def fills(self) -> int:
-        """The bytes that fill a batch; 0 where it is rows or transactions that do."""
+        """Bytes that fill a batch; 0 if rows or transactions fill it."""
         limits = self._limits
         return 0 if limits.max_rows or limits.max_transactions else COMPILING.most_bytes(limits.max_bytes)
 
@@ -154,27 +153,27 @@ class Admission:
     def waits(self) -> bool:
         """Whether a batch has to wait for a minimum of rows now.
 
-        Not once `maxTriggerDelay` has passed since the last batch, and not the first one after a restart: no one knows
-        how long its rows have been waiting, and a query that is restarted often would never get to one.
+        It need not wait if `maxTriggerDelay` has passed since the last batch. The first batch after a restart does not
+        wait, because the age of its rows is unknown. A query that restarts often would never plan a batch otherwise.
         """
         return self._limits.min_rows is not None and self.waits_for_s > 0
 
     @property
     def waits_for_s(self) -> float:
-        """The longest time that a batch may wait for its minimum."""
+        """Longest time in seconds that a batch may wait for its minimum."""
         if self._last_batch_s is None:
             return 0.0
         return max(0.0, self._last_batch_s + self._limits.max_delay_s - time.monotonic())
 
     @property
     def waiting(self) -> dict[str, int]:
-        """The progress of a query with a minimum: what is counted, and when it is read without."""
+        """The progress of a query with a minimum: the rows that wait, and the longest time that they will."""
         if self._limits.min_rows is None:
             return {}
         return {"rowsWaiting": self._counted.rows, "waitsAtMostSeconds": round(self.waits_for_s)}
 
     def looked_at(self, place: OffsetPlace) -> RelayLocation:
-        """Return how far it is known that the batch which begins at `place` has not got its minimum."""
+        """Return the place up to which the batch that begins at `place` is known not to have its minimum."""
         return self._counted.end if self._held_at == place.reached else place.reached
 
     def planned(self) -> None:
@@ -182,7 +181,7 @@ class Admission:
         self._last_batch_s = time.monotonic()
 
     def taken(self, log: RelayLog, place: OffsetPlace) -> None:
-        """Note that the batch ends at `place`: what lies before does not wait any more."""
+        """Note that the batch ends at `place`. Earlier rows do not wait any more."""
         if self._limits.min_rows is not None:
             self._counted.begin_at(log, place)
 
@@ -191,12 +190,21 @@ class Admission:
     def end(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, goal: RelayLocation, *, wait: bool
     ) -> BatchEnd | None:
-        """Return where the batch that begins at `start`, which is at `place`, ends: at `goal` at the latest.
+        """Return the end of the batch that begins at `start`, at the latest `goal`.
 
-        None if there is nothing between, or with `wait` less than the minimum of rows, unless a limit is reached.
+        It returns None if there is nothing between. With `wait` it returns None for fewer rows than the minimum, unless
+        a limit is reached.
+
+        Args:
+            log: the relay log.
+            start: the offset at which the batch begins.
+            place: the place of `start` in the log.
+            goal: the place that the batch may reach.
+            wait: whether the batch waits for a minimum of rows.
 
         Raises:
-            DataLossError: groups behind `place` were purged; or a transaction that was read in part is another one now.
+            DataLossError: groups after `place` were purged, or the server has replaced a transaction that was read in
+                part.
             ProtocolError: the bytes are damaged.
         """
         self._held_at = None
@@ -209,7 +217,8 @@ class Admission:
         cut = log.cut(place.reached, goal, COMPILING.most_bytes(self._limits.max_bytes))
         whole = cut.location >= goal
         divided = log.cut(place.reached, goal, 1) if self._limits.split and place.exact else None
-        # One over the limit of bytes is alone in `cut`; it goes on, whole or in parts, whatever rows it has.
+        # A transaction over the limit of bytes is alone in `cut`. It is admitted, whole or in parts, whatever rows it
+        # has.
         large = cut.location.offset - log.last_group(cut.location).offset > self._limits.max_bytes
         admitted = cut if large else self._within_rows(log, place, cut, divided, wait=wait and whole)
         if admitted is None:
@@ -222,9 +231,10 @@ class Admission:
     def _within_rows(
         self, log: RelayLog, place: OffsetPlace, cut: RelayHead, divided: RelayHead | None, *, wait: bool
     ) -> RelayHead | None:
-        """Return `cut`, or an earlier end that the limits of rows and transactions allow; None: to wait for more rows.
+        """Return `cut`, or an earlier end that the limits of rows and transactions allow; None to wait for more rows.
 
-        `divided`: the end of the first transaction, if one that is over the limits by itself is to stand alone.
+        `divided`: the end of the first transaction, if a transaction that alone exceeds the limits has to be a batch of
+        its own.
         """
         limits, counted = self._limits, self._counted
         if not (limits.max_rows or limits.max_transactions or wait):
@@ -234,7 +244,7 @@ class Admission:
         counted.extend(cut.location, rows=_beyond(limits.max_rows) or enough, groups=_beyond(limits.max_transactions))
         excess = counted.excess(limits.max_rows, limits.max_transactions)
         if excess is not None:
-            # One that is too large goes whole, with what is before it; or it is divided, and then stands alone.
+            # A transaction that is too large goes whole, with those before it; or it is divided, and then stands alone.
             whole = excess.alone and (divided is None or excess.end == divided.location)
             limit = excess.end if whole else excess.start
         elif wait and counted.rows < (limits.min_rows or 0):
@@ -246,7 +256,7 @@ class Admission:
     # -- inside a transaction --------------------------------------------------------------------------------------
 
     def _part(self, log: RelayLog, place: OffsetPlace, first: RelayHead, taken: GroupPart | None) -> BatchEnd | None:
-        """Return the next piece of the group that ends at `first`; None where all that is left of it is a batch."""
+        """Return the next piece of the group that ends at `first`; None if its rest fits into one batch."""
         (group,) = log.ranges(place.reached, first.location, UNBOUNDED)
         if taken is None and group.end - group.start <= self._limits.max_bytes and not self._over_by_rows(first):
             return None
@@ -264,15 +274,15 @@ class Admission:
         return BatchEnd(before, GroupPart(gtid, upper), inside)
 
     def _over_by_rows(self, first: RelayHead) -> bool:
-        """Tell whether the group that ends at `first` was found to have too many rows by itself."""
+        """Return True if the group that ends at `first` was found to exceed the limit of rows alone."""
         if self._limits.max_rows is None:
             return False
         excess = self._counted.excess(self._limits.max_rows, None)
         return excess is not None and excess.alone and excess.end == first.location
 
     def _group_cut(self, log: RelayLog, place: OffsetPlace, first: RelayHead, group: RelayRange) -> GroupCut | None:
-        """Return where the group can be cut, or the prepared one that it commits; None where it cannot."""
-        from streaming_source.ranges.group_cut import GroupCut  # brings numpy
+        """Return where the group, or the prepared one that it commits, can be cut; None if it cannot."""
+        from streaming_source.ranges.group_cut import GroupCut  # imports numpy
 
         (needs,), _ = follow(log, [(place.reached, first.location)], place.prepared)
         index = self._cutter.large.index(needs.carried[0].bytes if needs.carried else group)
@@ -280,17 +290,18 @@ class Admission:
 
 
 def _beyond(limit: int | None) -> int | None:
-    """Return how much is to be counted to know that a limit is passed."""
+    """Return the count that shows that a limit is exceeded."""
     return None if limit is None else limit + 1
 
 
 def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
-    """Tell whether the group between the two places is the one that was read in part.
+    """Return True if the group between the two places is the one that was read in part.
 
-    It is not if other domains' come first on this server, or if the log begins behind it: what is lost was reported.
+    It is not if groups of other domains come first on this server, or if the log begins after it; that loss was
+    reported.
 
     Raises:
-        DataLossError: its domain goes on with another transaction.
+        DataLossError: its domain continues with another transaction.
     """
     found, last = (place.position.get(part.gtid.domain_id) for place in (first, before))
     if last is not None and last.seq_no >= part.gtid.seq_no:

@@ -1,8 +1,8 @@
-"""The partitions of a micro-batch: the changes between its two offsets, and behind them rows of the tables themselves.
+"""The partitions of a micro-batch: the changes between its two offsets, and then snapshot rows.
 
-In: two offsets, of a batch that was planned just now or in an earlier life. Out: partitions in stream order. It waits
-until the relay log has the range, as long as the replica keeps trying. Refused: rows of tables as of a place that this
-server's log does not have.
+`BatchRanges.partitions` takes the two offsets of a batch, planned by this process or an earlier one, and returns
+partitions in stream order. It waits until the relay log has the range, as long as the replica keeps trying. Snapshot
+rows as of a place that this server's log does not have are an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BatchRanges:
-    """The ranges of one query's batches. Called by one thread."""
+    """The ranges of one query's batches. One thread calls it."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class BatchRanges:
         """Return the ranges of (start, end].
 
         Raises:
-            DataLossError: they are not there, or not there any more.
-            ConfigError: more bytes on board of tasks than Spark can send.
+            DataLossError: the server does not have them, or not any more.
+            ConfigError: the inline bytes of the tasks exceed what Spark can send.
         """
         changes = not _same_place(start, end)
         if not changes and not brings_rows(start, end):
@@ -96,9 +96,9 @@ class BatchRanges:
 
 
 def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
-    """Tell whether nothing lies between: where sequence numbers went back, one position may name two places."""
+    """Return True if nothing lies between. If sequence numbers went back, one position may name two places."""
     if (start.position, start.part) != (end.position, end.part):
         return False
-    # The start may be where a server's oldest file begins: what follows there was not known then.
+    # The start may be the beginning of a server's oldest file. Then it does not record what follows.
     twice = end.highest and start.primary is not None and start.server_id in (None, end.server_id)
     return not twice or start.primary == end.primary

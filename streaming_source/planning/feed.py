@@ -1,9 +1,9 @@
-"""The replica behind a query: an `EmbeddedReplica` in the planner's process, with a relay folder that no one else uses.
+"""The replica of a query: an `EmbeddedReplica` in the planner's process, with a private relay folder.
 
-In: the options. Out: what places.py calls a `Feed`. Nothing connects before the first question, and the log is not
-written before `start`, which waits for a folder that another process is about to let go, or takes the next one where
-the user named none. Refused before the first row: a position that the server does not have any more, or never had;
-with failOnDataLoss=false a purged one is gone on from at the oldest there is (data_loss.py).
+`ReplicaFeed` is a `Feed` (places.py). It connects at the first call, and writes the log from `start` on. `start` waits
+for a folder that another process is about to release, or takes the next one if the user named none. A position that the
+server never had is an error before the first row, and so is a purged one. With failOnDataLoss=false, the query
+continues from the oldest position instead of a purged one (data_loss.py).
 """
 
 from __future__ import annotations
@@ -53,23 +53,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LOCK_PATIENCE_S = 10.0
-"""A query that was just stopped has two seconds to let its folder go; a restart is often faster than that."""
+"""Seconds to wait for a folder. A stopped query may take two seconds to release it, and a restart is often faster."""
 LOCK_POLL_S = 0.1
 XA_PATIENCE_S = 10.0
-"""An XA transaction is prepared for as long as its coordinator asks all others; one that stays is forgotten."""
+"""Seconds to wait for XA transactions to end. One is prepared while its coordinator asks all others; one that stays
+longer was abandoned.
+"""
 XA_POLL_S = 0.25
 XA_NAMED = 3
-"""The number of transactions whose id the message tells."""
+"""Most transactions whose ids a message names."""
 
 
 class ReplicaFeed:
-    """One per query, in the process that plans it. Called by one thread."""
+    """The feed of one query, in the process that plans it. One thread calls it."""
 
     down_s = 0.0
-    """The feed is never down: it dies with us."""
+    """The replica runs in this process, so it is never down while the query runs."""
 
     def __init__(self, options: SourceOptions, directory: Path | None = None) -> None:
-        """Take `directory`, a folder that is the caller's already; None: as the option relayDir says, or a private
+        """Use `directory`, a folder that the caller has taken. None: the folder of the option relayDir, or a private
         one.
         """
         self._options = options
@@ -78,9 +80,9 @@ class ReplicaFeed:
         self.losses = Losses()
         self.started = False
         self.epoch = 0
-        """Another one where the log was begun again, behind a gap."""
+        """Changes when the log begins again after a gap."""
         self._draining = False
-        """The server has removed what follows the log's end: what is in the log is read, then the gap is gone over."""
+        """The server has purged what follows the log: the query reads the rest of the log, then skips the gap."""
 
     def _new_replica(self) -> EmbeddedReplica:
         config = self._options.connection
@@ -114,16 +116,16 @@ class ReplicaFeed:
         return SourceOffset(found.position, found.resume or found.position, anchor=True)
 
     def ending_position(self, end: Position) -> GtidPosition:
-        """Return the option endingPosition made definite."""
+        """Resolve the option endingPosition to a position."""
         if isinstance(end, CommitTime):
             return PrimaryReader(self._options.connection, library_logger()).at_time(end.seconds).position
         return self.server_position() if isinstance(end, str) else end
 
     def _earliest(self) -> SourceOffset:
-        """Return the offset before the oldest transaction, with its place where the numbers at the end are not above
-        those there.
+        """Return the offset before the oldest transaction. It has a place if the position covers that of the binlog's
+        end.
 
-        Either nothing lies between, or numbers went back: only the places tell which.
+        In that case either nothing lies between, or numbers went back, and only the places show which.
         """
         position, place = self._replica.earliest()
         end = self.server_end()
@@ -132,7 +134,7 @@ class ReplicaFeed:
         return SourceOffset(position, position, place, anchor=True, uid=end.uid)
 
     def _latest(self) -> SourceOffset:
-        """Return the end of the primary's binlog, and the position to resume at: before every group prepared there.
+        """Return the end of the primary's binlog, and the position to resume at, before every group prepared there.
 
         Raises:
             PrerequisiteError: XA transactions stay prepared whose rows are out of reach.
@@ -146,17 +148,17 @@ class ReplicaFeed:
             open_then &= latest.prepared
         begin = self._before_prepared(open_then, latest.before)
         begin = first.before if begin is None else begin
-        end = self.server_end()  # later than all of it: what was prepared since is behind `before`
+        end = self.server_end()  # later than these answers: what was prepared since is after `before`
         if end.place is None:
             return SourceOffset(latest.position, begin, anchor=True)
         return SourceOffset(end.position, begin, end.place, anchor=True, uid=end.uid)
 
     def _before_prepared(self, transactions: frozenset[XaId], end: GtidPosition) -> GtidPosition | None:
-        """Return the position before XA transactions were prepared that are open at `end`, and have been for long; None
-        where there are none any more.
+        """Return the position before the long-open XA transactions of `end` were prepared; None if none are open any
+        more.
 
         Raises:
-            PrerequisiteError: it is not in as much of the binlog as a relay log may hold.
+            PrerequisiteError: that position is not in as much of the binlog as a relay log may hold.
         """
         reader = PrimaryReader(self._options.connection, library_logger())
         while transactions:
@@ -204,9 +206,10 @@ class ReplicaFeed:
     def _available(
         self, offset: SourceOffset, held: RelayLocation | None = None, *, given: bool = False
     ) -> SourceOffset:
-        """Return `offset`, which the server can go on from; else what failOnDataLoss=false goes on from instead.
+        """Return `offset` if the server can continue from it, else the offset that failOnDataLoss=false continues from.
 
-        `held`: its place in our log, where the log holds it; then the server has to go on from the log's end.
+        `held`: its place in the query's relay log, if the log has it. Then the server has to continue from the log's
+        end.
         """
         stored = _stored(offset, reached=offset.position)
         head = self.log.head() if held is not None else None
@@ -227,7 +230,7 @@ class ReplicaFeed:
 
     def _after_a_loss(self, error: PositionPurgedError, offset: SourceOffset, *, beyond: bool) -> SourceOffset:
         if beyond:
-            # The log has more than the query has read: that comes first.
+            # The log has more than the query has read, so the query reads the log first.
             if self._options.fail_on_data_loss:
                 raise explained(error) from None
             self._draining = True
@@ -246,14 +249,16 @@ class ReplicaFeed:
         return SourceOffset(position, position)
 
     def _not_held(self, offset: SourceOffset) -> str:
-        """Say that the relay log lacks what a query needs next, too: it may have had it, and be another folder now."""
+        """Return the text that the relay log lacks the next groups too. It may have had them, and be another folder
+        now.
+        """
         return (
             f"what follows {offset.resume or 'the beginning'} is not in the relay log {self.log.directory} (not any "
             "more, where that was removed or is another one), and the server has removed it. "
         )
 
     def _has(self, offset: SourceOffset) -> bool:
-        """Tell whether the server has what follows the position itself."""
+        """Return True if the server has the groups after the position itself."""
         try:
             asyncio.run(check_start(self._options.connection, _stored(offset)))
         except PositionPurgedError:
@@ -273,7 +278,7 @@ class ReplicaFeed:
             except PositionLostError as error:
                 self._drain_after(error)
             except OutOfOrderGtidError:
-                pass  # what came before it is read first
+                pass  # the groups before it are read first
         head = self.log.head()
         if head is None:
             raise RelayError(f"the relay log {self.log.directory} was removed.", hint="Start the query again.")
@@ -291,16 +296,16 @@ class ReplicaFeed:
                 raise
         if self.head().location > location:
             return True
-        self._reopen()  # all that was left is read: begin again behind the gap
+        self._reopen()  # the rest is read: begin again after the gap
         return False
 
-    def begin_again(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (a replica of our own can fetch it)
+    def begin_again(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (this query's replica can fetch it)
         self._reopen()
 
     def _reopen(self) -> None:
-        """End the replica; the next question for a place starts another one.
+        """End the replica. The next call for a place starts a new one.
 
-        It continues the log if that leads there, and else begins it again.
+        The new replica continues the log if it can, and begins it again otherwise.
         """
         self._draining, self.started = False, False
         self._replica.close()
@@ -308,9 +313,7 @@ class ReplicaFeed:
         self.epoch += 1
 
     def _drain_after(self, error: PositionLostError) -> None:
-        """Read on from a log whose replica has ended, because the server removed what follows the log while it was
-        away.
-        """
+        """Read the rest of a log whose replica has ended because the server has purged the groups after it."""
         if self._options.fail_on_data_loss or not isinstance(error, PositionPurgedError):
             raise explained(error) from None
         _log.error("%s The rest of the relay log is read first.", error.message)
@@ -343,21 +346,17 @@ class ReplicaFeed:
 
 
 def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Stored:
-    """Return the state that a server is asked about: whether it goes on behind the offset, or behind its `resume` where
-    `reached` is given.
-    """
+    """Return the state to check with a server: after the offset, or after its `resume` if `reached` is given."""
     start = offset.position if reached is None else offset.resume
     highest = dict(offset.highest)
     return Stored(start, offset.primary, offset.server_id, reached, highest, uid=offset.uid, last=offset.last)
 
 
-# The log of a query's replica: what it has to say of a server's settings is said once in a process.
-#
-# In: the servers that the replica asks. Out: its logger. An audit reads every table with a replica of its own, one
-# after the other in the same processes of Spark, and each of them would give the same advice.
+# The logger of a query's replica. It logs each note on a server's settings once in a process: an audit reads every
+# table with a separate replica, one after the other in the same Spark processes, and each would repeat the same notes.
 
 _SAID: Final[set[tuple[str, str]]] = set()
-"""The servers, and what was said of them."""
+"""Servers and the notes that were logged about them."""
 
 
 def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:

@@ -1,12 +1,11 @@
-"""XA transactions that the binlog has as prepared and the primary does not know any more: no one will ever end them.
+"""XA transactions that are prepared in the binlog and unknown to the primary, so that nothing will ever end them.
 
-A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability), and a
-session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on forever. So, once
-such a transaction holds back whole files, the primary is asked from time to time; one that XA RECOVER does not list in
-two looks, and whose end is not in the binlog either up to where that stood at the first look, is given up.
+A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability). A session
+with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on forever. So once such a
+transaction holds back whole files, `ForgottenTransactions` asks the primary from time to time. It gives a transaction
+up if XA RECOVER does not list it in two checks and the binlog up to the first check does not end it.
 
-In: the transactions open at a place. Out: those to give up. Should one be committed all the same, its XA COMMIT is
-refused by name as one whose rows are not at hand.
+If such a transaction is committed after all, its XA COMMIT raises an error that its rows are not available.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
     from streaming_source.ranges.places import Feed
 
 LOOK_EVERY_S = 60.0
-"""A question is a login; that a few files more are kept for a minute does no harm."""
+"""Seconds between two checks. Each is a login, and keeping some more files for a minute does no harm."""
 
 _log = logging.getLogger(__name__)
 
 
 class ForgottenTransactions:
-    """The transactions given up; it remembers between two looks what was missing at the first."""
+    """The abandoned transactions of a query. It remembers which were missing at the first check."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -39,7 +38,7 @@ class ForgottenTransactions:
         self._missing: dict[PreparedGroup, GtidPosition] = {}
 
     def among(self, prepared: Prepared, position: GtidPosition) -> frozenset[PreparedGroup]:
-        """Return those of `prepared`, open at `position`, that the primary does not know; asks at most every
+        """Return those of `prepared`, open at `position`, that the primary does not know. It asks at most every
         LOOK_EVERY_S.
         """
         now = time.monotonic()
@@ -49,10 +48,10 @@ class ForgottenTransactions:
         try:
             latest = self._feed.latest_and_prepared()
         except DisconnectedError:
-            return frozenset()  # the replica says so itself, once it has tried for long enough
+            return frozenset()  # the replica raises itself after it has tried long enough
         if latest is None:
             return frozenset()
-        # A server that has not got to the group itself, a replica that took over, cannot know.
+        # A server that has not reached the group, such as a replica that took over, cannot know the transaction.
         missing = [g for g in prepared if g.xid not in latest.prepared and _reached(latest.position, g)]
         gone = frozenset(g for g in missing if g in self._missing and covers(position, self._missing[g]))
         self._missing = {g: self._missing.get(g, latest.position) for g in missing if g not in gone}

@@ -1,6 +1,6 @@
-"""Put together the planner of a query, from its options and its plan, in the process that plans it.
+"""The construction of a query's `ChangePlanner` from its options and its plan, in the process that plans it.
 
-In: options and plan; a feed, where one is there. Out: a `ChangePlanner`. Nothing connects before its first call.
+The planner connects at its first call, not earlier.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ _KERNELS: Final = (
     "streaming_source.rows.kernel_group_columns",
     "streaming_source.rows.kernel_row_texts",
 )
-"""What tasks call and this process does not import: where a cache is empty it is begun here, not by the first task."""
+"""Kernels that tasks call and this process does not import. If the cache is empty, this process compiles them before
+the first task.
+"""
 
 
 def open_planner(options: SourceOptions, plan: ReadPlan, *, borders: bool = False) -> ChangePlanner:
-    """Make the planner of a query in this process; `borders`: its batches end before statements on its tables. Nothing
-    connects before its first call.
+    """Make the planner of a query in this process. It connects at its first call.
+
+    `borders`: its batches end before statements on its tables.
     """
     compile_ahead(f"replica.rows.decode.kernel_{'variant' if plan.shape == 'variant' else 'typed'}", *_KERNELS)
     directory = attached_directory(options)
@@ -51,7 +54,7 @@ def open_planner(options: SourceOptions, plan: ReadPlan, *, borders: bool = Fals
 
 
 def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan, *, borders: bool = False) -> ChangePlanner:
-    """Make the planner over a feed that is there; where a server is named, it may read the tables themselves, too."""
+    """Make the planner over an existing feed. If a server is named, it can read the tables themselves too."""
     tables = plan.tables
     cutter = open_cutter(options, plan)
     limits = batch_limits(options, inline=cutter.inline)
@@ -77,7 +80,7 @@ def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan, *, borders:
 
 
 def open_cutter(options: SourceOptions, plan: ReadPlan) -> RangeCutter:
-    """Make what cuts the ranges of a query, for the Spark that this process belongs to."""
+    """Make the cutter of a query's ranges, for the Spark application of this process."""
     spark = spark_setup()
     inline = options.transport == "inline" or (options.transport == "auto" and not spark.tasks_are_local)
     skip_unprepared = options.skip_unprepared_xa or not options.fail_on_data_loss

@@ -1,7 +1,8 @@
-"""The limit of a reading where sequence numbers must not go back: the option gtidStrictMode, over a relay log.
+"""The limit of a read if sequence numbers must not go back: the option gtidStrictMode, over a relay log.
 
-In: a log, which a replica of our own, an earlier query or a daemon with other options has written. Out: the last place
-before the first transaction that is out of order, so that all rows before it are read. Refused: to begin with that one.
+`OrderLimit.reach` returns the last place before the first transaction that is out of order, so that all rows before it
+are read. The log may be written by this query's replica, an earlier query, or a daemon with other options. To begin
+with the transaction that is out of order is an error.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class OrderLimit:
-    """One limit. `strict`: gtidStrictMode. Called by one thread."""
+    """The limit of one query. `strict`: gtidStrictMode. One thread calls it."""
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self._in_order: tuple[RelayLog, RelayLocation, RelayLocation] | None = None
-        """Between these places of the log no number goes back."""
+        """Between these places of the log, no number goes back."""
 
     def reach(self, log: RelayLog, start: RelayLocation, goal: RelayLocation) -> RelayLocation:
-        """Return `goal`, or the place before the first transaction behind `start` whose number goes back.
+        """Return `goal`, or the place before the first transaction after `start` whose number goes back.
 
         Raises:
-            OutOfOrderGtidError: that transaction comes right behind `start`.
+            OutOfOrderGtidError: that transaction comes right after `start`.
         """
         if not self._strict or goal <= start:
             return goal
@@ -45,7 +46,7 @@ class OrderLimit:
         return before
 
     def check(self, log: RelayLog, start: RelayLocation, end: RelayLocation) -> None:
-        """Refuse a range that holds a transaction whose number goes back."""
+        """Raise an OutOfOrderGtidError if the range has a transaction whose number goes back."""
         reached = self.reach(log, start, end)
         if reached < end:
             self.reach(log, reached, end)

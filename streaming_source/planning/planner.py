@@ -1,25 +1,26 @@
 """The planner of micro-batches over the relay log, in Spark's long-lived source process on the driver.
 
-In: offsets from Spark (or none, on a first start) and a relay log that an embedded replica beside us, or a daemon,
-writes. Out: the next offset, and the ranges of relay bytes between two offsets. What it holds to:
+`ChangePlanner` takes offsets from Spark (none on a first start) and a relay log that an embedded replica or a daemon
+writes. It returns the next offset, and the ranges of relay bytes between two offsets. Its invariants:
 
-* An offset ends where an event group ends, so a transaction is not split over two micro-batches; but where one alone is
-  over a limit and `splitLargeTransactions` allows it, the offset says how many of its rows are in (admission.py).
+* An offset ends at the end of an event group, so no transaction is split over two micro-batches. The exception is a
+  transaction that alone exceeds a limit, if `splitLargeTransactions` allows it. Then the offset has the number of its
+  rows that are included (admission.py).
 * Spark asks for the initial offset twice, logs neither answer, and asks again after a crash in batch 0. A start that
-  moved in between would lose rows. So the first batch is empty on purpose, an **anchor**: its end, which Spark does
-  log, is the start position, and `partitions` gives nothing for it whatever start Spark names. Trigger.Once has no
-  second batch: the end of its first one says itself where it began.
+  moved in between would lose rows. So the first batch is empty, an **anchor**. Spark logs its end, which is the start
+  position. `partitions` returns nothing for it, whatever start Spark passes. Trigger.Once has no second batch, so the
+  end of its first batch records where it began.
 * Batches of a mirror end before a statement on one of its tables (statement_borders.py).
-* What a checkpoint was written for is compared before its first offset is used (remembered_selection.py).
-* The same offset is the same JSON text, and offsets never go backwards: Spark checks neither.
-* `partitions` is called cold after a restart; places.py finds the range, or fetches it again from the primary.
-* While tables are read (startingPosition=initial), an offset says how far; changes of rows that were not read yet do
-  not count, and rows that are read hold at the batch's end (table_rows.py).
-* Rows of an XA transaction belong to the batch with its XA COMMIT. An offset between XA PREPARE and XA COMMIT says in
-  `resume` where the prepared groups begin; the relay log is kept from there.
-* `commit` comes late or never. It only trims the relay log; nothing is acknowledged by it.
+* The selection of a checkpoint is compared before its first offset is used (remembered_selection.py).
+* Equal offsets have equal JSON text, and offsets never go backwards. Spark checks neither.
+* Spark calls `partitions` cold after a restart. places.py finds the range, or fetches it again from the primary.
+* While tables are read (startingPosition=initial), an offset has the progress of the read. Changes of rows that were
+  not read yet are not delivered, and rows that are read hold at the batch's end (table_rows.py).
+* Rows of an XA transaction belong to the batch with its XA COMMIT. Between XA PREPARE and XA COMMIT, `resume` of an
+  offset is the place where the prepared groups begin. The relay log is kept from there.
+* `commit` comes late or never. It only trims the relay log and acknowledges nothing.
 
-Method order is Spark's call order. All are called by one thread.
+Methods are in Spark's call order. One thread calls all of them.
 """
 
 from __future__ import annotations
@@ -58,30 +59,26 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import ChangePartition
 
 
-# Count how often a run that ends by itself (Trigger.AvailableNow) goes on behind its end, and for which tables.
-#
-# In: the tables whose rows can only be had as of a later position than the run's end, because a statement up to there
-# or behind it changed them or gave their names to others. Out: whether the run goes on to a later one. There it may
-# meet more such statements: on a server that swaps tables all day it would never end. What is left is read by the
-# next run.
+# Counts how often a run that ends (Trigger.AvailableNow) extends its end, and for which tables. Rows of some tables can
+# be read only as of a later position than the run's end, because a statement changed the tables or gave their names to
+# others. At the later position the run may meet more such statements, and on a server that swaps tables all day it
+# would never end. The next run reads the rest.
 
 MOST: Final = 3
-"""The number of times that a run goes on for one table. Once is enough where nothing more happens to it."""
+"""Most extensions of a run for one table. One is enough if no further statement follows."""
 
 
 class Extensions:
-    """One a run."""
-
     def __init__(self) -> None:
         self._times: Counter[TableName] = Counter()
 
     def allow(self, held_back: Collection[TableName], left: Collection[TableName]) -> bool:
-        """Tell whether the run goes on, and count it.
+        """Return True if the run may be extended, and count the extension.
 
         Args:
             held_back: the tables that wait for a later position.
-            left: all tables that are not delivered as a whole. While others than those that wait are among them, it
-                goes on: what they wait for may lie behind the end.
+            left: all tables that are not delivered completely. If it has tables that do not wait, the run is extended,
+                because they may need a later position.
         """
         if set(left) <= set(held_back) and all(self._times[name] >= MOST for name in held_back):
             return False
@@ -90,30 +87,33 @@ class Extensions:
 
 
 GATHER_S: Final = 0.1
-"""How long news gather before they are counted, where a batch waits for rows: each look costs some 2 ms."""
+"""Seconds in which new groups gather before they are counted, while a batch waits for rows. Each count costs some 2
+ms.
+"""
 
 HEAD_POLL_S: Final = 0.02
-"""How often the head is looked at while a batch fills: a look costs some microseconds."""
+"""Seconds between two reads of the head while a batch fills. A read costs some microseconds."""
 
 LONGEST_POLL_S: Final = 0.5
-"""The longest wait for news. Spark asks again at once, and each question costs it and us some milliseconds of CPU time;
-but another source of the same query, and a program that stops it, wait for the answer."""
+"""Longest wait for new groups in seconds. Spark asks again at once, and each call costs both sides some milliseconds of
+CPU time. But another source of the same query, and a program that stops the query, wait for the answer.
+"""
 SILENCE_A_POLL: Final = 40
-"""A log that was silent for so many times LONG_POLL_S is waited for longer: a part of its silence."""
+"""Factor of LONG_POLL_S: after a longer silence than their product, waits grow to this fraction of the silence."""
 MOST_REOPENED: Final = 3
-"""How often in a row the log is looked up again because a file of it is not there."""
+"""Most lookups of the log in a row because one of its files is missing."""
 
 _log = logging.getLogger(__name__)
 
 
 class ChangePlanner:
-    """The planner of one query. `feed` is the replica, `admission` knows the limits of a batch, `cutter` how ranges
-    become partitions.
+    """The planner of one query.
 
-    `tables` knows what the selected tables look like where, `selection` which the checkpoint was written for,
-    `statements` which changes of them have no rows, `order` how far sequence numbers let a batch go; `borders` end
-    batches before statements, None: statements stand among rows. `rows` are those of the tables themselves, None for
-    none; `shared` is what changes may take of the limits beside them.
+    `feed` is the replica, `admission` has the limits of a batch, and `cutter` makes partitions from ranges. `tables`
+    has the definitions along the stream, and `selection` that of the checkpoint. `statements` finds changes without
+    rows, and `order` limits a batch if sequence numbers go back. `borders` end batches before statements; with None,
+    statements and rows mix in a batch. `rows` are those of the tables themselves, or None. `shared` has the limits of
+    changes in batches with such rows.
     """
 
     def __init__(
@@ -156,14 +156,16 @@ class ChangePlanner:
         self._reopened = 0
 
     def prepare_available_now(self) -> None:
-        """Read up to what the primary has committed by now, and no further, as Trigger.AvailableNow asks."""
+        """End at the primary's current position, as Trigger.AvailableNow asks."""
         self._target, self._extensions = self._end_now(), Extensions()
 
     def _end_now(self) -> ReadingEnd:
         return ReadingEnd(self._feed, self._places, self._feed.server_end())
 
     def initial_offset(self) -> SourceOffset:
-        """Return the start of a query without a checkpoint; the same at every call, although the primary moves on."""
+        """Return the start of a query without a checkpoint. It is the same at every call, although the primary moves
+        on.
+        """
         if self._initial is None:
             start = self._tables.starting(self._feed.starting_offset())
             self._initial = self._selection.put_into(self._rows.starting(start) if self._rows else start)
@@ -171,13 +173,13 @@ class ChangePlanner:
         return self._initial
 
     def latest_offset(self, start: SourceOffset, *, bounded: bool) -> SourceOffset:
-        """Return where the batch after `start` ends; `start` itself if there is nothing new after a quarter of a
-        second, or after half a one where nothing was new for long.
+        """Return the end of the batch after `start`.
 
-        While tables are left to read it waits for their rows: an answer without progress says that all is processed.
-        Under Trigger.AvailableNow it waits as long as it takes: an answer without progress would end the query, as it
-        does where nothing but tables is left that are altered and swapped time and again. So it waits under
-        Trigger.Once, `bounded` False, whose one batch reaches to what the primary has committed by now.
+        The result is `start` if nothing new arrives within 0.25 s, or within 0.5 s after a long silence. While tables
+        are left to read, the call waits for their rows, because an answer without progress means that all is processed.
+        Under Trigger.AvailableNow it waits as long as needed, because an answer without progress ends the query. It
+        gives up only if all tables that are left are altered and swapped again and again. Under Trigger.Once (`bounded`
+        is False) it waits for the one batch up to the primary's position at the call.
         """
         self._selection.compare(start, start)
         self._refuse_without_server(start)
@@ -194,7 +196,7 @@ class ChangePlanner:
             end, revised = self._end_of(start, target, bounded=bounded)
             if self._feed.epoch != epoch or revised is not start:
                 start, begins = revised, begins or revised is not start
-                continue  # what was looked up may be the log from before
+                continue  # the result may be from the previous log
             self._reopened = 0
             if end is not None:
                 self._admission.planned()
@@ -210,13 +212,14 @@ class ChangePlanner:
             if held := self._rows.held_back:
                 if not self._extensions.allow(held, self._rows.left(start)):
                     return logged
-                target = self._target = self._end_now()  # rows that hold behind the old one only would never come
+                target = self._target = self._end_now()  # rows that hold only later would never be delivered
 
     def _end_of(
         self, start: SourceOffset, target: ReadingEnd | None, *, bounded: bool
     ) -> tuple[SourceOffset | None, SourceOffset]:
-        """Return the end of the batch behind `start`, None where nothing is new, and its start: another one where
-        tables are to be read from their first rows on.
+        """Return the end of the batch after `start`, or None if nothing is new, and the start of the batch.
+
+        The start differs from `start` if a read of tables has to begin again with their first rows.
         """
         epoch = self._feed.epoch
         try:
@@ -230,10 +233,10 @@ class ChangePlanner:
         return end, revised
 
     def _begin_again(self, error: RelayFileRemovedError) -> None:
-        """Go on from the offset as a restart would, because a relay file is not there that is needed.
+        """Continue from the offset as after a restart, because a relay file is missing.
 
         Raises:
-            RelayFileRemovedError: it was removed again and again, so that someone else removes files.
+            RelayFileRemovedError: this happened repeatedly, so another program removes files.
         """
         self._reopened += 1
         if self._reopened > MOST_REOPENED:
@@ -252,7 +255,7 @@ class ChangePlanner:
         return self._tables.read_anew(start, names) if names else start
 
     def _sealed(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
-        """Return an offset as Spark is to log it, with what the next start compares."""
+        """Return an offset as Spark has to log it, with the data that the next start compares."""
         return self._selection.put_into(end if self._rows is None else self._rows.marked(end, start))
 
     def _refuse_without_server(self, offset: SourceOffset) -> None:
@@ -267,7 +270,7 @@ class ChangePlanner:
         return self._rows is not None and self._rows.is_reading(start)
 
     def _rekeyed(self, start: SourceOffset, end: SourceOffset | None) -> SourceOffset:
-        """Return another start where the batch would have tables whose keys were changed while they are read."""
+        """Return another start if the keys of tables changed in this batch while they are read."""
         if self._rows is None or not self._is_reading(start):
             return start
         begin = self._places.of_start(start).scan_from
@@ -276,27 +279,28 @@ class ChangePlanner:
         return start if revised is start else self._as_read(revised)
 
     def _with_rows(self, start: SourceOffset, end: SourceOffset | None, *, bounded: bool) -> SourceOffset | None:
-        """Return the end of a batch with rows of the tables themselves, as of that place."""
+        """Return the end of a batch with snapshot rows, as of that place."""
         if self._rows is None or not self._is_reading(start):
             return end
         if end is None and bounded:
             self._rows.gather(start, ends=self._target is not None)
         place = self._places.of_start(start if end is None else end)
         if not place.exact:
-            return end  # no state of the tables was ever that of this position, in the order of this log
+            return end  # in this log's order, the tables never had the state of this position
         return self._rows.advance(start, end, self._places.head_at(place), bounded=bounded)
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
-        """Return the next end within the limits; None: nothing is there yet, or less than a batch waits for; or the
-        target is reached.
+        """Return the next end within the limits.
+
+        It is None if no groups have arrived, fewer than a batch waits for, or the target is reached.
         """
-        place = self._places.of_start(start)  # also where nothing is left to read: the server may be another one
+        place = self._places.of_start(start)  # always, because the server may be another one
         if self._target is not None and self._target.is_done(start):
             return None
         reading = self._is_reading(start)
         admission = self._shared if reading else self._admission
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
-        wait = wait and not (self._borders is not None and self._borders.ended)  # what comes after it is there
+        wait = wait and not (self._borders is not None and self._borders.ended)  # the groups after it have arrived
         seen = admission.looked_at(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
         news = self._feed.wait_beyond(seen, 0.0 if ready else self._poll_s(reading=reading))
@@ -316,22 +320,24 @@ class ChangePlanner:
             return None
         same = end.part is None and end.head.position == start.position
         if same and self._feed.log.is_empty(place.reached, end.head.location):
-            # A new relay file without a group in it: the same place under another name.
+            # A new relay file without a group: the same place under another name.
             self._places.remember(start, OffsetPlace.exactly(goal, place.prepared) if place.exact else place)
             return None
         return self._offset(start, place, end)
 
     def _poll_s(self, *, reading: bool) -> float:
-        """Return how long to wait for news; rows of tables that are read are news too, and wake no one."""
+        """Return the seconds to wait for new groups. Finished snapshot rows do not wake the wait, so it is short during
+        a snapshot.
+        """
         if reading:
             return LONG_POLL_S
         silence = time.monotonic() - self._news_s
         return min(LONGEST_POLL_S, max(LONG_POLL_S, silence / SILENCE_A_POLL))
 
     def _fill(self, place: OffsetPlace, target: ReadingEnd) -> None:
-        """Wait while more of what is to be read comes in than a batch from `place` has: a sink pays for each batch.
+        """Wait while the log grows and has less than a full batch after `place`, because a sink pays for each batch.
 
-        It looks at the head: to wait beyond a place would tell the feed that all before it is read.
+        It reads the head only: waiting beyond a place would report to the feed that everything before it was read.
         """
         while not target.is_there:
             head = self._feed.head().location
@@ -339,7 +345,7 @@ class ChangePlanner:
                 return
 
     def _grows(self, head: RelayLocation) -> bool:
-        """Tell whether the log grows beyond its head while it is waited for."""
+        """Return True if the log grows beyond its head within LONG_POLL_S."""
         deadline = time.monotonic() + LONG_POLL_S
         while self._feed.head().location == head:
             if time.monotonic() > deadline:
@@ -348,17 +354,17 @@ class ChangePlanner:
         return True
 
     def _bytes_between(self, start: RelayLocation, end: RelayLocation) -> int:
-        if self._backlog is None:  # a feed that has started stays in its folder
+        if self._backlog is None:  # a feed that has started keeps its folder
             self._backlog = Backlog(self._feed.log.directory)
         return self._backlog.bytes(start, end)
 
     def _goal(self, place: OffsetPlace) -> RelayLocation:
-        """Return how far a batch may go: to the head, or to the target if that is before it."""
+        """Return the place that a batch may reach: the head, or the target if that is earlier."""
         return self._feed.head().location if self._target is None else self._target.goal(place)
 
     def _end_of_all(self, start: SourceOffset, target: ReadingEnd | None) -> SourceOffset | None:
-        """Wait for the target and return it, whatever the limits."""
-        place = self._places.of_start(start)  # as above
+        """Wait for the target and return its offset, whatever the limits."""
+        place = self._places.of_start(start)  # always, as in `_next_end`
         if target is None or target.is_done(start):
             return None
         goal = self._order.reach(self._feed.log, place.reached, target.arrived(place))
@@ -390,13 +396,11 @@ class ChangePlanner:
         self._places.remember(offset, reached)
         self._admission.taken(self._feed.log, reached)
         if start.part is not None and not covers(offset.position, GtidPosition((start.part.gtid,))):
-            return replace(offset, part=start.part)  # other domains' transactions come first on this server
+            return replace(offset, part=start.part)  # groups of other domains come first on this server
         return offset
 
     def report(self) -> dict[str, Any] | None:
-        """Report how far the replica is, and how far behind it the query: Spark shows it as the source's
-        latestOffset.
-        """
+        """Return the replica's position and the query's lag. Spark shows this as the source's latestOffset."""
         if not self._feed.started:
             return None
         head, planned = self._feed.head(), self._planned
@@ -419,10 +423,10 @@ class ChangePlanner:
         return report
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
-        """Return the ranges of (start, end]; waits until the relay log has them, as long as the replica keeps
+        """Return the ranges of (start, end]. It waits until the relay log has them, as long as the replica keeps
         trying.
         """
-        self._anchor_due &= not end.anchor  # it is logged: Spark had come so far before a crash
+        self._anchor_due &= not end.anchor  # it is logged: Spark had come this far before a crash
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
         self._refuse_without_server(end)
@@ -433,8 +437,8 @@ class ChangePlanner:
                 self._begin_again(error)
 
     def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
-        """Return the ranges of a batch read, which no offset was planned for: what a stream refuses, it refuses as
-        well.
+        """Return the ranges of a batch read, for which no offset was planned. It refuses everything that a stream
+        refuses.
         """
         first = self._places.of_start(start)
         last = self._places.of_end(end.place, first)
@@ -442,12 +446,12 @@ class ChangePlanner:
         return self.partitions(start, end)
 
     def commit(self, end: SourceOffset) -> None:
-        """Let whole relay files before `end` go: Spark will not ask for anything up to it again."""
+        """Release whole relay files before `end`, because Spark will not ask for anything up to it again."""
         self._tables.release(end)
         if self._rows is not None:
             self._rows.release(end)
         if self._places.known(end) is not None:
-            with contextlib.suppress(RelayFileRemovedError):  # the next batch meets it too, and fetches the file
+            with contextlib.suppress(RelayFileRemovedError):  # the next batch fails on it too, and fetches the file
                 self._trim(end)
 
     def _trim(self, offset: SourceOffset) -> None:

@@ -1,1 +1,1 @@
-"""Helpers for the queries over our rows; only PySpark is needed."""
+"""Helpers for queries over the rows of this source. They need PySpark and nothing else."""

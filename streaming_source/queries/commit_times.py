@@ -1,8 +1,8 @@
-"""Newest commit time of a stream, as far as it can be one.
+"""The newest plausible commit time of a stream.
 
-The time of a commit is what its session's clock says, and `SET timestamp` sets that: it may lie decades before the
-commit, or behind it. In: times in seconds since 1970, in the order of the stream. Out: the newest of them that is not
-in the future. A commit is not older than one before it, so that a lag counted from there is bounded.
+The time of a commit comes from its session's clock, and `SET timestamp` can set it decades before or after the commit.
+`NewestCommit.take` takes times in seconds since 1970, in the order of the stream, and returns the newest of them that
+is not in the future. A commit is not older than an earlier one, so a lag that is measured from this time is bounded.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 
 class NewestCommit:
-    """One per stream; it remembers the newest time."""
+    """The newest commit time of one stream."""
 
     def __init__(self) -> None:
         self._newest: float | None = None
 
     def take(self, times: Iterable[float], now: float) -> float | None:
-        """Take in commit times, and return the newest one known; None if there is none.
+        """Add commit times, and return the newest one known; None if there is none.
 
-        A time in the future counts as `now`, and is forgotten: the server's clock may be ahead, or a session's.
+        A time in the future counts as `now` and is not kept, because the clock of the server or of a session may be
+        ahead.
         """
         told = list(times)
         past = [time for time in told if time <= now]

@@ -1,8 +1,8 @@
-"""The check that the Delta in a session is one for its Spark, before a query begins that writes with it.
+"""The check that a session's Delta matches its Spark, before a query begins that writes with it.
 
-In: a session. Refused: a Delta that was built for another minor version of Spark. It would end in NoSuchMethodError, in
-the middle of the first batch. What it was built for stands in the name of its jar; a Delta that is packed under another
-name, as platforms do, is believed, and so is a session of Spark Connect, whose server we cannot ask.
+A Delta that was built for another minor version of Spark would end in NoSuchMethodError in the middle of the first
+batch. The name of its jar has the Spark version that it was built for. A Delta with another file name, as platforms
+have, is accepted, and so is a session of Spark Connect, whose server cannot be asked.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _JAR: Final = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?2\.\d+-((4\.\d+|\d+)\.[\w.]*\w)[\w-]*\.jar")
-"""Since 4.1 with the Spark it was built for; before, Delta 4.0 was for Spark 4.0 and Delta 3 for Spark 3."""
+"""File name of Delta's jar. From 4.1 on, it has the Spark version. Delta 4.0 was for Spark 4.0, and Delta 3 for Spark
+3.
+"""
 
 
 def check_delta(spark: SparkSession, *, required: bool = False) -> None:
-    """Refuse a session whose Delta does not fit; with `required`, one that has none too.
+    """Refuse a session whose Delta does not match; with `required`, also a session without Delta.
 
     Raises:
         ConfigError: Delta is built for another Spark, or is missing.
@@ -49,17 +51,19 @@ def check_delta(spark: SparkSession, *, required: bool = False) -> None:
 
 
 def _told_by(jar: str) -> tuple[str | None, str]:
-    """Return the Spark that a jar of Delta is for, and its release; None where its name says nothing."""
+    """Return the Spark version that a jar of Delta is for, and its release; None if its name does not have the
+    version.
+    """
     found = _JAR.search(jar)
     return (None, jar) if found is None else (found[1] or found[3], found[2])
 
 
 def _jar(jvm: Any) -> str | None:
-    """Return the place that Delta's classes come from; None without Delta, empty where Java does not tell."""
+    """Return the location of Delta's classes; None without Delta, '' if Java does not report it."""
     from py4j.protocol import Py4JJavaError
 
     try:
-        # As Spark finds it: spark.jars are on the class path of the session, not on that of the JVM.
+        # With Spark's class loader: spark.jars are on the class path of the session, not on that of the JVM.
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         source = jvm.java.lang.Class.forName(_CLASS, False, loader).getProtectionDomain().getCodeSource()
     except Py4JJavaError:  # ClassNotFoundException

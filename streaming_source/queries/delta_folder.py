@@ -1,6 +1,6 @@
-"""The place of a Delta table on a local disk, where it can be read and written without Spark.
+"""The folder of a Delta table on a local disk, where it can be read and written without Spark.
 
-In: a session, and a table as SQL names it. Out: a folder; None where the table lies on other storage.
+`folder_of` and `known_folder` take a table as SQL names it. They return None for a table on other storage.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _OWN_CATALOG: Final = "spark_catalog"
 
 
 def path_of(table: str) -> str | None:
-    """Return where a table lies that its path names; None if a catalog has it."""
+    """Return the path of a table that is named by its path; None for a table in a catalog."""
     first, _, path = table.partition(".")
     return path.strip("`") if first == identifier(DELTA) and "/" in path else None
 
 
 def folder_of(spark: SparkSession, table: str) -> str | None:
-    """Return the folder of a table. Of a table in another catalog only DESCRIBE DETAIL tells it, after a second in
-    which Spark reads the log.
+    """Return the folder of a table. For a table in another catalog, this takes DESCRIBE DETAIL, a second in which Spark
+    reads the log.
     """
     known = _known_location(spark, table)
     return _local(known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]))
 
 
 def known_folder(spark: SparkSession, table: str) -> str | None:
-    """Return the folder of a table, if its name or Spark's own catalog says it. There may be no table there.
+    """Return the folder of a table if its name or Spark's own catalog has it. The folder may be without a table.
 
-    With Spark Connect, a path is one of the server's disk, so it is None.
+    With Spark Connect, a path is on the server's disk, so the result is None.
     """
     from pyspark.sql import is_remote
 
@@ -49,11 +49,11 @@ def known_folder(spark: SparkSession, table: str) -> str | None:
 
 
 def _known_location(spark: SparkSession, table: str) -> str | None:
-    """Return where a Delta table lies, if its name or Spark's own catalog says so; None for other catalogs."""
+    """Return the location of a Delta table if its name or Spark's own catalog has it; None for other catalogs."""
     path = path_of(table)
     if path is not None:
         return path
-    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no door to the catalog's word)
+    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no API for it)
     named = state.sqlParser().parseTableIdentifier(table)
     if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
         return str(state.catalog().getTableMetadata(named).location())
@@ -61,6 +61,6 @@ def _known_location(spark: SparkSession, table: str) -> str | None:
 
 
 def _local(location: str) -> str | None:
-    """Return the path of a folder on a disk, as Spark names its place; None for other storage."""
+    """Return the local path of a location in Spark's form; None for other storage."""
     place = urlsplit(location)
     return unquote(place.path) if place.scheme in ("", "file") else None

@@ -1,9 +1,9 @@
-"""The last state of every key in a batch of change rows: the form in which MERGE takes changes.
+"""The last state of every key in a batch of change rows: the form of changes that MERGE needs.
 
-In: change rows of either shape, and the key columns. Out: at most one row per key with the table's columns and what
-became of it. Within a replication domain, the sequence number and the ordinal decide which change is the last. Between
-domains, which MariaDB itself does not order, the later commit time does. Columns that the images lack are collected
-from the changes that set them.
+`latest_per_key` takes change rows of either shape and the key columns. It returns at most one row per key, with the
+table's columns and the outcome. Within a replication domain, sequence number and ordinal decide which change is the
+last. Between domains, which MariaDB itself does not order, the later commit time decides. Columns that some images lack
+are taken from the changes that set them.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ADDED = ("_op", "_absent", "_gtid", "_sequence", "_committed")
-"""The columns of the result behind the table's own."""
+"""Columns of the result after the table's own."""
 
 
 def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Reduce a batch to at most one row per key: the table's columns as the last change left them, and its outcome.
+    """Reduce a batch to at most one row per key: the table's columns after the last change, and its outcome.
 
-    Behind the columns come `_op`, `upsert` or `delete`, and `_absent`, and `_gtid` and `_sequence` of the last change.
-    A delete holds the key and, as far as they are known, the columns of the deleted row. `_absent` lists columns that
-    no change in the batch set, whose old values hold; NULL if there are none. An update that changes the key gives a
-    delete of the old one and an upsert of the new one. The result depends on nothing but the batch: a replayed batch
-    gives it again.
+    After the table's columns come `_op`, `_absent`, `_gtid` and `_sequence`. `_op` is `upsert` or `delete`. `_absent`
+    lists columns that no change in the batch set, so that their old values hold; it is NULL if there are none. `_gtid`
+    and `_sequence` are those of the last change. A delete has the key, and the known columns of the deleted row. An
+    update that changes the key becomes a delete of the old key and an upsert of the new one. The result depends only on
+    the batch, so a replayed batch gives the same result.
 
     Args:
-        batch: change rows as the source made them: flat, or envelope with typed images.
-        keys: the columns that identify a row, most often the primary key. NULL is a value of its own in them.
+        batch: change rows of this source: flat, or envelope with typed images.
+        keys: the columns that identify a row, usually the primary key. NULL counts as a value.
 
     Returns:
-        A DataFrame over the batch: it is good for as long as the batch is, and evaluated when it is used.
+        A DataFrame over the batch. It is valid as long as the batch is, and evaluated when it is used.
 
     Raises:
-        ConfigError: the batch is none of change rows with typed columns, or has not these keys.
+        ConfigError: the batch does not have change rows with typed columns, or lacks these keys.
     """
     return reduced(batch, keys, partial=True, domains=True)
 
@@ -47,11 +47,15 @@ def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
 def reduced(
     batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bool, last_values: bool = False
 ) -> DataFrame:
-    """Do the work of `latest_per_key` for a caller who knows that no image lacks columns, or that there is one domain
-    only.
+    """Reduce a batch like `latest_per_key`, with what the caller knows of it.
 
-    With `last_values` a deleted row counts for its values: `_absent` tells what is not known of them, and `_committed`
-    when it was deleted.
+    Args:
+        batch: as in `latest_per_key`.
+        keys: as in `latest_per_key`.
+        partial: whether images may lack columns.
+        domains: whether the batch may have several replication domains.
+        last_values: whether the values of deleted rows are needed. Then `_absent` also lists their unknown columns, and
+            `_committed` is the commit time of the last change.
     """
     columns = image_columns(batch)
     taken = [name for name in columns if name in ADDED]
@@ -83,7 +87,7 @@ def reduced(
 def _last(
     events: DataFrame, by: Sequence[Column], columns: Sequence[str], order: Column, *, partial: bool
 ) -> DataFrame:
-    """Return the last event of each group, its row made of the newest value of every column that was not missing."""
+    """Return the last event of each group. Its row has the newest value of every column that was not missing."""
     from pyspark.sql import functions as f
 
     carried = ("kind", "domain", "committed", "gtid", "sequence")

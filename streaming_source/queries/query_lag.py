@@ -1,9 +1,9 @@
-"""The progress of a running query, read for people: how far it is, and how far behind.
+"""The lag of a running query, for people: its position, and the distance to the end of the relay log.
 
-In: a query (classic or Spark Connect), or one of its progress reports. Out: a `Lag`, whose text is one line. Only
-`query.lastProgress` is asked, so the answer is as old as Spark's last report: of the start of the last batch that has
-ended, and of every ten seconds while nothing comes. Where that is long ago, as during a long batch, the line says so
-first. "Behind" is meant to the end of the relay log; what the primary has not sent yet is not in it.
+`lag` takes a query (classic or Spark Connect) or one of its progress reports, and returns a `Lag`, whose text is one
+line. It reads only `query.lastProgress`, so the result is as old as Spark's last report. Spark reports the start of the
+last finished batch, and every ten seconds while the query is idle. If the report is older, as during a long batch, the
+line begins with its age. The lag does not include changes that the primary has not sent yet.
 """
 
 from __future__ import annotations
@@ -25,20 +25,33 @@ if TYPE_CHECKING:
 
 
 OLD_S: Final = 15
-"""An idle query reports every ten seconds: older figures are of before a batch that runs, or a trigger that waits."""
+"""Seconds after which figures count as old. An idle query reports every ten seconds; older figures are from before a
+running batch, or before a trigger that waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Tell a query's place, as one line (`str()`) or as fields; what is not known yet, or not reported, is None.
+    """The progress of a query, as one line (`str()`) or as fields. Unknown and unreported values are None.
 
-    `position` and `head` are GTID positions: the last transaction that the last batch included, and the last in the
-    relay log. `bytes_behind` is in binlog bytes, `seconds_behind` between the commits of those two.
-    `transactions_behind` is the distance of their sequence numbers: the most it can be, since numbers may be left out.
-    `snapshot` tells in words how far the tables are read, until they are (startingPosition=initial).
-    `rows_per_second` is what the last batch read, `as_of` when it began (UTC, ISO 8601), and `age_seconds` how long ago
-    that was by this machine's clock: all figures are as old. `running` is False for a query that has ended; it and
-    `age_seconds` are None where a progress report was given instead of a query. `in_batch`: a batch is running now.
+    Attributes:
+        position: GTID position of the last transaction that the last batch included.
+        head: GTID position of the last transaction in the relay log.
+        bytes_behind: distance of the two in bytes of the binlog.
+        seconds_behind: time between the commits of the two.
+        transactions_behind: distance of their sequence numbers. The true number may be smaller, because numbers may be
+            skipped.
+        daemon_down_seconds: how long the daemon has been down.
+        rows_per_second: rate of the last batch.
+        rows_waiting: rows that wait for `minRowsPerTrigger` or `maxTriggerDelay`.
+        data_loss: the transactions that the query has lost (failOnDataLoss=false), as text.
+        snapshot: progress of the snapshot as text, while tables are read (startingPosition=initial).
+        batch: number of the last batch.
+        as_of: when the last batch began, in UTC (ISO 8601). All figures are as old.
+        age_seconds: seconds since `as_of` by the local clock; None if a progress report was given.
+        running: whether the query is running; None if a progress report was given.
+        in_batch: whether a batch is running.
+        caught_up: whether the last batch ended at the end of the relay log.
     """
 
     position: str | None = None
@@ -69,7 +82,7 @@ class Lag:
         return "; ".join(parts)
 
     def _age(self) -> str:
-        """Return what stands before figures that are not of now."""
+        """Return the prefix for figures that are old."""
         if self.age_seconds is None or self.age_seconds < OLD_S:
             return ""
         why = ", before the batch that is running" if self.in_batch else ""
@@ -108,13 +121,14 @@ class Lag:
 
 
 def lag(query: Any) -> Lag:
-    """Tell how far a query over a mariadb-binlog source is behind; of several such sources, of the one furthest behind.
+    """Return how far a query over a mariadb-binlog source lags. If it has several such sources, the one with the
+    largest lag counts.
 
     Args:
         query: a StreamingQuery, or a StreamingQueryProgress such as `event.progress` of a StreamingQueryListener.
 
     Returns:
-        The query's place, as old as Spark's last progress report. Nothing but the report is asked for.
+        The query's progress, as old as Spark's last progress report, which is all that it reads.
 
     Raises:
         ConfigError: the query has reported progress, and none of its sources is mariadb-binlog.
@@ -135,7 +149,7 @@ def lag(query: Any) -> Lag:
 
 
 def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | None) -> Lag | None:  # noqa: FBT001
-    """Return the place of one source; None for other formats."""
+    """Return the progress of one source; None for other formats."""
     end, head = _offset(source["endOffset"]), _offset(source["latestOffset"])
     if end is None and head is None:
         return None
@@ -164,7 +178,9 @@ def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | 
 
 
 def _offset(text: Any) -> dict[str, Any] | None:
-    """Return an offset of this source as Spark reports it, JSON text; None if it is not there, or another source's."""
+    """Return an offset of this source from the JSON text of Spark's report; None if it is absent or another
+    source's.
+    """
     try:
         value = text if isinstance(text, dict) else json.loads(text)
     except (TypeError, ValueError):
@@ -173,8 +189,8 @@ def _offset(text: Any) -> dict[str, Any] | None:
 
 
 def _distance(position: str, head: str) -> int | None:
-    """Return the transactions between, at most; None where a domain has begun since, whose first number is not
-    known.
+    """Return the most transactions between two positions; None if a domain has begun in between, whose first number is
+    unknown.
     """
     try:
         reached = {gtid.domain_id: gtid.seq_no for gtid in GtidPosition.parse(position)}
@@ -187,17 +203,17 @@ def _distance(position: str, head: str) -> int | None:
 
 
 def _age_s(timestamp: str) -> int:
-    """Return seconds since Spark's time of a report; 0 where its clock is ahead of ours."""
+    """Return the seconds since Spark's time of a report; 0 if its clock is ahead of the local one."""
     return max(0, int(time.time() - datetime.fromisoformat(timestamp).timestamp()))
 
 
 def _rate(value: Any) -> float:
     number = float(value or 0)
-    return number if math.isfinite(number) else 0.0  # Spark divides by the time since a batch that there may not be
+    return number if math.isfinite(number) else 0.0  # Spark divides by the time after a batch that may not exist
 
 
 def _words(losses: Any) -> str | None:
-    """Name the ranges of GTIDs that failOnDataLoss=false has passed over."""
+    """Return the ranges of GTIDs that failOnDataLoss=false has skipped, as text."""
     if not losses:
         return None
     return "; ".join(f"after {loss['after'] or 'the beginning'} up to {loss['upTo']}" for loss in losses)

@@ -1,13 +1,14 @@
-"""The start of queries: each has its source process before the next one starts, and is tried again on a busy machine.
+"""The start of queries, one after the other, and again on a busy machine.
 
-Spark keeps one entry for a source that it found by its name, for all sessions of the driver. The first start of a query
-writes variables into it without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1); two at the same moment can
-leave it damaged, and then no query of the source can send a task until the driver is started again.
+`started` returns when a query has its source process, so that the next query can start. Spark keeps one entry, for all
+sessions of the driver, for a source that it found by its name. The first start of a query writes variables into it
+without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1). Two starts at the same moment can damage it, and then no
+query of the source can send a task until the driver restarts.
 
-Spark waits ten seconds for the source process, which is a number in its code (PythonWorkerFactory.createSimpleWorker,
-Spark 4.2.1 and 4.3.0; all its other Python processes have a minute). The process imports PySpark, numpy and pyarrow
-before it answers, a third of a CPU second, and nothing of ours. A machine that gives it less than a thirtieth of a
-core is too slow, and the query ends before it began.
+Spark waits ten seconds for the source process, a constant in its code (PythonWorkerFactory.createSimpleWorker, Spark
+4.2.1 and 4.3.0; its other Python processes have a minute). The process imports PySpark, numpy and pyarrow before it
+answers, which takes a third of a CPU second, and nothing of this package. On a machine that gives it less than a
+thirtieth of a core, the query ends before it begins.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.1
 TRIES: Final = 6
-"""A minute in all. A Python that cannot start at all is told by the same words, and would fail for ever."""
-_BEFORE: Final = "Initializing"  # sources, and StreamExecution itself
+"""Starts of a query, a minute in all. A Python that cannot start at all gives the same message, and would fail
+forever.
+"""
+_BEFORE: Final = "Initializing"  # the message begins so for sources, and for StreamExecution itself
 TOO_SLOW: Final = "Python worker failed to connect back"
-"""What Spark says where a Python process of its took more than ten seconds to start."""
+"""Spark's message if one of its Python processes took more than ten seconds to start."""
 _log = logging.getLogger(__name__)
 
 
@@ -32,10 +35,9 @@ def started(query: StreamingQuery | DataStreamWriter) -> StreamingQuery:
     """Wait until a query has its source process, some two seconds after `start()`, or has ended.
 
     Args:
-        query: what `writeStream.start()` gave; or the `writeStream` itself with all that it needs, which is started
-            here. Then the query is started again, up to five times and each time with a warning in the log, where the
-            machine is so busy that Spark gave up waiting for its Python process ("Python worker failed to connect
-            back").
+        query: the result of `writeStream.start()`, or the configured `writeStream` itself, which is started here. In
+            the second case, the query is started again, up to five times, if Spark gave up waiting for its Python
+            process on a busy machine ("Python worker failed to connect back"). Each restart logs a warning.
 
     Returns:
         The query.

@@ -1,7 +1,4 @@
-"""The progress of a query that still reads its tables, for Spark's reports and for people.
-
-In: the progress of what reads. Out: JSON for Spark's progress reports, and one line for people.
-"""
+"""The progress of a query that still reads its tables: JSON for Spark's progress reports, and one line for people."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ if TYPE_CHECKING:
     from replica.snapshot.progress import SnapshotProgress
 
 NAMED: Final = 5
-"""Tables that are named: as many as are read at once by default, and some more."""
+"""Most tables to name: as many as are read at once by default, and some more."""
 
 
 def progress_json(progress: SnapshotProgress) -> dict[str, Any]:
@@ -36,7 +33,7 @@ def progress_json(progress: SnapshotProgress) -> dict[str, Any]:
 
 
 def progress_line(value: dict[str, Any]) -> str:
-    """Return the line for people, of the JSON."""
+    """Return the line for people from the JSON."""
     told = f"{value['tablesDone']} of {value['tables']} tables read, {value['rows']} rows ({size(value['bytes'])})"
     parts = [f"{told}, {value['rowsPerSecond']} rows/s"]
     if "secondsLeft" in value:

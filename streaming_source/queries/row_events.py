@@ -1,13 +1,13 @@
-"""Change rows of either shape as what happens to one key: the common ground of `latest_per_key` and `upsert_into`.
+"""Change rows of either shape as events of keys, which `latest_per_key` and `upsert_into` share.
 
-In: a batch of change rows, envelope with typed images or flat, and the key columns. Out: a DataFrame with a row for
-each thing that happens to a key, `insert`, `update` or `delete`: an update that changes the key is a delete of the old
-one and an insert of the new one, and a row that was read from the table itself is an insert. Refused: VARIANT images,
-which have no columns yet; key columns the table lacks.
+`row_events` takes a batch of change rows, envelope with typed images or flat, and the key columns. It returns a row for
+each event of a key: `insert`, `update` or `delete`. An update that changes the key is a delete of the old one and an
+insert of the new one. A snapshot row is an insert. VARIANT images, which have no columns yet, are an error, and so are
+keys that the table lacks.
 
-`row` is the image as a STRUCT, with the columns that only the before image has filled in from there; `missing` lists
-the columns in neither. `at` orders the events of one replication domain. Of system-versioned tables, only what is valid
-now counts: rows of ended versions are left out, and the update that ends a row is its delete.
+`row` is the image as a STRUCT. Columns that only the before image has are filled in from there, and `missing` lists
+columns that neither image has. `at` orders the events of one replication domain. For system-versioned tables, only
+current rows count: rows of ended versions are dropped, and the update that ends a row is its delete.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ def image_columns(batch: DataFrame) -> list[str]:
 
 
 def row_events(batch: DataFrame, keys: Sequence[str], *, partial: bool) -> DataFrame:
-    """Make what happens to each key: columns kind, row, missing, domain, at, committed, gtid, sequence.
+    """Return the events of each key: columns kind, row, missing, domain, at, committed, gtid, sequence.
 
     Args:
-        batch: change rows, as the source made them.
-        keys: the columns that identify a row; they are never all changed without an update row saying so.
-        partial: whether images may lack columns (binlog_row_image). False is faster for flat rows, and then a row
-            that lacks some makes the query fail.
+        batch: change rows of this source.
+        keys: the columns that identify a row. An update row records every change of them.
+        partial: whether images may lack columns (binlog_row_image). False is faster for flat rows, and then a row that
+            lacks some makes the query fail.
 
     Raises:
-        ConfigError: the batch has no image columns, or not these keys.
+        ConfigError: the batch has no image columns, or lacks these keys.
     """
     columns = image_columns(batch)
     _check_keys(keys, columns)
@@ -150,14 +150,14 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
 
 
 def sequence_text(number: Column, ordinal: Column) -> Column:
-    """Return what sorts the row changes of a domain as text: `_sequence` of the flat shape."""
+    """Return the text that sorts the row changes of a domain: `_sequence` of the flat shape."""
     from pyspark.sql import functions as f
 
     return f.concat_ws(".", f.lpad(number.cast("string"), 20, "0"), f.lpad(ordinal.cast("string"), 12, "0"))
 
 
 def _events_of_flat(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Make events of whole images: a preimage deletes its key and the postimage, later by a step, inserts its own."""
+    """Make events of whole images: a preimage deletes its key, and the postimage, one step later, inserts its own."""
     from pyspark.sql import functions as f
 
     change, ended = f.col("_change_type"), f.coalesce(f.col("_history"), f.lit(False))
@@ -176,7 +176,7 @@ def _events_of_flat(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 def _paired(batch: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Join flat rows into envelope rows: the two of an update, which share GTID and _sequence, become one."""
+    """Join flat rows into envelope rows: the two rows of an update, which share GTID and _sequence, become one."""
     from pyspark.sql import functions as f
 
     change = f.col("_change_type")

@@ -1,9 +1,9 @@
-"""Errors of the JVM inside of foreachBatch, cut to what Spark can look through when the query is stopped.
+"""Errors of the JVM in foreachBatch, shortened to a length that Spark can search when the query is stopped.
 
-`query.stop()` breaks off the job of the running batch, and the function given to foreachBatch fails with what Java says
-of that, stack and all: 8 to 12 thousand characters. Spark (4.2) looks in that text for the name of an interruption with
-a regular expression that takes 300 bytes of stack for each character behind "An error occurred while calling". From
-1 200 to 3 500 characters on, by what of it the JVM has compiled, the thread of the query ends in a StackOverflowError.
+`query.stop()` cancels the job of the running batch. The function of foreachBatch then fails with Java's text of that,
+with its stack: 8 to 12 thousand characters. Spark (4.2) searches that text for the name of an interruption. Its regular
+expression takes 300 bytes of stack for each character after "An error occurred while calling". From 1200 to 3500
+characters on, depending on what the JVM has compiled, the thread of the query ends in a StackOverflowError.
 """
 
 from __future__ import annotations
@@ -18,38 +18,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-"""What Spark raises; the second is what it has no class of its own for, as errors of Delta."""
+"""Exceptions of Spark. The second is for errors without a class in pyspark.errors, such as those of Delta."""
 LONGEST_TEXT = 600
-"""Half of what overflowed the stack of 1 MB that a thread of Java has, in the slowest of the JVM's ways to run."""
+"""Most characters of a text: half of those that overflowed the 1 MB stack of a Java thread in the slowest execution
+mode of the JVM.
+"""
 
 
 def told_by(error: Exception) -> str:
-    """Return what an error says, without the stack of Java."""
+    """Return the text of an error without Java's stack."""
     return str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of that: what follows is the plan, or where in the text it went wrong."""
+    """Return the first line of that text. The rest is the plan, or the place of an error in SQL."""
     return told_by(error).strip().splitlines()[0]
 
 
 def without_plan(error: Exception) -> str:
-    """Return what an error says up to Spark's plan."""
+    """Return the text of an error up to Spark's plan."""
     return told_by(error).partition(";\n")[0].strip()
 
 
 class ShortJavaError(Py4JJavaError):
-    """The error of a Spark job in Java's first words, for those who catch that kind; `java_exception` has the rest."""
+    """The error of a Spark job with Java's first words, for callers that catch Py4JJavaError. `java_exception` has the
+    rest.
+    """
 
     def __str__(self) -> str:
-        # The words that Spark looks for: without them it takes a query that was stopped for one that failed.
+        # Spark searches for these words. Without them it takes a stopped query for a failed one.
         text = f"py4j.protocol.Py4JJavaError: An error occurred while calling Spark: {self.java_exception.toString()}"
         return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"
 
 
 @contextlib.contextmanager
 def short_java_errors() -> Iterator[None]:
-    """Raise errors of Spark's jobs as `ShortJavaError`; those with a class in pyspark.errors stay what they are."""
+    """Raise errors of Spark's jobs as `ShortJavaError`. Errors with a class in pyspark.errors are not changed."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,7 +1,7 @@
-"""The same work for several items at a time, in threads that have the properties of the session's thread.
+"""The same work for several items at a time, in threads with the properties of the session's thread.
 
-In: a function, items, how many at a time. Out: the results in the order of the items. After the first error no more of
-them is begun, and it is raised when those that run are done.
+`side_by_side` returns the results in the order of the items. After an error it begins no further items, and raises the
+error when the running ones are done.
 """
 
 from __future__ import annotations
@@ -21,9 +21,16 @@ _Result = TypeVar("_Result")
 def side_by_side(
     spark: SparkSession, work: Callable[[_Item], _Result], items: Iterable[_Item], *, at_once: int, name: str
 ) -> list[_Result]:
-    """Return what `work` returns of each item. `name`: what threads are called by.
+    """Return the results of `work` for each item.
 
     Jobs of the threads count as those of the caller's query, as far as the session has such properties.
+
+    Args:
+        spark: the session.
+        work: the function to call.
+        items: its arguments.
+        at_once: most items at a time.
+        name: prefix of the threads' names.
     """
     from pyspark import inheritable_thread_target
     from pyspark.sql import is_remote

@@ -1,11 +1,11 @@
-"""Text of Spark's SQL that is made of names and values: the one place where it is made.
+"""The construction of Spark SQL text from names and values. No other module quotes them.
 
-In: names of columns and tables, texts of a server. Out: SQL that means just these. A name stands in backquotes. A text
-is a literal of letters, digits, blanks and escapes, so that no rule of a session (variable substitution, parameters of
-`spark.sql`, double quotes as identifiers) finds anything in it. A name has no escapes: SQL with names of a server runs
-in a session that has `spark.sql.variable.substitute` off (`own_session.py`, or `without_substitution`).
+Names are in backquotes. A text is a literal of letters, digits, blanks and escapes. So no rule of a session changes it
+(variable substitution, parameters of `spark.sql`, double quotes as identifiers). Names have no escapes, so SQL with
+names of a server needs a session with `spark.sql.variable.substitute` off (`own_session.py`, or
+`without_substitution`).
 
-The escapes need `spark.sql.parser.escapedStringLiterals` off; `text_value` needs nothing of a session.
+The escapes need `spark.sql.parser.escapedStringLiterals` off. `text_value` works under all settings.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def literal(text: str) -> str:
 
 
 def text_value(text: str) -> str:
-    """Return a text as an expression that means the same under every setting of a session."""
+    """Return a text as an expression that means the same under all settings of a session."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
 
 
 def braced(sql: str) -> str:
-    """Return SQL for `spark.sql(…, name=…)`, where a brace begins a parameter, as SQL that means the same."""
+    """Escape the braces of SQL for `spark.sql(…, name=…)`, where a brace begins a parameter."""
     return sql.replace("{", "{{").replace("}", "}}")
 
 
 @contextmanager
 def without_substitution(spark: SparkSession) -> Iterator[None]:
-    """Leave names in a session as they are while the block runs."""
+    """Switch variable substitution in a session off while the block runs."""
     before = spark.conf.get(SUBSTITUTE, "true")
     spark.conf.set(SUBSTITUTE, "false")
     try:

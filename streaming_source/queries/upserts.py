@@ -1,9 +1,9 @@
-"""foreachBatch's function that keeps a table equal to the server's: one MERGE a micro-batch.
+"""The function for foreachBatch that keeps a table equal to the server's, with one MERGE a micro-batch.
 
-In: the name of a table that Spark can MERGE into (Delta, or another with row-level operations) and the key columns.
-Out: a function for `writeStream.foreachBatch`, on classic Spark and on Spark Connect. A micro-batch ends where a
-transaction ends, and MERGE is atomic: readers of the table see all rows of a transaction or none. The same batch again
-leaves the table as it is, which is what a replay after a crash needs.
+`upsert_into` takes the name of a table that Spark can MERGE into (Delta, or another with row-level operations) and the
+key columns. Its result works on classic Spark and on Spark Connect. A micro-batch ends at the end of a transaction, and
+MERGE is atomic, so readers see all rows of a transaction or none. Applying the same batch again does not change the
+table, which a replay after a crash needs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
     """Make the function for `foreachBatch` that inserts, updates and deletes rows of a table by their keys.
 
     Args:
-        table: what MERGE INTO takes: `lake.orders`, or ``delta.`/lake/orders` ``. It has to exist.
-        keys: the columns that identify a row, most often the primary key.
-        columns: those to write; unset: all columns of the images. Others of the table stay as they are, and are NULL
-            in new rows. VARIANT images are cast to the types that the table has for them; unset, to all its columns.
+        table: the target of MERGE INTO: `lake.orders`, or ``delta.`/lake/orders` ``. It has to exist.
+        keys: the columns that identify a row, usually the primary key.
+        columns: the columns to write. Unset: all columns of the images. Other columns of the table do not change, and
+            are NULL in new rows. VARIANT images are cast to the types that the table has for these columns (unset: all
+            columns of the table).
 
     Returns:
         A function of a batch and its number, for classic Spark and Spark Connect. It raises a ConfigError for a batch
-        that is none of change rows or lacks a key, and a SchemaError where the table lacks a column.
+        that does not have change rows or lacks a key, and a SchemaError if the table lacks a column.
 
     Raises:
         ConfigError: no table or no keys are named, or the Delta of the active session is built for another Spark.
@@ -53,8 +54,8 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
 
 
 class Upsert:
-    """A function that applies batches of change rows to a table. Made by `upsert_into`; plain values, so Spark Connect
-    can send it.
+    """A function that applies batches of change rows to a table, made by `upsert_into`. It has plain values, so that
+    Spark Connect can send it.
     """
 
     def __init__(self, table: str, keys: tuple[str, ...], columns: tuple[str, ...] | None) -> None:
@@ -69,7 +70,7 @@ class Upsert:
         """Apply one micro-batch.
 
         Raises:
-            ConfigError: the batch is none of change rows, or lacks a key column.
+            ConfigError: the batch does not have change rows, or lacks a key column.
             SchemaError: the table lacks a column of the rows.
         """
         with _short_errors():
@@ -95,7 +96,7 @@ class Upsert:
         forget_ended(batch.sparkSession)
 
     def _typed(self, batch: DataFrame, target: StructType) -> DataFrame:
-        """Turn VARIANT images into STRUCTs of the table's columns; return others as they are."""
+        """Cast VARIANT images to STRUCTs of the table's columns; return other batches unchanged."""
         from pyspark.sql.types import StructType, VariantType
 
         if "after" not in batch.columns or not isinstance(batch.schema["after"].dataType, VariantType):
@@ -119,7 +120,7 @@ def _check_session() -> None:
 
     try:
         session = SparkSession.getActiveSession()
-    except ImportError:  # the client of Spark Connect alone, before it has a session
+    except ImportError:  # only the client of Spark Connect, before it has a session
         return
     if session is not None:
         check_delta(session)
@@ -128,13 +129,13 @@ def _check_session() -> None:
 def _short_errors() -> AbstractContextManager[None]:
     try:
         from streaming_source.queries.short_errors import short_java_errors
-    except ImportError:  # the client of Spark Connect alone has no py4j, and errors of its own
+    except ImportError:  # only the client of Spark Connect: it has no py4j, and its own errors
         return nullcontext()
     return short_java_errors()
 
 
 class _BatchFacts(NamedTuple):
-    """The outcome of a look through a batch: is there a row, does an image lack columns, is there a second domain."""
+    """The properties of a batch: whether it has a row, an image that lacks columns, and a second domain."""
 
     rows: bool
     partial: bool
@@ -154,7 +155,7 @@ def _look(batch: DataFrame) -> _BatchFacts:
 
 
 def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, partial: bool) -> str:
-    """Return the MERGE of a reduced batch, which is `{changes}` in it."""
+    """Return the MERGE of a reduced batch, which the statement names `{changes}`."""
     changed = ", ".join(f"target.{sql_name(name)} = {new_value(name, keys, partial=partial)}" for name in columns)
     names = ", ".join(map(sql_name, columns))
     values = ", ".join(f"change.{sql_name(name)}" for name in columns)
@@ -169,13 +170,13 @@ def merge_statement(table: str, keys: Sequence[str], columns: Sequence[str], *, 
 
 
 def merge_head(table: str, keys: Sequence[str]) -> str:
-    """Return how a MERGE of `{changes}` begins, up to the comparison of the keys."""
+    """Return the beginning of a MERGE of `{changes}`, up to the comparison of the keys."""
     same = " AND ".join(f"target.{sql_name(key)} <=> change.{sql_name(key)}" for key in keys)
     return f"MERGE INTO {braced(table)} AS target USING {{changes}} AS change ON {same}"
 
 
 def new_value(name: str, keys: Sequence[str], *, partial: bool) -> str:
-    """Return the value of a column behind a change: that of the target where the change says nothing of it."""
+    """Return the value of a column after a change: the target's value if the change does not have the column."""
     if not partial or name in keys:
         return f"change.{sql_name(name)}"
     absent = f"coalesce(array_contains(change._absent, {text_value(name)}), false)"

@@ -1,1 +1,1 @@
-"""The place of an offset in a relay log, and how the bytes between two offsets become partitions."""
+"""Places of offsets in a relay log, and the partitions of the bytes between two offsets."""

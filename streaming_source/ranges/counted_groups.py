@@ -1,9 +1,9 @@
-"""The row changes of the selected tables in the transactions ahead of a query, counted once each.
+"""The row changes of the selected tables in the transactions ahead of a query, each counted once.
 
-In: the relay log, the place where the next batch begins, and how far to look. Out: the row changes up to there, and
-where the transaction begins that a batch with these limits cannot hold any more. What has been counted is remembered
-until a batch takes it: a poll looks only at what has come since the one before, and the log's bytes are walked once,
-however small the batches are. Transactions without a row of the selected tables cost nothing to remember.
+`CountedGroups` takes the relay log, the place where the next batch begins, and how far to count. It returns the number
+of row changes, and the first transaction that exceeds the limits of a batch. Counts are kept until a batch takes them.
+So a poll scans only the bytes that arrived after the last poll, and each byte is scanned once, however small batches
+are. Transactions without rows of the selected tables take no memory.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 COUNT_BYTES: Final = 8 << 20
-"""Counted at once: enough to keep the kernels busy, little enough to stop soon after the limit."""
+"""Bytes to count at once: enough to keep the kernels busy, and few enough to stop soon after the limit."""
 LARGE_BYTES: Final = 4 * COUNT_BYTES
-"""The size from which a piece can only be one transaction: it is walked over without all of it in memory."""
+"""Size in bytes from which a piece can only be one transaction, which is scanned without loading all of it."""
 MAX_GROUPS: Final = 1 << 20
-"""Transactions with rows that are remembered, of 32 bytes each; a batch of more is cut there."""
+"""Most transactions with rows to keep, of 32 bytes each. A batch of more is cut there."""
 MAX_PIECES: Final = 256
-"""A piece is what one poll has counted; joined beyond that, so that looking for a limit stays quick."""
+"""Most pieces (one a poll) before they are joined, so that the search for a limit stays fast."""
 
 _FILE, _START, _END, _ROWS = range(4)
 
 
 class Excess(NamedTuple):
-    """The first transaction with rows that the limits do not allow; `alone`: there is none before it."""
+    """The first transaction with rows that exceeds the limits. `alone`: there is none before it."""
 
     start: RelayLocation
     end: RelayLocation
@@ -49,14 +49,14 @@ class Excess(NamedTuple):
 
 
 class CountedGroups:
-    """The counts of one query. `rows` and `transactions` are totals of what is counted and no batch has taken yet."""
+    """The counts of one query. `rows` and `transactions` are totals of counted groups that no batch has taken yet."""
 
     def __init__(self, tables: SelectedTables) -> None:
         self._tables = tables
         self._log: RelayLog | None = None
         self._begin = self.end = RelayLocation(0, 0)
         self._prepared: Prepared = ()  # open at `end`
-        self._pieces: list[Ints] = []  # columns _FILE, _START, _END, _ROWS; a row a transaction with rows
+        self._pieces: list[Ints] = []  # columns _FILE, _START, _END, _ROWS; one row for each transaction with rows
 
     @property
     def rows(self) -> int:
@@ -67,9 +67,9 @@ class CountedGroups:
         return sum(map(len, self._pieces))
 
     def begin_at(self, log: RelayLog, place: OffsetPlace) -> None:
-        """Forget what lies before `place`; and all of it where the log is another one, or the place not in the counts.
+        """Drop the counts before `place`, or all of them if the log is another one or `place` is outside the counts.
 
-        A count from a place that is not exact begins where all its groups lie behind.
+        From a place that is not exact, the count begins at the place after which all its groups lie.
         """
         start = place.reached
         if log is not self._log or not self._begin <= start <= self.end:
@@ -82,7 +82,7 @@ class CountedGroups:
         self._pieces = [piece for piece in left if len(piece)]
 
     def extend(self, end: RelayLocation, *, rows: int | None, groups: int | None) -> None:
-        """Count on until there are so many, or MAX_GROUPS; or to `end`.
+        """Count on until there are `rows` rows or `groups` groups (at most MAX_GROUPS), or to `end`.
 
         Raises:
             DataLossError: groups before `end` were purged.
@@ -99,7 +99,7 @@ class CountedGroups:
         self.end = max(self.end, end)
 
     def excess(self, rows: int | None, transactions: int | None) -> Excess | None:
-        """Return the first counted transaction beyond the limits; None where all of them are within."""
+        """Return the first counted transaction that exceeds the limits; None if there is none."""
         groups = self._joined()
         first = len(groups) if transactions is None else min(transactions, len(groups))
         if rows is not None:
@@ -110,7 +110,7 @@ class CountedGroups:
         return Excess(RelayLocation(file, start), RelayLocation(file, end), alone=first == 0)
 
     def _count(self, part: RelayRange) -> Ints:
-        from replica.rows.decode.decode import (  # brings pyarrow: only queries that count rows pay for it here
+        from replica.rows.decode.decode import (  # imports pyarrow, which only queries that count rows need here
             count_group,
             count_rows,
         )
@@ -148,6 +148,6 @@ class CountedGroups:
 
 
 def _is_after(groups: Ints, place: RelayLocation) -> npt.NDArray[np.bool_]:
-    """Mark the groups that end behind a place."""
+    """Return a mask of the groups that end after a place."""
     files = groups[:, _FILE]
     return (files > place.file) | ((files == place.file) & (groups[:, _END] > place.offset))

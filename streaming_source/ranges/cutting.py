@@ -1,8 +1,8 @@
-"""The partitions that the range of a micro-batch is cut into.
+"""The partitions of the range of a micro-batch.
 
-In: the places of the relay log that the batch lies between. Out: partitions, by path or with their bytes on board, of a
-size that suits the batch and the cores that read it. A large transaction is shared by several tasks, small neighbouring
-ranges share one. Refused: bytes on board beyond what Spark's own messages can carry.
+`RangeCutter.partitions` takes the places in the relay log where the batch begins and ends. It returns partitions, by
+path or with inline bytes, of a size that suits the batch and the cores that read it. Several tasks share a large
+transaction, and small adjacent ranges share a task. Inline bytes beyond the limit of Spark's own messages are an error.
 """
 
 from __future__ import annotations
@@ -39,31 +39,35 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import SelectedTables
 
 INLINE_PARTITION_BYTES: Final = 100 << 20
-"""The largest task Spark can send, spark.rpc.message.maxSize, is 128 MB unless set; a task is more than its bytes."""
+"""Most inline bytes of a task. Spark's limit, spark.rpc.message.maxSize, is 128 MB unless set, and a task is more than
+its bytes.
+"""
 INLINE_BATCH_BYTES: Final = 512 << 20
-"""The driver's JVM holds all tasks of a batch in memory; it has 1 GB unless told otherwise."""
+"""Most inline bytes of a batch. The driver's JVM, with 1 GB unless set, holds all tasks of a batch in memory."""
 UNBOUNDED: Final = 1 << 62
 RANGES_A_PARTITION: Final = 256
-"""A task opens a file for each; a log whose files were closed by age may have thousands of a few KB."""
+"""Most ranges of a partition. A task opens a file for each, and a log whose files were closed by age may have thousands
+of a few KB.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=64)
 def file_head(path: Path) -> FileHead:
-    """Return the head of a relay file: it never changes, and no number is used for two files while a log is open."""
+    """Return the head of a relay file. It never changes, and no number is used for two files while a log is open."""
     return read_file_head(path)
 
 
 def server_of(log: RelayLog, location: RelayLocation) -> int | None:
-    """Return the id of the server whose binlog the groups before `location` were copied from; None before the first."""
+    """Return the id of the server whose binlog the groups before `location` came from; None before the first group."""
     if not location.offset:
         return None
     return file_head(relay_path(log.directory, location.file)).server_id
 
 
 class Origin(NamedTuple):
-    """The source of a place of the log: whose copy it is, and what the transaction that ends there is known by on every
+    """The origin of a place of the log: the server, and the identity of the transaction that ends there on every
     server.
     """
 
@@ -73,7 +77,7 @@ class Origin(NamedTuple):
 
 
 def origin_of(log: RelayLog, location: RelayLocation) -> Origin:
-    """Return the origin of the group that ends at `location`; of none before the first."""
+    """Return the origin of the group that ends at `location`; an empty one before the first group."""
     if not location.offset:
         return Origin()
     uid = source_of(log.directory, location.file)
@@ -81,7 +85,7 @@ def origin_of(log: RelayLog, location: RelayLocation) -> Origin:
 
 
 class SchemaStretch(NamedTuple):
-    """Neighbouring groups [begin, end) of the log in which the selected tables do not change."""
+    """Adjacent groups [begin, end) of the log with one definition of each selected table."""
 
     begin: RelayLocation
     end: RelayLocation
@@ -89,7 +93,7 @@ class SchemaStretch(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A range of the log on its way to partitions. `part`: it is one group, of which not all rows are wanted."""
+    """A range of the log before it becomes partitions. `part`: it is one group, of which not all rows are needed."""
 
     range: RelayRange
     catalog: CatalogChanges
@@ -102,8 +106,9 @@ class _Span(NamedTuple):
 
 
 class RangeCutter:
-    """The rules by which the ranges of one query become partitions. `tables`: the selected ones; `inline`: tasks get
-    the bytes, because they cannot open files.
+    """The rules by which the ranges of one query become partitions.
+
+    `tables`: the selected ones. `inline`: tasks get the bytes, because they cannot open files.
     """
 
     def __init__(
@@ -131,16 +136,16 @@ class RangeCutter:
         stretches: Sequence[SchemaStretch] = (),
         delivered: DeliveredKeys | None = None,
     ) -> list[ChangePartition]:
-        """Cut the range from `first` to `last` into parallel pieces, in stream order.
+        """Cut the range from `first` to `last` into partitions, in stream order.
 
         Args:
             log: the relay log.
-            first: where `start` lies.
-            last: where the last transaction of the batch ends.
-            start: the offset the batch begins after, which may be inside a transaction.
-            end: the offset it ends at.
-            stretches: neighbours from `first` to `last`, where tables change in between.
-            delivered: the rows that count while tables are being read; None: all.
+            first: the place of `start`.
+            last: the place where the last transaction of the batch ends.
+            start: the offset after which the batch begins; it may be inside a transaction.
+            end: the offset at which the batch ends.
+            stretches: adjacent stretches from `first` to `last`, if table definitions change in between.
+            delivered: the rows that count while tables are being read; None for all.
 
         Raises:
             DataLossError: the range commits an XA transaction that was prepared before the query's first offset.
@@ -162,7 +167,7 @@ class RangeCutter:
         ]
         needs, _ = follow(log, [span.places for span in spans], first.prepared)
         self._judge(needs, start.position)
-        lenient = self._skip_unprepared or bounds is not None  # groups that are not wanted may lack what is before them
+        lenient = self._skip_unprepared or bounds is not None  # groups outside the bounds may lack groups before them
         ranges = (
             replace(
                 part,
@@ -178,14 +183,14 @@ class RangeCutter:
         return list(_packed(ranges, size))
 
     def of_tables(self, parts: Sequence[MappedRange]) -> list[ChangePartition]:
-        """Put rows of tables into partitions, in their order: there may be as many parts as there are small tables."""
+        """Put snapshot rows into partitions, in their order. There may be as many parts as small tables."""
         return list(_packed(parts, self._size.bytes(sum(part.size for part in parts))))
 
     def on_board(self, partitions: list[ChangePartition]) -> list[ChangePartition]:
-        """Return the partitions of a batch as its tasks get them: with their bytes where tasks cannot open files.
+        """Return the partitions of a batch as tasks get them: with inline bytes if tasks cannot open files.
 
         Raises:
-            ConfigError: more bytes than Spark can send.
+            ConfigError: there are more bytes than Spark can send.
         """
         if not self.inline:
             return partitions
@@ -193,9 +198,7 @@ class RangeCutter:
         return [partition.inline() for partition in partitions]
 
     def _ranges(self, span: _Span, needs: RangeNeeds, size: int, rows: tuple[RowBounds, ...]) -> Iterator[MappedRange]:
-        """Cut a range of the log, large transactions in parts; those that it commits come in place of their XA
-        COMMIT.
-        """
+        """Cut a range of the log, and large transactions in parts. A large XA transaction replaces its XA COMMIT."""
         begin = span.range.start
         carried = tuple(_by_path(group.bytes) for group in needs.carried if not _is_large(group.bytes, size))
         for commit in needs.commits:
@@ -227,15 +230,15 @@ class RangeCutter:
 
     @property
     def large(self) -> LargeGroups:
-        """The transactions that are cut inside; what was found out about one of them serves several batches."""
+        """The transactions that are cut inside. The index of one of them serves several batches."""
         if self._groups is None:
-            from streaming_source.ranges.large_groups import LargeGroups  # brings pyarrow, which few batches need here
+            from streaming_source.ranges.large_groups import LargeGroups  # imports pyarrow, which few batches need here
 
             self._groups = LargeGroups(self._tables)
         return self._groups
 
     def _judge(self, needs: list[RangeNeeds], start: GtidPosition) -> None:
-        """Refuse or report the XA COMMITs after `start` whose rows were prepared before all that the log holds."""
+        """Refuse or log the XA COMMITs after `start` whose rows were prepared before the beginning of the log."""
         for group in (group for need in needs for group in need.unknown):
             last = start.get(group.gtid.domain_id)
             if last is not None and last.seq_no >= group.gtid.seq_no:
@@ -247,7 +250,7 @@ class RangeCutter:
 
 
 def row_bounds(skip: GroupPart | None, take: GroupPart | None) -> tuple[RowBounds, ...]:
-    """Return which rows are wanted of the transactions that a batch begins or ends inside of; they may be one."""
+    """Return the needed rows of the transactions in which a batch begins or ends, which may be one transaction."""
     if skip is not None and take is not None and skip.gtid == take.gtid:
         return (_row_bounds(skip.gtid, skip.rows, take.rows),)
     begun = () if skip is None else (_row_bounds(skip.gtid, skip.rows, None),)
@@ -268,7 +271,7 @@ def _with_parts_apart(
     places: tuple[OffsetPlace, OffsetPlace],
     parts: tuple[GroupPart | None, GroupPart | None],
 ) -> list[tuple[RelayLocation, RelayLocation, bool]]:
-    """Divide a stretch so that the transactions which the batch begins or ends inside of stand by themselves (True)."""
+    """Divide a stretch so that the transactions in which the batch begins or ends are separate (True)."""
     (first, last), (begun, ended) = places, parts
     begins, ends = set(), set()
     if begun is not None and first.exact and stretch.begin == first.scan_from:
@@ -282,7 +285,7 @@ def _with_parts_apart(
 
 
 def _is_large(part: RelayRange, size: int) -> bool:
-    """Tell whether it can only be one group: others are cut where they exceed the size by so much."""
+    """Return True if the range can only be one group, because others are cut before they exceed the size by so much."""
     return part.end - part.start > size + size // 4 + INDEX_EVERY_BYTES
 
 
@@ -291,7 +294,7 @@ def _by_path(part: RelayRange) -> MappedRange:
 
 
 def _packed(ranges: Iterable[MappedRange], size: int) -> Iterator[ChangePartition]:
-    """Put neighbours together, up to some `size` a partition."""
+    """Join adjacent ranges, up to about `size` bytes a partition."""
     pack: list[MappedRange] = []
     total = 0
     for part in ranges:

@@ -1,8 +1,8 @@
-"""The end of a reading up to the server's end, in the relay log: at its place, or where only that helps its position.
+"""The end of a read up to the server's end, in the relay log: at its place, or at its position if the place is unknown.
 
-In: the end as it was asked for, by position and by place on one server. Out: its place in the log, once that has got
-there. A position may name several places where sequence numbers went back: the reading would stop at the first of them,
-with fewer rows than there were. The place names one. It is left for the position where the log is another server's.
+`ReadingEnd` takes the end by position and by place on one server, and finds it in the log once the log has it. If
+sequence numbers went back, several places may have one position. A read by position would stop at the first of them,
+with too few rows. The place is unique. The position is used if the log comes from another server.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def end_of_log(log: RelayLog, head: RelayHead) -> ServerEnd:
-    """Return the end of a log, as if its primary had been asked."""
+    """Return the end of a log, in the form of a primary's answer."""
     uid = origin_of(log, head.location).uid
     return ServerEnd(head.position, head.primary if head.location.offset and uid else None, uid)
 
 
 def place_in_log(log: RelayLog, head: RelayHead, place: BinlogPosition) -> RelayHead | None:
-    """Find the last group end up to a place of the primary's binlog; None before the log, whose head is `head`, has
+    """Return the last group end up to a place of the primary's binlog; None if the log, whose head is `head`, lacks
     it.
     """
     if not head.location.offset or _order(head.primary) < _order(place):
@@ -44,33 +44,33 @@ def place_in_log(log: RelayLog, head: RelayHead, place: BinlogPosition) -> Relay
 
 
 def is_copy(feed: Feed, end: ServerEnd) -> bool:
-    """Tell whether the log is a copy of the binlog that the place of `end` is one of."""
+    """Return True if the log is a copy of the binlog to which the place of `end` belongs."""
     head = feed.head().location
     return end.place is not None and (not head.offset or feed.origin(head).uid in (None, end.uid))
 
 
 def found_end(feed: Feed, end: ServerEnd) -> RelayHead | None:
-    """Return the place in the log, where it is a copy; None before it has got there."""
+    """Return the place in the log if the log is a copy; None if it has not reached the end yet."""
     if end.place is None:
         return None
     head = feed.head()
     found = place_in_log(feed.log, head, end.place)
     if found is None and head.location.offset and covers(head.position, end.position):
-        # Behind its last group the server may have written a binlog checkpoint, which is in no log of ours.
+        # After its last group, the server may have written a binlog checkpoint, which relay logs do not have.
         return head if feed.is_last(head.primary, end.uid) else None
     return found
 
 
 def has_end(feed: Feed, end: ServerEnd) -> bool:
-    """Tell whether the log holds everything up to the end."""
+    """Return True if the log has everything up to the end."""
     return found_end(feed, end) is not None if is_copy(feed, end) else covers(feed.head().position, end.position)
 
 
 def offset_of_end(feed: Feed, end: ServerEnd) -> SourceOffset:
-    """Return the end of a log that has it, as an offset that names one place."""
+    """Return the end of a log that has it, as an offset of one place."""
     if not is_copy(feed, end):
         return SourceOffset(end.position, end.position)
-    found = found_end(feed, end) or feed.head()  # a file without a group is gone when its replica has closed the log
+    found = found_end(feed, end) or feed.head()  # a closed replica removes a file without groups
     highest = tuple(sorted(of_position(found.position, feed.log.order().highest).items()))
     origin = feed.origin(found.location)
     return SourceOffset(
@@ -79,14 +79,14 @@ def offset_of_end(feed: Feed, end: ServerEnd) -> SourceOffset:
 
 
 def _begins_behind(log: RelayLog, head: RelayHead, file: str) -> bool:
-    """Tell whether the primary's `file` has begun right behind the head: no group is in it, or between."""
+    """Return True if the primary's `file` has begun right after the head, without a group in it or in between."""
     numbers = [number for number in relay_numbers(log.directory) if number >= head.location.file]
     for number in numbers:
         path = relay_path(log.directory, number)
         try:
             begun = read_file_head(path)
         except (FileNotFoundError, RelayError):
-            return False  # a replica that starts removes it, or has not written all of its head
+            return False  # a starting replica removes it, or has not written its whole head
         if number > head.location.file or not head.location.offset:
             if begun.primary.file == file:
                 return True
@@ -99,7 +99,7 @@ def _begins_behind(log: RelayLog, head: RelayHead, file: str) -> bool:
 
 
 class ReadingEnd:
-    """The end of one reading over a feed. Called by one thread."""
+    """The end of one read over a feed. One thread calls it."""
 
     def __init__(self, feed: Feed, places: RelayPlaces, end: ServerEnd) -> None:
         self._feed = feed
@@ -107,7 +107,7 @@ class ReadingEnd:
         self._end = end
 
     def is_done(self, start: SourceOffset) -> bool:
-        """Tell whether a reading that has got to `start`, in a log that leads through it, has come to the end."""
+        """Return True if a read that has reached `start`, in a log that leads through it, is at the end."""
         end = self._end
         if self._by_place and start.primary is not None and start.uid == end.uid and end.place is not None:
             if is_behind(start.primary, end.place):
@@ -124,11 +124,11 @@ class ReadingEnd:
 
     @property
     def is_there(self) -> bool:
-        """Whether the log has all that the reading is to read."""
+        """Whether the log has everything that the read needs."""
         return has_end(self._feed, self._end)
 
     def goal(self, place: OffsetPlace) -> RelayLocation:
-        """Return how far a batch from `place` may go: to the end, or to the head before that."""
+        """Return the place that a batch from `place` may reach: the end, or the head if that is earlier."""
         head, end = self._feed.head(), self._end
         if self._by_place:
             found = self._found()
@@ -140,8 +140,8 @@ class ReadingEnd:
         return min(head.location, self._places.arrived(end.position, place).reached)
 
     def arrived(self, place: OffsetPlace) -> RelayLocation:
-        """Wait for the end; return the head before a transaction that must not be taken, if there is something up to
-        it.
+        """Wait for the end, and return it. If a transaction is out of order, return the place before it, if there are
+        groups up to it.
         """
         while self._by_place:
             head = self._feed.head().location
@@ -173,11 +173,11 @@ class ReadingEnd:
 
 
 def is_behind(place: BinlogPosition, end: BinlogPosition) -> bool:
-    """Tell whether a place of one server's binlog is at the end or behind it."""
+    """Return True if a place of one server's binlog is at the end or after it."""
     return _order(place) >= _order(end)
 
 
 def _order(place: BinlogPosition) -> tuple[int, int]:
-    """Order places of one server's binlog: file names grow a digit at a million."""
+    """Return the sort key of places in one server's binlog. File names get another digit at a million."""
     number = place.file.rpartition(".")[2]
     return int(number) if number.isdecimal() else -1, place.position

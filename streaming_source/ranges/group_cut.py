@@ -1,8 +1,8 @@
-"""The end of a batch inside a transaction that is over the limits by itself.
+"""The end of a batch inside a transaction that alone exceeds the limits.
 
-In: the places where the transaction can be cut, as `replica.rows.decode.row_index` finds them, and the ordinal that the
-batch begins at. Out: the ordinal that it ends before. It holds one row change at least, not more selected ones than
-allowed, and not more bytes, except between two neighbouring places.
+`GroupCut.end` takes the ordinal at which the batch begins, and returns the ordinal before which it ends. It uses the
+places where the transaction can be cut, as `replica.rows.decode.row_index` finds them. The batch has at least one row
+change and at most `max_rows` selected ones. It exceeds `max_bytes` only if two adjacent places are further apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GroupCut:
-    """The cuts of one transaction: what lies before each place where it can be cut, its begin and end among them."""
+    """The places where one transaction can be cut, with its begin and end, and the counts before each place."""
 
     def __init__(self, index: RowIndex) -> None:
         self._rows = _between(0, index.rows, index.total_rows)
@@ -28,9 +28,7 @@ class GroupCut:
         self._bytes = _between(0, index.offsets, index.size)
 
     def end(self, lower: int, *, max_bytes: int, max_rows: int | None) -> int | None:
-        """Return where a batch ends that begins at the row change with ordinal `lower`; None where all that is left
-        fits.
-        """
+        """Return the end of a batch that begins at the row change with ordinal `lower`; None if the rest fits."""
         begin = self._place(lower)
         total = int(self._selected[-1])
         done = self.selected_before(lower)
@@ -43,12 +41,12 @@ class GroupCut:
             over = int(self._rows[place])
             if self._pure(place):
                 over += done + max_rows - int(self._selected[place])
-            upper = min(upper, max(over, lower + max_rows))  # so many rows hold no more selected ones
+            upper = min(upper, max(over, lower + max_rows))  # so many rows have no more selected ones
         return upper if self.selected_before(upper) < total else None
 
     def selected_before(self, ordinal: int) -> int:
-        """Count selected row changes with a lower ordinal; where other tables' stand between, those before the last
-        place.
+        """Count selected row changes with a lower ordinal. If rows of other tables lie between, count those before the
+        last place.
         """
         if ordinal >= self._rows[-1]:
             return int(self._selected[-1])
@@ -56,15 +54,17 @@ class GroupCut:
         return int(self._selected[place]) + (ordinal - int(self._rows[place]) if self._pure(place) else 0)
 
     def share_before(self, ordinal: int) -> float:
-        """Return the part of the transaction's bytes before a row change, from 0 to 1, as if all rows were alike."""
+        """Return the fraction of the transaction's bytes before a row change, from 0 to 1, as if all rows had the same
+        size.
+        """
         return float(np.interp(ordinal, self._rows, self._bytes) / self._bytes[-1])
 
     def _pure(self, place: int) -> bool:
-        """Tell whether all rows between a place and the next one are selected."""
+        """Return True if all rows between a place and the next one are selected."""
         return bool(self._rows[place + 1] - self._rows[place] == self._selected[place + 1] - self._selected[place])
 
     def _place(self, ordinal: int) -> int:
-        """Return the last place before the row change, but not the end."""
+        """Return the last place before the row change, except for the end."""
         found = int(np.searchsorted(self._rows, ordinal, side="right")) - 1
         return min(found, len(self._rows) - 2)
 

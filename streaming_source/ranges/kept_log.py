@@ -1,10 +1,10 @@
-"""The one owner of the relay files of a query: it alone has the feed remove some, and asks all claims before.
+"""The owner of a query's relay files: only this object lets the feed remove files, after it has asked all claims.
 
-In: claims, each a function that returns the first place that its owner may read again. Out: the feed removes files
-before all of them. A part of the query that keeps a place of the log from call to call has a claim: the reading of
-tables (chunks that wait, chunks that are being read, the next lower position, names that are followed). A batch and the
-XA transactions that are prepared at its start are the argument of `release`. Cascades, audits and batch reads have
-relay logs of their own.
+A claim is a function that returns the first place that its owner may read again. `KeptLog.release` removes files before
+all claims. Each part of the query that keeps a place of the log from call to call needs a claim. The table reader has
+one for waiting chunks, chunks that are being read, the next low watermark, and names that it follows. A batch and the
+XA transactions that are prepared at its start are in the argument of `release`. Cascades, audits and batch reads have
+separate relay logs.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Releases(Protocol):
 
 
 class KeptLog:
-    """One per query, called by one thread."""
+    """The kept log of one query, called by one thread."""
 
     def __init__(self, feed: Releases) -> None:
         self._feed = feed
         self._claims: list[Callable[[], RelayLocation | None]] = []
 
     def claim(self, first: Callable[[], RelayLocation | None]) -> None:
-        """Keep the log from what `first` returns at each release; None: nothing is needed now."""
+        """Keep the log from the result of `first` at each release on. None means that nothing is needed now."""
         self._claims.append(first)
 
     def release(self, upto: RelayLocation) -> None:
-        """Remove whole files before `upto`, before which batches need nothing, if no claim needs them."""
+        """Remove whole files before `upto`, which batches do not need, unless a claim needs them."""
         places = [place for first in self._claims if (place := first()) is not None]
         self._feed.release(min([upto, *places]))

@@ -1,9 +1,9 @@
-"""Parts of one large transaction, so that several tasks share it.
+"""Parts of one large transaction, which several tasks share.
 
-In: the place of an event group in the relay log, or of a prepared XA group and of the group that commits it. Out:
-ranges in order, cut between rows events, each with the events it lacks, the ordinal of its first row, and whether it
-holds the transaction's last delivered row. Parts without a selected row are left out; a group that delivers nothing
-where it stands (prepared, rolled back) has none. A group that cannot be cut is one range.
+`LargeGroups.parts` takes the place of an event group in the relay log, or of a prepared XA group and the group that
+commits it. It returns ranges in order, cut between rows events. Each has the events that it lacks, the ordinal of its
+first row, and whether it has the transaction's last delivered row. Parts without a selected row are dropped. A group
+that delivers nothing at its place (prepared, rolled back) has no parts. A group that cannot be cut is one range.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import SelectedTables
 
 INDEXES_KEPT: Final = 4
-"""Spark plans one batch at a time; a transaction that spans batches is planned again in each. 1 MB each."""
-_FLAGS_AT: Final = HEADER_LENGTH + 12  # of a GTID event
+"""Indexes to keep, of 1 MB each. Spark plans one batch at a time, and each batch of a transaction plans it again."""
+_FLAGS_AT: Final = HEADER_LENGTH + 12  # in a GTID event
 _COMMIT: Final = b"\1\0\0\0" + bytes(4) + b"\0" + bytes(4) + b"\0COMMIT"  # thread, time, lengths; no database
 STATEMENT_SHARE: Final = 4
-"""A part is at least this many times as large as the text of the statement it begins in, which it has to repeat."""
+"""A part is at least this many times as large as the text of the statement in which it begins, because it repeats the
+text.
+"""
 
 
 class _Key(NamedTuple):
-    """A group, recognised by its first event: numbers of files begin again when a log does."""
+    """A group, identified by its first event, because file numbers restart when a log does."""
 
     path: str
     start: int
@@ -52,25 +54,25 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """The first and the last event of the group whose GTID the rows are delivered under."""
+    """The first and the last event of the group under whose GTID the rows are delivered."""
 
     head: bytes
     tail: bytes
 
 
 class LargeGroups:
-    """The large groups of one query: `tables` are the selected ones."""
+    """The large groups of one query. `tables` are the selected ones."""
 
     def __init__(self, tables: SelectedTables) -> None:
         self._tables = tables
         self._indexes: OrderedDict[_Key, RowIndex | None] = OrderedDict()
 
     def index(self, group: RelayRange) -> RowIndex | None:
-        """Return where a group can be cut; None where it cannot. One that was asked for lately is not walked again."""
+        """Return where a group can be cut; None if it cannot. Recent results are cached."""
         mapped = MappedRelayRange(group)
         data = mapped.data
         if self._tables.include_ddl and data[_FLAGS_AT] & GtidFlag.DDL:
-            return None  # its statement comes as a row before the others: CREATE TABLE … SELECT is decoded in one piece
+            return None  # its statement is a row before its changes: CREATE TABLE … SELECT is decoded in one piece
         key = _Key(group.path, group.start, group.end, bytes(data[: int.from_bytes(data[9:13], "little")]))
         if key not in self._indexes:
             untold = self._tables.statement_rows and changes_without_rows(data, checksum=group.checksum)
@@ -87,13 +89,13 @@ class LargeGroups:
     def parts(
         self, group: RelayRange, target_bytes: int, rows: Sequence[RowBounds] = (), *, commit: RelayRange | None = None
     ) -> list[MappedRange]:
-        """Cut the group into ranges of some `target_bytes`.
+        """Cut the group into ranges of about `target_bytes`.
 
         Args:
             group: one event group.
-            target_bytes: how large a part should be.
-            rows: the rows that are wanted, of this and other groups; parts without any are left out.
-            commit: of a prepared group, the one that commits it.
+            target_bytes: the size of a part.
+            rows: the needed rows of this and other groups; parts without any are dropped.
+            commit: for a prepared group, the group that commits it.
         """
         index = self.index(group)
         if index is None:
@@ -135,9 +137,9 @@ def _around(index: RowIndex, group: RelayRange, begin: int, head: bytes, tail: b
 
 
 def _cuts(index: RowIndex, target_bytes: int, first: int, end: int) -> list[int]:
-    """Return numbers of borders that the parts lie between: -1 is the group's begin, the number of borders its end.
+    """Return the numbers of the borders between parts: -1 is the group's begin, and the number of borders is its end.
 
-    Parts are alike in size, and as many as `target_bytes` asks for, of rows `first` to `end` alone.
+    Parts have similar sizes. Their number follows from `target_bytes`, for rows `first` to `end` only.
     """
     low = bisect_right(index.rows, first) - 1
     high = bisect_left(index.rows, end)
@@ -156,7 +158,7 @@ def _cuts(index: RowIndex, target_bytes: int, first: int, end: int) -> list[int]
 
 
 def _offset_at(index: RowIndex, border: int, *, inner: bool = False) -> int:
-    """Return the offset at a border. `inner`: without the group's first and last event."""
+    """Return the offset of a border. `inner`: without the group's first and last event."""
     if border < 0:
         return index.first_event_end if inner else 0
     if border == len(index.offsets):
@@ -177,7 +179,7 @@ def _selected_at(index: RowIndex, border: int) -> int:
 
 
 def _wanted_rows(index: RowIndex, rows: Sequence[RowBounds], gtid_event: bytes = b"") -> tuple[int, int]:
-    """Return the wanted ordinals of the group [first, end); all of them unless it is named in `rows`."""
+    """Return the needed ordinals of the group, [first, end): all of them unless `rows` names the group."""
     domain, seq_no = index.gtid.domain_id, index.gtid.seq_no
     if gtid_event:
         seq_no, domain = (int.from_bytes(gtid_event[at : at + n], "little") for at, n in ((19, 8), (27, 4)))
@@ -196,9 +198,10 @@ def _events(group: RelayRange, index: RowIndex) -> _Events:
 
 
 def _commit_events(commit: RelayRange) -> _Events:
-    """Return the GTID event of an XA COMMIT, no longer marked as one whose first statement is its last, and a COMMIT.
+    """Return the GTID event of an XA COMMIT, without the flag that its first statement is its last, and a COMMIT event.
 
-    The group's own statement would not end a transaction, and with an XID the rows would show one that they have not.
+    The group's own statement would not end a transaction, and an XID event would give the rows an XID that they do not
+    have.
     """
     with open(commit.path, "rb") as file:  # noqa: PTH123  (as in partition.py)
         file.seek(commit.start)

@@ -1,13 +1,13 @@
-"""The places of offsets in the relay log, and what to do when the log has no such place.
+"""The places of offsets in the relay log, and what to do if the log does not have them.
 
-In: offsets. Out: `OffsetPlace`s. An offset the replica has just reached is a place of the log by construction. After a
-restart the log may be gone, trimmed, or fetched from another server; then the replica starts again at the offset where
-the batch starts. (A daemon's log is as it is: what it does not hold is an error.) A server may interleave domains in
-another order than the one the offset comes from, and then the end of the batch is no place at all: the range is taken
-up to where every domain has reached it, and the surplus is cut off per domain by sequence number.
+`RelayPlaces` returns `OffsetPlace`s. An offset that the replica has just reached is a place of the log. After a restart
+the log may be deleted, trimmed, or fetched from another server. Then the replica starts again at the offset where the
+batch starts. (A query does not change a daemon's log, so a missing place in it is an error.) A server may order domains
+differently from the server of the offset. Then no place is the end of the batch. In that case, the range extends to
+where every domain has reached it, and the surplus is cut off per domain by sequence number.
 
-While XA transactions are prepared, an offset says where their groups begin, `resume`, and its place knows them: the log
-is kept from there, and a replica that has lost it starts there.
+While XA transactions are prepared, `resume` of an offset is where their groups begin, and its place lists them. The log
+is kept from there, and a replica that has lost its log starts there.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ if TYPE_CHECKING:
     _Key = tuple[GtidPosition, BinlogPosition | None]
 
 LONG_POLL_S = 0.25
-"""How long Spark waits for an answer. Without, it asks 90 times a second; sources in a join wait for each other."""
+"""Seconds that Spark waits for an answer. Without the wait it would ask 90 times a second. Sources in a join wait for
+each other.
+"""
 PLACES_KEPT = 16
-"""Spark asks about the last two offsets; more only while batches are planned ahead."""
+"""Places to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 
 class Feed(Protocol):
-    """All that planning needs of a replica: one of its own, or a daemon's relay log.
+    """The operations of a replica that planning needs: the query's own replica, or a daemon's relay log.
 
-    Every call raises the fatal error of what is behind it.
+    Every call raises the fatal error of the replica.
     """
 
     @property
@@ -59,44 +61,46 @@ class Feed(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether the log holds as much as it may, so that receiving waits until files are purged."""
+        """Whether the log has reached its size limit, so that receiving waits until files are purged."""
         ...
 
     @property
     def epoch(self) -> object:
-        """Another value once the log's writer started again: locations from before may mean other groups."""
+        """Changes when the log's writer starts again. Then earlier locations may be those of other groups."""
         ...
 
     @property
     def down_s(self) -> float:
-        """The seconds for which no process has written the log; 0 where one does."""
+        """Seconds for which no process has written the log; 0 while one does."""
         ...
 
     def starting_offset(self) -> SourceOffset:
-        """Return the option startingPosition made definite, with the anchor mark."""
+        """Resolve the option startingPosition to an offset with the anchor mark."""
         ...
 
     def start(self, offset: SourceOffset) -> SourceOffset:
-        """Make the relay log hold everything after `offset.resume`, by reusing it or by fetching it again.
+        """Make the relay log hold everything after `offset.resume`, by reusing it or fetching it again.
 
-        Return the offset that the log does lead through: another one only where transactions behind `offset` are in no
-        log any more, and the query goes on without them (failOnDataLoss=false).
+        Return the offset from which the log leads on. It differs from `offset` only if transactions after that are in
+        no log any more and the query skips them (failOnDataLoss=false).
         """
         ...
 
     @property
     def losses(self) -> Losses:
-        """The transactions that the query has gone on without."""
+        """The transactions that the query has skipped."""
         ...
 
     def release(self, keep_from: RelayLocation) -> None:
-        """Let whole files before `keep_from` go: called by `KeptLog` alone, which knows that nothing needs them."""
+        """Release whole files before `keep_from`. Only `KeptLog` calls this, because it knows that no part needs
+        them.
+        """
         ...
 
     def begin_again(self, error: RelayFileRemovedError) -> None:
-        """Look up again where the query stands, after a file that is needed was removed; `epoch` is another then.
+        """Find the place of the query again after a needed file was removed. `epoch` changes.
 
-        A replica of the query's own fetches what its log does not hold. Raise `error` where nothing can be had again.
+        A query's own replica fetches missing groups. Other feeds raise `error` if the groups cannot be fetched again.
         """
         ...
 
@@ -105,16 +109,16 @@ class Feed(Protocol):
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool: ...
 
     def server_end(self) -> ServerEnd:
-        """Return where the primary's binlog ends now, or a daemon's log."""
+        """Return the end of the primary's binlog now, or of a daemon's log."""
         ...
 
     def is_last(self, place: BinlogPosition, uid: str | None) -> bool:
-        """Tell whether the primary, if it is server `uid`, has no group behind a place."""
+        """Return True if the primary is server `uid` and has no group after a place."""
         ...
 
     def latest_and_prepared(self) -> Latest | None:
-        """Return where the primary's binlog ends, and the XA transactions that are prepared there; None: there is no
-        server to ask.
+        """Return the end of the primary's binlog and the XA transactions prepared there; None if there is no server to
+        ask.
         """
         ...
 
@@ -122,17 +126,17 @@ class Feed(Protocol):
 
     @property
     def spool(self) -> Path:
-        """The folder for rows of tables that the query reads, where its tasks see it; it need not be there."""
+        """Folder for snapshot rows, which tasks can read. It need not exist."""
         ...
 
     def close(self) -> None: ...
 
 
 class OffsetPlace(NamedTuple):
-    """One place. All groups of an offset lie before `reached`; all groups before `scan_from` are its. Mostly the two
-    are one.
+    """The place of an offset. `reached`: all groups of the offset are before it. `scan_from`: all groups before it
+    belong to the offset.
 
-    `prepared` are the XA transactions open at `scan_from`.
+    The two are usually the same. `prepared` has the XA transactions that are open at `scan_from`.
     """
 
     scan_from: RelayLocation
@@ -159,7 +163,7 @@ class OffsetPlace(NamedTuple):
 
 
 def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> int:
-    """Count the relay bytes from one place to a later one; a file that was purged meanwhile counts nothing."""
+    """Return the relay bytes from one place to a later one. A file that was purged meanwhile counts nothing."""
     sizes = {}
     for number in range(start.file, end.file):
         with contextlib.suppress(FileNotFoundError):
@@ -168,7 +172,7 @@ def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> in
 
 
 class RelayPlaces:
-    """The places of the last offsets, remembered; it looks up the others."""
+    """The places of the last offsets. It caches recent ones and finds older ones in the log."""
 
     def __init__(self, feed: Feed, kept: KeptLog | None = None) -> None:
         self._feed = feed
@@ -184,7 +188,7 @@ class RelayPlaces:
             self._places.popitem(last=False)
 
     def forget(self, gone: frozenset[PreparedGroup]) -> None:
-        """Forget transactions that are not open any more, wherever they were."""
+        """Drop transactions that are not open any more from all places."""
         for key, place in self._places.items():
             prepared = tuple(group for group in place.prepared if group not in gone)
             self._places[key] = place._replace(prepared=prepared)
@@ -196,7 +200,7 @@ class RelayPlaces:
         return self._places.get((offset.position, offset.primary))
 
     def of_start(self, offset: SourceOffset) -> OffsetPlace:
-        """Return where a batch that starts at `offset` begins; start the replica there if need be.
+        """Return the place at which a batch from `offset` begins. It starts the replica there if needed.
 
         Raises:
             DataLossError: the log of a running replica does not lead through `offset`.
@@ -218,7 +222,7 @@ class RelayPlaces:
         return place
 
     def of_end(self, offset: SourceOffset, start: OffsetPlace) -> OffsetPlace:
-        """Return where a batch that ends at `offset` ends; wait until the replica has got there."""
+        """Return the place at which a batch up to `offset` ends. It waits until the replica has reached it."""
         self._refuse_another_server(offset)
         place = self.known(offset) or self.arrived(offset.position, start, offset)
         if place.reached < start.reached:
@@ -230,8 +234,8 @@ class RelayPlaces:
         return place
 
     def _refuse_another_server(self, offset: SourceOffset) -> None:
-        """Refuse another server where sequence numbers went back: there the end of a batch is a place of one server's
-        binlog.
+        """Raise if sequence numbers went back and this is another server, because a batch then ends at a place of one
+        server's binlog.
         """
         head = self._feed.head()
         if not (offset.highest and head.location.offset):
@@ -246,10 +250,12 @@ class RelayPlaces:
             )
 
     def arrived(self, position: GtidPosition, start: OffsetPlace, offset: SourceOffset | None = None) -> OffsetPlace:
-        """Wait for a position behind `start`. `offset`, if it is of one, tells which of several places is meant.
+        """Wait for a position after `start`, and return its place.
+
+        `offset`, if given, is the offset of the position, and identifies one of several places.
 
         Raises:
-            AmbiguousPositionError: it names several places, and the log cannot tell which is meant.
+            AmbiguousPositionError: several places have the position, and the log cannot identify one.
         """
         while True:
             head = self._feed.head()
@@ -263,19 +269,19 @@ class RelayPlaces:
                 self.make_room(start, position)
 
     def head_at(self, place: OffsetPlace) -> RelayHead:
-        """Return a place in all measures, at most the end of the log."""
+        """Return a place as a head of the log, at most the end of the log."""
         head = self._feed.head()
         return head if place.reached >= head.location else self._feed.log.at(place.reached)
 
     def prepared_at(self, location: RelayLocation, start: OffsetPlace) -> Prepared:
-        """Return the XA transactions open at a place behind `start`."""
+        """Return the XA transactions that are open at a place after `start`."""
         return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]
 
     def check_room(self, place: OffsetPlace) -> None:
-        """Raise if receiving waits for room that no one will make, because of a transaction that stays prepared.
+        """Raise if receiving waits for room that never comes, because of a transaction that stays prepared.
 
         Raises:
-            RelayError: names the transaction and the option.
+            RelayError: the message names the transaction and the option.
         """
         if place.holds_files and self._feed.full:
             raise RelayError(
@@ -293,7 +299,7 @@ class RelayPlaces:
             )
 
     def _covering(self, position: GtidPosition, start: RelayLocation, head: RelayHead) -> RelayLocation:
-        """Find the first group end where every domain has reached `position`: halving over the bytes of [start,
+        """Find the first group end at which every domain has reached `position`, by bisection over the bytes of [start,
         head].
         """
         log = self._feed.log
@@ -308,7 +314,7 @@ class RelayPlaces:
         return found
 
     def offset_at(self, head: RelayHead, prepared: Prepared = ()) -> SourceOffset:
-        """Return the offset of a place of the log, where these XA transactions are open."""
+        """Return the offset of a place of the log at which these XA transactions are open."""
         if not head.location.offset:  # no group yet
             return SourceOffset(head.position, head.position)
         resume = self._feed.log.at(prepared[0].location).position if prepared else head.position

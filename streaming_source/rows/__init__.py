@@ -1,1 +1,1 @@
-"""The work of a task: a range of a binlog -> the RecordBatches that Spark gets."""
+"""The work of a task: from a range of a binlog to the RecordBatches that Spark gets."""

@@ -1,8 +1,9 @@
-"""A decoded batch -> the RecordBatch Spark gets: the row images, and around them what is known of their transactions.
+"""The RecordBatch that Spark gets from a decoded batch: the row images, and the metadata of their transactions.
 
-In: a `ChangeBatch` (images as Arrow arrays, the rest as numpy columns that point into its groups). Out: a RecordBatch
-of exactly the query's Arrow schema, which may name a part of the columns. One function a column; the tables at the end
-say which. What is the same for all rows of a transaction is computed per transaction and taken by the rows.
+`ChangeRows.record_batch` takes a `ChangeBatch` (images as Arrow arrays, the rest as numpy columns that index its
+groups). It returns a RecordBatch with exactly the query's Arrow schema, which may have a subset of the columns. One
+function makes one column, and the tables at the end of the first part list them. Values that are the same for all rows
+of a transaction are computed once a transaction.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
     from streaming_source.rows.row_memory import RowMemory
 
 ENVELOPE_OPS = Words(["insert", "update", "delete", "ddl"])
-OP_DDL = 3  # beside the decoder's
+OP_DDL = 3  # in addition to the decoder's operations
 READ = "read"
-"""The operation of rows that were read from their table, in the envelope; the flat shape has Spark's four kinds."""
+"""The operation of snapshot rows in the envelope. The flat shape has Spark's four kinds."""
 FLAT_OPS = Words(["insert", "update_preimage", "update_postimage", "delete"])
 
 
 class RangeFacts:
-    """All that the rows of a range share: the server's name, the primary's binlog file ('' if unknown), the bytes, and
-    what rows that were read from their table hold behind.
+    """Values that all rows of a range share.
+
+    `server`: its name; `file`: the primary's binlog file, '' if unknown; `data`: the bytes; `read`: for snapshot rows,
+    the transaction at which they hold.
     """
 
     def __init__(self, server: str, file: str, data: memoryview, read: ReadRows | None = None) -> None:
@@ -47,7 +50,7 @@ class RangeFacts:
 
 
 class ChangeRows:
-    """One batch on its way to Spark. `wanted`: which of NUMBERS its schema asks for."""
+    """One batch before it goes to Spark. `wanted`: which of NUMBERS its schema needs."""
 
     def __init__(self, changes: ChangeBatch, facts: RangeFacts, wanted: Collection[str], memory: RowMemory) -> None:
         self.changes = changes
@@ -57,17 +60,19 @@ class ChangeRows:
         self._numbers: Numbers | None = None
 
     def record_batch(self, schema: pa.Schema, columns: Mapping[str, Builder]) -> pa.RecordBatch:
-        """Make the columns of `schema` by ENVELOPE or FLAT; those FLAT does not name are the table's, in order."""
+        """Make the columns of `schema` by ENVELOPE or FLAT. Columns that FLAT does not have are the table's, in
+        order.
+        """
         images = iter(self.changes.columns)
         arrays = [columns[f.name](self, f.type) if f.name in columns else next(images) for f in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def number(self, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return one of NUMBERS of each row's transaction."""
+        """Return one of NUMBERS for each row's transaction: int64, one value a row."""
         return self._taken().columns[name]
 
     def number_or_null(self, name: str) -> pa.Array:
-        """Return `xid` or `thread`, with NULL where 0 stands for what the server did not log."""
+        """Return `xid` or `thread`, with NULL for 0, which stands for a value that the server did not log."""
         values, told = self.number(name), self._taken().told[name]
         if not told:
             return self.nulls(pa.int64())
@@ -90,13 +95,13 @@ class ChangeRows:
 
 @lru_cache(maxsize=16)
 def _repeated(text: str, times: int) -> pa.Array:
-    """Return an array of one value, made once for all batches; some megabytes altogether."""
+    """Return an array of one value. It is cached for all batches, some megabytes altogether."""
     return repeated(text, times)
 
 
 @lru_cache(maxsize=16)
 def _nulls(kind: pa.DataType, times: int) -> pa.Array:
-    """Return an array of NULL, made once for all batches."""
+    """Return an array of NULL. It is cached for all batches."""
     return pa.nulls(times, kind)
 
 
@@ -150,10 +155,10 @@ def _gtid(rows: ChangeRows, _: pa.DataType) -> pa.Array:
 
 
 def _sequence_number(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    """Return the sequence numbers as the query's schema has them.
+    """Return the sequence numbers in the type of the query's schema.
 
     Raises:
-        SchemaError: a number that no BIGINT can hold.
+        SchemaError: a number does not fit into a BIGINT.
     """
     sequence = rows.number("sequence")
     if pa.types.is_decimal(kind):
@@ -184,13 +189,13 @@ def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _position(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    if rows.facts.read is not None:  # no transaction has written them at a place
+    if rows.facts.read is not None:  # no transaction wrote these rows at a place of the binlog
         return rows.nulls(kind)
     return array_of(rows.number("position"))
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    """Return both sides' absent columns; the STRUCT itself is NULL where both images are whole."""
+    """Return the absent columns of both sides. The STRUCT is NULL if both images are whole."""
     sides = rows.changes.absent_before, rows.changes.absent_after
     if sides[0] is None and sides[1] is None:
         return rows.nulls(kind)
@@ -202,7 +207,7 @@ def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _or_null(column: Callable[[ChangeBatch], pa.Array | None]) -> Builder:
-    """Make a column that batches without anything to tell there do not have."""
+    """Make a column that is None in batches in which all its values are NULL."""
 
     def build(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
         array = column(rows.changes)
@@ -271,34 +276,44 @@ _NAMES: Mapping[str, str] = {
 
 
 def numbers_of(schema: pa.Schema) -> frozenset[str]:
-    """Return which of NUMBERS a query's columns hold; a table's own column of such a name may bring one for nothing."""
+    """Return which of NUMBERS a query's columns need. A column of a table with such a name may add one that is not
+    needed.
+    """
     fields = [*schema, *(child for one in schema if pa.types.is_struct(one.type) for child in one.type)]
     return frozenset(_NAMES[one.name] for one in fields if one.name in _NAMES)
 
 
-# The numbers that rows take over from their transactions, all columns in one pass of a kernel.
-#
-# In: the groups of a range, and per row the index of its group. Out: int64 arrays, one value a row, in memory that
-# the next batch fills again. numpy's own indexing gives the same, at many times the cost: it is the oracle in tests.
+# The numbers that rows take from their transactions, all columns in one pass of a kernel. The results are int64 arrays,
+# one value a row, in memory that the next batch overwrites. numpy's own indexing gives the same at many times the cost;
+# it is the oracle in tests.
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 NUMBERS: Final = ("domain", "server", "sequence", "timestamp", "xid", "thread", "position")
-"""The columns in the kernel's order. `timestamp` has microseconds; `position` is where the group begins in the
-primary's binlog file, modulo 4 GiB, as the header of its GTID event tells."""
+"""Columns in the kernel's order. `timestamp` is in microseconds. `position` is where the group begins in the primary's
+binlog file, modulo 4 GiB, from the header of its GTID event.
+"""
 
 
 class Numbers(NamedTuple):
-    """The columns that were asked for, by name, and how many rows have an xid and a thread that is not 0."""
+    """The requested columns by name, and how many rows have an xid and a thread that is not 0."""
 
     columns: dict[str, Ints]
     told: dict[str, int]
 
 
 def numbers(groups: Groups, group: GroupIndex, data: Bytes, wanted: Collection[str], memory: RowMemory) -> Numbers:
-    """Take the columns `wanted`, some of NUMBERS, for each row; `data` is the range that the groups were found in."""
+    """Make the columns `wanted`, some of NUMBERS, for each row.
+
+    Args:
+        groups: the groups of a range.
+        group: index of each row's group, int32.
+        data: the range in which the groups were found.
+        wanted: names of columns.
+        memory: owner of the returned arrays. The next batch overwrites them.
+    """
     group = np.ascontiguousarray(group, np.int32)
     rows = len(group)
     columns = {name: memory.bytes(name, rows * 8).view(np.int64) for name in NUMBERS if name in wanted}

@@ -1,9 +1,8 @@
-"""The changes of a range that were logged as statements, without rows, as names of tables: what comes as a row where
-`onStatementDml=row` asks for it.
+"""Changes in a range that were logged as statements, without rows, as names of tables (`onStatementDml=row`).
 
-In: the bytes of a range, and what is selected. Out: per statement the tables that it may have changed, or the database
-that it was made in where its text does not tell. The statements of an XA transaction count where that is committed, as
-its rows do.
+`texts_of_changes` takes the bytes of a range and yields such statements. `changed_names` returns the tables that a
+statement may have changed, or the database of its session if its text does not name them. Statements of an XA
+transaction count at its commit, like its rows.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _LENGTHS: Final = {
 
 @cache
 def description_of_texts(*, checksum: bool) -> FormatDescriptionEvent:
-    """Return what reading a statement takes, where the file's own description is not at hand."""
+    """Return a format description that is enough to read statements, if that of the file is not available."""
     lengths = bytearray(EventType.QUERY_COMPRESSED)
     for kind, length in _LENGTHS.items():
         lengths[kind - 1] = length
@@ -50,8 +49,10 @@ def description_of_texts(*, checksum: bool) -> FormatDescriptionEvent:
 def texts_of_changes(
     data: Bytes, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
 ) -> Iterator[tuple[int, Logged]]:
-    """Yield the statements that changed rows and are no DDL, each behind the offset where its group begins, or the
-    group that commits it. `carried`: groups that were prepared before the range.
+    """Yield the statements that changed rows and are not DDL, with the offset of their group, or of the group that
+    commits it.
+
+    `carried`: groups that were prepared before the range.
     """
     parts = [(group.data, group.checksum) for group in carried] + [(data, checksum)]
     texts = (logged_texts(part, description_of_texts(checksum=summed)) for part, summed in parts)
@@ -60,7 +61,7 @@ def texts_of_changes(
 
 
 def changes_without_rows(data: Bytes, *, checksum: bool) -> bool:
-    """Tell whether there is such a statement, be it of a transaction that is only prepared."""
+    """Return True if there is such a statement, also in a transaction that is only prepared."""
     texts = logged_texts(data, description_of_texts(checksum=checksum))
     return any(_changes_rows(text.statement) for text in texts)
 
@@ -75,7 +76,7 @@ def _changes_rows(statement: Logged) -> bool:
 
 
 def changed_names(tables: SelectedTables, statement: Logged) -> list[Named]:
-    """Return the tables that a statement may have changed, by each name that may be theirs, or its database."""
+    """Return the tables that a statement may have changed, in each spelling that may be theirs, or its database."""
     changed = changed_tables(statement, tables.server)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return []

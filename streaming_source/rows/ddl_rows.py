@@ -1,11 +1,12 @@
 """DDL of the selected tables as rows: one for each table that a statement names, in order with the row changes.
 
-In: the groups of a range, its bytes, and what is selected. Out: a `ChangeBatch` without images for the statements that
-come before a row change, or behind all of them. Their ordinals are below zero and end with -1, so that they come before
-the rows of the same transaction (CREATE TABLE … SELECT) and no identity is given twice; tables that are named and not
-selected count, so that ordinals do not depend on the selection. Only groups that the server marks as DDL, or that hold
-nothing but a statement, are looked into, and with `onStatementDml=row` those that hold a change of rows as text, or
-commit an XA transaction that does.
+`DdlRows` takes the groups and bytes of a range and the selection. It returns `ChangeBatch`es without images, for the
+statements before a row change and for those after all of them. Their ordinals are negative and end with -1. So they
+sort before the rows of the same transaction (CREATE TABLE … SELECT), and no identity is given twice. Tables that are
+named and not selected count too, so that ordinals do not depend on the selection.
+
+It examines only groups that the server marks as DDL, or that have nothing but a statement. With `onStatementDml=row`,
+it also examines groups that have a change of rows as text, or commit an XA transaction with one.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ _STATEMENTS: Final = (EventType.QUERY, EventType.QUERY_COMPRESSED)
 
 
 class DdlRow(NamedTuple):
-    """One row of DDL. `group`: its number in the range; `table` is '' where the statement names a database, or is not
-    clear. `context`: what its meaning depends on besides the text (`StatementContext.stored`).
+    """One row of DDL.
+
+    `group`: its number in the range. `table`: '' if the statement names a database, or its table is not clear.
+    `context`: the session context that the statement depends on (`StatementContext.stored`).
     """
 
     group: int
@@ -54,7 +57,9 @@ class DdlRow(NamedTuple):
 
 
 class DdlRows:
-    """The DDL rows of one range; `groups` are told when its decoding begins. `carried`: groups prepared before it."""
+    """The DDL rows of one range. `find` takes the groups when decoding begins. `carried`: groups prepared before the
+    range.
+    """
 
     def __init__(
         self, tables: SelectedTables, data: memoryview, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
@@ -67,17 +72,17 @@ class DdlRows:
         self._rows: list[DdlRow] = []
 
     def find(self, groups: Groups, wanted: npt.NDArray[np.bool_] | None = None) -> None:
-        """Look for statements in these groups of the range, as far as they are wanted."""
+        """Find the statements in these groups of the range. `wanted` is a mask of groups."""
         self._groups = groups
         self._rows = [row for row in self._found(groups) if wanted is None or wanted[row.group]]
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Return how many rows there are, per group."""
+        """Return the number of rows per group, int64."""
         assert self._groups is not None, "find() comes first"  # noqa: S101
         return np.bincount([row.group for row in self._rows], minlength=len(self._groups)).astype(np.int64)
 
     def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
-        """Return the statements that come before rows of this batch, once: (row that follows, statements)."""
+        """Return the statements before rows of this batch, once: (index of the following row, statements)."""
         found: list[tuple[int, ChangeBatch]] = []
         while self._rows and self._rows[0].group <= int(changes.group[-1]):
             group = self._rows[0].group
@@ -86,7 +91,7 @@ class DdlRows:
         return found
 
     def rest(self) -> Iterator[ChangeBatch]:
-        """Yield the statements behind the last row change of the range."""
+        """Yield the statements after the last row change of the range."""
         while self._rows:
             yield self._batch(self._taken(self._rows[0].group), ends=True)
 
@@ -96,7 +101,7 @@ class DdlRows:
         return taken
 
     def _batch(self, rows: list[DdlRow], *, ends: bool) -> ChangeBatch:
-        """Return the statements of one group; `ends`: no row change of it follows."""
+        """Return the statements of one group. `ends`: no row change of it follows."""
         assert self._groups is not None, "find() comes first"  # noqa: S101
         count = len(rows)
         return ChangeBatch(
@@ -131,7 +136,7 @@ class DdlRows:
                     yield DdlRow(number, place - len(named), database, table, text_of(query), context)
 
     def _changes(self, groups: Groups) -> dict[int, list[tuple[Named, Logged]]]:
-        """Return the statements that changed rows without telling them, by the number of their group."""
+        """Return the statements that changed rows without logging them, by the number of their group."""
         found: dict[int, list[tuple[Named, Logged]]] = {}
         for start, statement in texts_of_changes(
             self._data, checksum=bool(self._description.checksum), carried=self._carried
@@ -149,7 +154,7 @@ class DdlRows:
         return self._tables.wants_statement(database, table)
 
     def _queries(self, start: int, end: int) -> Iterator[QueryEvent]:
-        """Yield the statements at the beginning of a group: rows, where it has any, come behind them."""
+        """Yield the statements at the beginning of a group, before its rows, if it has any."""
         while start < end:
             header = parse_header(self._data, start)
             if header.event_type == EventType.TABLE_MAP:

@@ -1,5 +1,5 @@
 # ruff: noqa: C901  (one pass, one function)
-"""Kernel of change_rows.py: the numbers of a group become numbers of each of its rows, all columns in one pass."""
+"""Kernel of change_rows.py: copies numbers of a group to each of its rows, all columns in one pass."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from replica.native.kernel_header import LOG_POS_AT, event_length
 from replica.native.memory import load_i4, load_u4, load_u8, prefetch, store_u8
 from replica.rows.scan.records import GroupRecord
 
-_U32 = 0xFFFFFFFF  # positions in a header have 32 bits, and begin at 0 again beyond
+_U32 = 0xFFFFFFFF  # positions in a header have 32 bits and wrap around
 _MICROSECONDS = 1_000_000
 ROWS_AHEAD = 8
-"""How many rows ahead a group's GTID event is asked for: it was read long ago, when the range was scanned."""
+"""Number of rows in advance for which the GTID event of a group is prefetched. It was read long before, when the range
+was scanned.
+"""
 
 
 @kernel
@@ -31,12 +33,13 @@ def take_numbers(
     position: int,
     told: int,
 ) -> int:
-    """Write up to seven columns of numbers; return how many rows there are.
+    """Write up to seven columns of numbers; return the number of rows.
 
-    All arguments but `rows` and `stride` are addresses: of the GroupRecords, of the index of each row's group, of the
-    range and of where its groups begin in it, `stride` bytes apart; then of the columns, 0 for those that no one wants;
-    at last of two counts, of how many rows have an xid and a thread that is not 0. A position is where the group begins
-    in the primary's file: of the GTID event's header, its log_pos less its length.
+    All arguments except `rows` and `stride` are addresses. `groups`: the GroupRecords. `group`: the int32 index of each
+    row's group. `data`: the range. `starts`: offsets of groups in the range, `stride` bytes apart. `domain` to
+    `position`: the int64 columns, 0 for those that are not needed. `told`: two int64 counts, of the rows with an xid
+    and with a thread that is not 0. A position is where the group begins in the primary's file: log_pos in the GTID
+    event's header minus the event's length.
     """
     before = -1
     domain_value, server_value, sequence_value, time_value, xid_value, thread_value, place = 0, 0, 0, 0, 0, 0, 0

@@ -1,7 +1,7 @@
-"""Kernels of row_texts.py: short texts into string arrays. All arguments but strides and counts are addresses.
+"""Kernels of row_texts.py: short texts in string arrays. All arguments except strides and counts are addresses.
 
-Most texts are the one before with its last digit one higher, or the same: so they are copied from it, eight bytes at a
-time, and what is copied too much is overwritten by the next one. Behind the last text there have to be SLACK bytes.
+Most texts equal the previous one, or differ in a last digit that is one higher. So they are copied from it, eight bytes
+at a time, and the next text overwrites surplus bytes. The output needs SLACK bytes after the last text.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from replica.native.memory import load_i4, load_u1, load_u8, store_u1, store_u4,
 
 SLACK = 16
 WORD_BYTES = 16
-"""The room of each word that `write_words` chooses from."""
+"""Bytes of each word that `write_words` chooses from."""
 _NINE = 57
 
 
 @helper
 def _write_digits(number: np.uint64, last: int, count: int) -> None:
-    """Write the last `count` decimal digits, zeros in front; `last` is where the last of them goes."""
+    """Write the last `count` decimal digits with leading zeros. `last` is the address of the last digit."""
     for i in range(count):
         store_u1(last - i, np.int64(48 + number % np.uint64(10)))
         number //= np.uint64(10)
@@ -27,7 +27,7 @@ def _write_digits(number: np.uint64, last: int, count: int) -> None:
 
 @helper
 def _write_number(number: np.uint64, out: int) -> int:
-    """Write the decimal digits of an unsigned number and return the address behind them."""
+    """Write the decimal digits of an unsigned number, and return the address after them."""
     digits = 1
     rest = number // np.uint64(10)
     while rest:
@@ -39,15 +39,16 @@ def _write_number(number: np.uint64, out: int) -> int:
 
 @helper
 def _repeat(start: int, length: int) -> None:
-    """Write the text before `start`, of `length` bytes, once more."""
+    """Write the `length` bytes before `start` again."""
     for i in range(0, length, 8):
         store_u8(start + i, load_u8(start - length + i))
 
 
 @kernel
 def write_sequences(seq_no: int, stride: int, group: int, ordinal: int, rows: int, out: int) -> int:
-    """Write 33 bytes a row: 20 digits of its transaction's sequence number, a dot, 12 digits of its ordinal. Return how
-    many bytes were written.
+    """Write 33 bytes a row: 20 digits of its transaction's sequence number, a dot, and 12 digits of its ordinal.
+
+    Return the number of bytes written.
     """
     group_before = -1
     sequence_before = 0
@@ -88,7 +89,7 @@ def write_gtids(
     offsets: int,
     out: int,
 ) -> int:
-    """Write `domain-server-sequence` of each row's transaction and `rows` + 1 offsets; return how many bytes were
+    """Write `domain-server-sequence` of each row's transaction, and `rows` + 1 offsets; return the number of bytes
     written.
     """
     position = 0
@@ -123,8 +124,9 @@ def write_gtids(
 
 @kernel
 def write_words(codes: int, rows: int, words: int, lengths: int, offsets: int, out: int) -> int:
-    """Write the word of each row's code (one byte), and `rows` + 1 offsets; return how many bytes were written. Each of
-    the words stands in WORD_BYTES, and has its length in 64 bits.
+    """Write the word of each row's code (one byte), and `rows` + 1 offsets; return the number of bytes written.
+
+    Each word takes WORD_BYTES. `lengths` has its length as int64.
     """
     position = 0
     store_u4(offsets, 0)

@@ -1,7 +1,7 @@
-"""The tables of which a batch has rows with another key than the one that a part of the table was delivered by.
+"""The tables whose rows in a batch have another key than the one by which a part of the table was delivered.
 
-In: the partitions of a batch's changes, as its tasks get them. Out: the names of such tables. A task that met one would
-have to end the query, each time again: the planner looks before it gives the tasks out.
+`tables_with_other_keys` takes the partitions of a batch's changes as tasks get them. A task that met such a table would
+end the query, at each retry again, so the planner checks before it passes the tasks on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tables_with_other_keys(partitions: Iterable[ChangePartition], plan: ReadPlan) -> set[TableName]:
-    """Return the tables whose rows in these partitions have another key than what is delivered of them."""
+    """Return the tables whose rows in these partitions have another key than their delivered rows."""
     found: set[TableName] = set()
     for partition in partitions:
         for part in partition.ranges:

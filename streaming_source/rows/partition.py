@@ -1,13 +1,19 @@
-"""The part of the stream that one Spark task reads: ranges of relay files, by path or with their bytes on board. Plain
-values that pickle.
+"""The part of the stream that one Spark task reads: ranges of relay files, by path or with inline bytes, as plain
+values.
 
-A range ends where event groups end, or is a part of one large group: then it brings the events that its bytes lack, the
-group's GTID event and running table maps in front, the event that ends it behind. `bounds` is set only where a replayed
-range is interleaved in another order than when it was first read; else the range itself is exact. `rows` are the
-transactions of which only some rows are wanted. `file` is the primary's binlog file it was copied from. `carried` are
-the XA groups that were prepared before the range and are committed in it; with `lenient` an XA COMMIT without its rows
-is no error (the planner has judged it). `delivered` says which rows count while tables are being read; `read` marks a
-range that holds rows of a table itself. The repr never shows bytes: Spark prints partitions in error messages.
+A range ends at the end of an event group, or is a part of one large group. A part comes with the events that it lacks:
+the group's GTID event and open table maps, and the event that ends the group.
+
+* `bounds` is set only if a replayed range has its domains in another order than at its first read. Otherwise the range
+  is exact.
+* `rows` lists the transactions of which only some rows are needed.
+* `file` is the primary's binlog file from which the range was copied.
+* `carried` are the XA groups that were prepared before the range and are committed in it.
+* With `lenient`, an XA COMMIT without its rows is not an error, because the planner has checked it.
+* `delivered` filters changes while tables are being read.
+* `read` marks a range of snapshot rows.
+
+The repr never shows bytes, because Spark prints partitions in error messages.
 """
 
 from __future__ import annotations
@@ -36,14 +42,16 @@ if TYPE_CHECKING:
 Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
 
 CatalogChanges: TypeAlias = "tuple[tuple[tuple[str, str], TableSchema | None], ...]"
-"""What the tables of a range are, by (database, table), where the query's catalog says otherwise; None: unknown."""
+"""Definitions of a range's tables, by (database, table), that differ from the query's catalog; None for an unknown
+one.
+"""
 
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """Groups wanted of a range: in each domain those after `lower` and up to `upper`; None bounds nothing.
+    """The needed groups of a range: in each domain those after `lower` and up to `upper`. None is no bound.
 
-    A domain that `lower` does not list is wanted from its first group, one that `upper` does not list not at all.
+    A domain that `lower` does not list is needed from its first group on. One that `upper` does not list is not needed.
     """
 
     lower: Bounds | None
@@ -52,7 +60,9 @@ class GroupBounds:
 
 @dataclass(frozen=True)
 class RowBounds:
-    """Rows wanted of the group `seq_no` of `domain`: those with an ordinal from `first` on and below `end`, if any."""
+    """The needed rows of the group `seq_no` of `domain`: those with an ordinal from `first` on and below `end`, if
+    set.
+    """
 
     domain: int
     seq_no: int
@@ -62,9 +72,9 @@ class RowBounds:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The events around a part of a group that it lacks: `head` and `tail` are whole events.
+    """The events that a part of a group lacks: `head` before it and `tail` after it, as whole events.
 
-    `statement` is the place in the range's file of the text of the statement that runs where the part begins.
+    `statement` is the place, in the range's file, of the text of the statement in which the part begins.
     """
 
     head: bytes = field(default=b"", repr=False)
@@ -73,18 +83,18 @@ class Surroundings:
 
     @property
     def size(self) -> int:
-        """The size in bytes."""
+        """Size in bytes."""
         return len(self.head) + len(self.tail) + self.statement[1] - self.statement[0]
 
 
 @dataclass(frozen=True)
 class ReadRows:
-    """The rows of a range that were read from their table. They hold behind the transaction `seq_no` of `domain`, which
-    `server_id` committed at `timestamp` (seconds, 0 where no one knows); `first` is the number of the first one among
-    all rows read.
+    """Metadata of a range of snapshot rows.
 
-    `lowest`: the position that they hold at has several domains. Sequence numbers of one say nothing of another's, so
-    `_sequence` puts these rows before all changes, and no later one of any domain is taken for an older word.
+    The rows hold after the transaction `seq_no` of `domain`, which `server_id` committed at `timestamp` (seconds; 0 if
+    unknown). `first` is the number of the first row among all snapshot rows. `lowest`: their position has several
+    domains. Sequence numbers of one domain have no order with another's, so `_sequence` then sorts these rows before
+    all changes, and every later change supersedes them.
     """
 
     domain: int
@@ -116,19 +126,20 @@ class MappedRange:
 
     @property
     def size(self) -> int:
-        """Bytes to read for it."""
+        """Number of bytes to read."""
         around = 0 if self.around is None else self.around.size
         return self.end - self.start + around + sum(part.size for part in self.carried)
 
     @property
     def place(self) -> str:
-        """The place in the file, in the few words that an error has room for."""
+        """The place in the file, in a short form for errors."""
         return f"bytes {self.start} to {self.end} of {self.path}{_copied_from(self.file)}"
 
     def data(self) -> memoryview:
-        """Return the range, mapped: pages come in as the decoder walks, and a 2 GB transaction needs no 2 GB of memory.
+        """Return the range as mapped memory. Pages are loaded as the decoder walks, so a 2 GB transaction needs no 2 GB
+        of memory.
 
-        A part of a group is read into memory, with what it lacks around it: parts are as small as partitions.
+        A part of a group is read into memory with the events around it, because parts are as small as partitions.
 
         Raises:
             DataLossError: the file was removed after the batch was planned.
@@ -140,7 +151,7 @@ class MappedRange:
             return self._put_together(file, self.around)
 
     def _put_together(self, file: io.BufferedReader, around: Surroundings) -> memoryview:
-        """Put together the part with what it lacks, in memory that is used again once no one looks at it any more."""
+        """Join the part with the events around it, in memory that is reused when no view of it is left."""
         view = _memory().take(around.size + self.end - self.start).data
         at = len(around.head)
         view[:at] = around.head
@@ -175,11 +186,11 @@ class MappedRange:
             raise _not_here(self.path, self.end, error) from None
 
     def carried_groups(self) -> list[CarriedGroup]:
-        """Return the prepared groups that are committed in it."""
+        """Return the prepared groups that the range commits."""
         return _carried(self.carried)
 
     def inline(self) -> InlineRange:
-        """Return the same with its bytes on board."""
+        """Return the same range with inline bytes."""
         return InlineRange(
             bytes(self.data()),
             self.checksum,
@@ -197,7 +208,7 @@ class MappedRange:
 
 @dataclass(frozen=True)
 class InlineRange:
-    """A range of a relay file with the bytes themselves, for executors that do not see the driver's files."""
+    """A range of a relay file with its bytes, for executors that cannot read the driver's files."""
 
     content: bytes = field(repr=False)
     checksum: bool
@@ -213,20 +224,19 @@ class InlineRange:
 
     @property
     def size(self) -> int:
-        """Bytes on board."""
+        """Number of inline bytes."""
         return len(self.content) + sum(part.size for part in self.carried)
 
     @property
     def place(self) -> str:
-        """The place where it was in the file, in the few words that an error has room for."""
+        """The place in the file that the bytes came from, in a short form for errors."""
         return f"{len(self.content)} bytes in the task{_copied_from(self.file)}"
 
     def data(self) -> memoryview:
-        """Return the range."""
         return memoryview(self.content)
 
     def carried_groups(self) -> list[CarriedGroup]:
-        """Return the prepared groups that are committed in it."""
+        """Return the prepared groups that the range commits."""
         return _carried(self.carried)
 
 
@@ -235,24 +245,24 @@ ChangeRange: TypeAlias = "MappedRange | InlineRange"
 
 @dataclass(frozen=True)
 class ChangePartition(InputPartition):
-    """Neighbouring ranges in the order of the stream: several where one would be too little for a task."""
+    """Adjacent ranges in the order of the stream. There are several if one would be too little for a task."""
 
     ranges: tuple[ChangeRange, ...]
 
     @property
     def size(self) -> int:
-        """Bytes to read."""
+        """Number of bytes to read."""
         return sum(part.size for part in self.ranges)
 
     def inline(self) -> ChangePartition:
-        """Return the same with all bytes on board."""
+        """Return the same partition with all bytes inline."""
         return ChangePartition(tuple(r.inline() if isinstance(r, MappedRange) else r for r in self.ranges))
 
 
 @cache
 def _memory() -> ArrayMemory:
-    """Return the memory of this process for parts: the next one has that of the last one, whose pages are there."""
-    from replica.native.array_memory import ArrayMemory  # brings numpy, as the decoder does
+    """Return this process's memory for parts. The next part reuses the pages of the last one."""
+    from replica.native.array_memory import ArrayMemory  # imports numpy, as the decoder does
 
     return ArrayMemory()
 
@@ -269,6 +279,6 @@ def _not_here(path: str, end: int, error: Exception) -> RelayError:
 
 
 def _carried(parts: Sequence[ChangeRange]) -> list[CarriedGroup]:
-    from replica.rows.scan.xa import CarriedGroup  # brings numba, which planning on Spark's side must not wait for
+    from replica.rows.scan.xa import CarriedGroup  # imports numba, which planning on Spark's side must not wait for
 
     return [CarriedGroup(part.data(), part.checksum) for part in parts]

@@ -1,9 +1,8 @@
-"""The part of a decoded range that a query gets: which groups, which rows of a group that was cut, and DDL between the
-rows.
+"""The part of a decoded range that a query gets: groups, rows of a group that was cut, and DDL between the rows.
 
-In: the partition's bounds and the plan's selection. Out: the mask of groups the decoder is to decode, the mask of rows
-a batch is to keep, and statements at their places. Where nothing is bounded and no statement is asked for, it says
-None and costs nothing.
+`RangeChoice` takes the partition's bounds and the plan's selection. It returns a mask of the groups to decode, a mask
+of the rows of a batch to keep, and the statements with their places. Without bounds and statements it returns None,
+which costs nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RangeChoice:
-    """The choice for one range. `statements` are None where DDL is not asked for."""
+    """The choice for one range. `statements` is None if the query does not ask for DDL."""
 
     def __init__(
         self,
@@ -41,12 +40,12 @@ class RangeChoice:
 
     @property
     def of_groups(self) -> GroupChoice | None:
-        """The groups to ask of the decoder; None where all groups are wanted and nothing needs to know them."""
+        """The function that chooses groups for the decoder; None if there is no filter, no bound and no DDL to find."""
         asked = self._filter is not None or self._bounds is not None or self._statements is not None
         return self.groups if asked else None
 
     def groups(self, groups: Groups) -> Flags:
-        """Mark the groups that are decoded."""
+        """Return a mask of the groups to decode."""
         wanted = np.ones(len(groups), np.bool_) if self._filter is None else self._filter.groups(groups)
         if self._bounds is not None:
             wanted &= wanted_groups(self._bounds, groups)
@@ -59,24 +58,24 @@ class RangeChoice:
         return wanted
 
     def rows(self, changes: ChangeBatch) -> Flags | None:
-        """Mark the rows of a batch that are kept; None: all."""
+        """Return a mask of the rows of a batch to keep; None for all."""
         if not self._rows:
             return changes.kept
         wanted = [wanted_rows(part, changes) for part in self._rows]
         return np.logical_and.reduce(wanted if changes.kept is None else [changes.kept, *wanted])
 
     def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
-        """Return the statements that come before rows of this batch, with the number of the row that follows."""
+        """Return the statements before rows of this batch, each with the index of the following row."""
         return [] if self._statements is None else self._statements.before(changes)
 
     def rest(self) -> Iterator[ChangeBatch]:
-        """Yield statements behind the last row."""
+        """Yield the statements after the last row."""
         if self._statements is not None:
             yield from self._statements.rest()
 
 
 def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
-    """Mark the wanted groups of a range."""
+    """Return a mask of the needed groups of a range."""
     wanted = np.ones(len(groups), np.bool_)
     seq_no = groups.seq_no.view(np.uint64)
     for domain, number in bounds.lower or ():
@@ -90,7 +89,7 @@ def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
 
 
 def wanted_rows(part: RowBounds, changes: ChangeBatch) -> Flags:
-    """Mark the wanted rows of a batch, of the group that `part` names; all rows of other groups are wanted."""
+    """Return a mask of the needed rows of a batch: some of the group that `part` names, and all of other groups."""
     wanted = changes.ordinal >= part.first
     if part.end is not None:
         wanted &= changes.ordinal < part.end

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """Everything a task needs to know, and no secret. `columns` are the table's with `table`, None with `tables`."""
+    """All data that a task needs, and no secret. `columns` are those of the option table, and None with the option
+    tables.
+    """
 
     shape: Literal["envelope", "flat", "variant"]
     tables: SelectedTables
@@ -29,8 +31,8 @@ class ReadPlan:
     geometry: Literal["binary", "spark"] = "binary"
     include_sql: bool = False
     wide_sequence: bool = False  # sequence numbers as DECIMAL(20,0)
-    schema: StructType | None = None  # of the query, where it is not our own
-    origin: CatalogOrigin | None = None  # where the tables' catalog comes from; None: no server was asked
+    schema: StructType | None = None  # the schema that the user gave, if any
+    origin: CatalogOrigin | None = None  # where the catalog comes from; None if no server was asked
     lenient: bool = False  # an error of one table does not end a task; only without columns
 
     @property
@@ -45,14 +47,14 @@ class ReadPlan:
         return envelope_schema(self.columns, wide_sequence=self.wide_sequence)
 
     def filtered(self, pushed: ChangeFilter) -> ReadPlan:
-        """Return the plan of a query that wants only the rows that pass."""
+        """Return the plan of a query that needs only rows that pass the filter."""
         return replace(self, tables=replace(self.tables, filter=pushed))
 
     def project(self, wanted: StructType) -> ReadPlan:
-        """Return the plan for a schema the user gave: a part of our columns, in any order, of the same types.
+        """Return the plan for a schema that the user gave: some of the columns, in any order, of the same types.
 
         Raises:
-            SchemaError: a column that the rows do not have, or has another type there.
+            SchemaError: the rows do not have a column, or have it with another type.
         """
         own = {field.name: field.dataType for field in self.spark_schema().fields}
         if {field.name: field.dataType for field in wanted.fields} == own and wanted.names == list(own):

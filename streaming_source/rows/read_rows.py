@@ -1,9 +1,9 @@
-"""Rows of a table itself as a batch of row changes: inserts of one transaction, the same in all replays.
+"""Snapshot rows as a batch of row changes: inserts of one transaction, the same in all replays.
 
-In: what the decoder makes of row images that were read, and the transaction that they hold behind. Out: the same
-batches with that transaction for each row, the row's number as its ordinal, above all ordinals of changes, and no last
-row: so (GTID, ordinal) stays unique, and `_sequence` puts a row that was read behind all changes up to its position,
-before those that follow; with several replication domains before all changes (`ReadRows.lowest`).
+`read_rows` takes the decoder's batches and the transaction at which the rows hold. It returns the same batches with
+that transaction for each row. The row's number, above all ordinals of changes, is its ordinal, and no row is the last
+of its transaction. So (GTID, ordinal) stays unique, and `_sequence` sorts a snapshot row after all changes up to its
+position and before later ones. With several replication domains it sorts before all changes (`ReadRows.lowest`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import ReadRows
 
 FIRST_ORDINAL: Final = 900_000_000_000
-"""The ordinal of the first row that is read: no transaction has so many row changes, and 12 digits hold ten times
-10^10 rows more."""
+"""Ordinal of the first snapshot row. No transaction has so many row changes, and 12 digits have room for ten times
+10^10 more rows.
+"""
 
 
 def read_rows(decoded: Iterable[ChangeBatch], read: ReadRows) -> Iterator[ChangeBatch]:
-    """Yield the batches of one range as rows that were read."""
+    """Yield the batches of one range as snapshot rows."""
     groups: Groups | None = None
     for changes in decoded:
         groups = groups or _groups(changes.groups, read)
@@ -41,7 +42,7 @@ def read_rows(decoded: Iterable[ChangeBatch], read: ReadRows) -> Iterator[Change
 
 def _groups(groups: Groups, read: ReadRows) -> Groups:
     records = groups.records.copy()
-    # Records have 64 bits without a sign of their own for it.
+    # Records have signed 64 bits.
     sequence = read.seq_no - (1 << 64) if read.seq_no >= 1 << 63 else read.seq_no
     values = {"domain": read.domain, "server": read.server_id, "sequence": sequence, "timestamp": read.timestamp}
     for name, value in {**values, "xid": 0, "thread": 0}.items():

@@ -1,8 +1,7 @@
-"""The work of a Spark task: a range of a relay log -> RecordBatches. Stateless; it runs again at every retry and
-action.
+"""The work of a Spark task: from a range of a relay log to RecordBatches.
 
-In: a partition and the `ReadPlan` that came with the pickled reader. The same partition gives the same rows in the same
-order, wherever and however often it is read.
+`read_changes` takes a partition and the `ReadPlan` of the pickled reader. It is stateless, and runs again at every
+retry and action. The same partition always gives the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 INTERPRETED_TASK_BYTES: Final = 256 << 10
-"""The largest partition whose rows do not wait for the compiler; interpreting it takes some seconds at most. More than
-a batch has while kernels are interpreted, because one transaction is a batch, however large."""
+"""Largest partition in bytes that interpreted kernels decode, instead of waiting for the compiler. That takes some
+seconds at most. The limit is larger than batches are meanwhile, because one transaction is a batch, however large.
+"""
 
 
 class OpenRange(NamedTuple):
-    """A range whose decoding has begun: what comes of it, and which part of that is wanted."""
+    """A range whose decoding has begun: its batches, and the choice of their rows."""
 
     decoded: Iterable[ChangeBatch]
     choice: RangeChoice
@@ -45,7 +45,7 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
     """Yield the row changes of one partition of a stream.
 
     Raises:
-        ReplicaError: any of the decoder's errors, with the partition named in a note.
+        ReplicaError: any error of the decoder, with a note that names the partition.
     """
     interpret_little(partition)
     for part in partition.ranges:
@@ -56,12 +56,12 @@ def read_changes(partition: ChangePartition, plan: ReadPlan) -> Iterator[pa.Reco
 
 
 def interpret_little(partition: ChangePartition) -> None:
-    """Let the kernels of a small partition be interpreted where they are not compiled yet."""
+    """Interpret the kernels for a small partition if they are not compiled yet."""
     COMPILING.interpret = partition.size <= INTERPRETED_TASK_BYTES
 
 
 def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) -> OpenRange:
-    """Begin to decode a range of a partition; `walked` is told of all rows events in it."""
+    """Begin to decode a range of a partition. `walked` gets all rows events of the range."""
     tables = tables_in(part.catalog, plan)
     if part.read is not None:
         tables = _reading(tables)
@@ -81,19 +81,19 @@ def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) 
         walked=walked,
     )
     if part.read is not None:
-        from streaming_source.rows.read_rows import read_rows  # brings numpy, as the decoder does
+        from streaming_source.rows.read_rows import read_rows  # imports numpy, as the decoder does
 
         decoded = read_rows(decoded, part.read)
     return OpenRange(decoded, choice, made, facts)
 
 
 def _reading(plan: ReadPlan) -> ReadPlan:
-    """Return the plan for rows of the tables themselves: they come whatever kinds of changes are asked for."""
+    """Return the plan for snapshot rows, which are delivered whatever kinds of changes are selected."""
     return replace(plan, tables=replace(plan.tables, operations=OPERATIONS, skip_unchanged=False, include_ddl=False))
 
 
 def tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
-    """Return the plan with the tables as they are in a range."""
+    """Return the plan with the definitions of tables in a range."""
     if not changes:
         return plan
     catalog = {**plan.tables.catalog, **dict(changes)}

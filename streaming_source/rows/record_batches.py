@@ -1,7 +1,7 @@
-"""The work of every task, wherever its bytes come from: the decoder of its query, and RecordBatches of what it decodes.
+"""The work of every task, whatever the source of its bytes: the decoder of its query, and the RecordBatches for Spark.
 
-Out: batches of 4-16 K rows or some 2 MB, of exactly the query's schema. Numba and pyarrow are imported when the first
-partition is read: every forked worker pays for imports itself.
+Batches have 4 to 16 K rows or about 2 MB, and exactly the query's schema. Numba and pyarrow are imported when the first
+partition is read, because every forked worker pays for its imports.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from streaming_source.rows.row_memory import RowMemory
 
 BATCH_ROWS = 16_384
-"""Batches of 1 000 rows halve Spark's rate, larger ones than this leave the cache."""
+"""Rows of a batch. Batches of 1000 rows halve Spark's rate, and larger ones than this exceed the cache."""
 
 
 class RecordBatches:
-    """A maker of the batches of a query out of the decoder's."""
+    """Makes the batches of a query from the decoder's."""
 
     def __init__(self, plan: ReadPlan) -> None:
         from streaming_source.rows import change_rows
@@ -70,7 +70,7 @@ class RecordBatches:
     def batches(
         self, decoded: Iterable[ChangeBatch], facts: RangeFacts, choice: RangeChoice
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what the decoder gives, less the rows that are not wanted, with statements between."""
+        """Yield the decoder's batches without rows that are not needed, with statements between them."""
         from replica.rows.types.arrow_arrays import array_of
 
         for changes in decoded:
@@ -90,7 +90,7 @@ class RecordBatches:
     def _statements(self, statements: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
         from streaming_source.rows.row_memory import RowMemory
 
-        return self._batch(statements, facts, RowMemory())  # the batch that they stand in is in use
+        return self._batch(statements, facts, RowMemory())  # new memory, because the surrounding batch is in use
 
     def _batch(self, changes: ChangeBatch, facts: RangeFacts, memory: RowMemory) -> pa.RecordBatch:
         from streaming_source.rows.change_rows import ChangeRows
@@ -100,7 +100,7 @@ class RecordBatches:
 
 @contextmanager
 def noted(note: str) -> Iterator[None]:
-    """Say more in errors of ours."""
+    """Add a note to this project's errors."""
     try:
         yield
     except ReplicaError as error:
@@ -110,9 +110,10 @@ def noted(note: str) -> Iterator[None]:
 
 @cache
 def exempt_imports_from_collection() -> None:
-    """Exempt from collection all that was imported, once per process: Spark's worker collects garbage after every task,
-    and walking all that numba made takes 80 ms each time, three times as long as decoding a partition. (Asking how much
-    is frozen walks it, too: 15 ms.)
+    """Exempt all imported objects from garbage collection, once per process.
+
+    Spark's worker collects garbage after every task. Walking the objects of numba takes 80 ms each time, three times as
+    long as decoding a partition. (Asking for the number of frozen objects walks them too: 15 ms.)
     """
     gc.collect()
     gc.freeze()
@@ -122,7 +123,7 @@ _schemas: list[tuple[Any, pa.Schema]] = []
 
 
 def _arrow_schema(plan: ReadPlan) -> pa.Schema:
-    """Return the schema of the last task's query if it is of this one: making it takes a millisecond."""
+    """Return the cached schema if the last task was of the same query. Making it takes a millisecond."""
     from streaming_source.schema.arrow import arrow_schema
 
     key = (plan.shape, plan.columns, plan.schema, plan.wide_sequence)
@@ -135,7 +136,7 @@ _memories: list[tuple[ReadPlan, RowMemory]] = []
 
 
 def _memory_of(plan: ReadPlan) -> RowMemory:
-    """Return the memory of the last task's rows, if it was of the same query, as with `decoder_of`."""
+    """Return the cached memory if the last task was of the same query, as with `decoder_of`."""
     from streaming_source.rows.row_memory import RowMemory
 
     if not (_memories and _memories[0][0] == plan):
@@ -147,7 +148,9 @@ _decoders: list[tuple[ReadPlan, RangeDecoder]] = []
 
 
 def decoder_of(plan: ReadPlan) -> RangeDecoder:
-    """Return the last task's decoder, if it was of the same query: its tables are compiled, its memory is warm."""
+    """Return the cached decoder if the last task was of the same query. Its tables are compiled, and its memory is
+    allocated.
+    """
     if not (_decoders and _decoders[0][0] == plan):
         _decoders[:] = [(plan, _new_decoder(plan))]
     return _decoders[0][1]

@@ -1,7 +1,7 @@
-"""Memory for the columns that rows take over from their transactions, filled again by each batch.
+"""Reused memory for the columns that rows take from their transactions.
 
-Memory that is new for every batch comes from the system page by page, each set to zero first: that takes longer than
-filling it. What was given for the batch before is overwritten, as the decoder's own buffers are.
+New memory for every batch comes from the system page by page, each filled with zeros, which takes longer than writing
+the columns. Each batch overwrites the arrays of the previous one, as the decoder's own buffers do.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 
 class RowMemory:
-    """Bytes by the name of what they hold; as many as the largest batch so far needed."""
+    """Byte arrays by name, as large as the largest batch so far needed."""
 
     def __init__(self) -> None:
         self._held: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def bytes(self, name: str, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Return `size` bytes, with whatever stands in them."""
+        """Return an array of `size` bytes, not initialized. The next call with this name returns the same memory."""
         held = self._held.get(name)
         if held is None or len(held) < size:
             held = self._held[name] = np.empty(size, np.uint8)

@@ -1,8 +1,9 @@
-"""The texts every row carries, `_sequence`, the GTID and its operation, written by kernels straight into Arrow buffers.
+"""The texts of every row, written by kernels into Arrow buffers: `_sequence`, the GTID and the operation.
 
-In: sequence number, domain and server per transaction; transaction, ordinal and operation per row. Out: string arrays,
-in memory that the next batch fills again. Digits are made once per transaction at most. `_sequence` is
-`{sequence number:020d}.{ordinal:012d}`, 33 bytes of fixed width that sort as text like the row changes of one domain.
+The functions take sequence number, domain and server per transaction, and transaction, ordinal and operation per row.
+They return string arrays in memory that the next batch overwrites. Digits are made at most once a transaction.
+`_sequence` is `{sequence number:020d}.{ordinal:012d}`, 33 bytes of fixed width that sort as text in the order of the
+row changes of one domain.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Words:
         self._lengths = np.array([len(word) for word in encoded], np.int64)
 
     def texts(self, codes: Codes, memory: RowMemory) -> pa.Array:
-        """Make the array of words[code] of each row's code."""
+        """Return the array of words[code] for each row's code."""
         rows = len(codes)
         codes = np.ascontiguousarray(codes, np.int8)
         out = memory.bytes("words", rows * WORD_BYTES + SLACK)
@@ -55,10 +56,10 @@ class Words:
 
 
 def sequence_texts(seq_no: Ints, group: GroupIndex, ordinal: Ints, memory: RowMemory) -> pa.Array:
-    """Make the text `_sequence` of each row.
+    """Return the array of `_sequence` for each row.
 
     Raises:
-        ProtocolError: an ordinal that does not fit into its digits, so that texts would no longer sort.
+        ProtocolError: an ordinal does not fit into its digits, so that texts would not sort.
     """
     rows = len(group)
     if rows and int(ordinal.max()) > MAX_ORDINAL:
@@ -78,7 +79,7 @@ def _every_33rd(count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 def gtid_texts(domain: Ints, server_id: Ints, seq_no: Ints, group: GroupIndex, memory: RowMemory) -> pa.Array:
-    """Make the text `domain-server-sequence` of each row's transaction."""
+    """Return the array of `domain-server-sequence` for each row's transaction."""
     rows = len(group)
     out = memory.bytes("gtids", rows * GTID_WIDTH + SLACK)
     offsets = memory.bytes("gtid offsets", (rows + 1) * 4)

@@ -1,8 +1,8 @@
-"""Statements that may have changed rows of the selected tables and stand in the binlog as text, without their rows.
+"""Statements that may have changed rows of the selected tables and are in the binlog as text, without their rows.
 
-In: what is selected, and the statements of a stream in order. Out: per statement the selected tables it may have
-changed, or None; and the error that stops a query before it. DDL is quiet, and TRUNCATE with it where it is delivered
-as a row (`includeDdl`); so are temporary tables, and statements that only remove rows where no deletes are asked for.
+`changed_selection` returns the selected tables that a statement may have changed, or None. `statement_error` makes the
+error that stops a query before it. These do not count: DDL, including TRUNCATE, if it is delivered as a row
+(`includeDdl`); temporary tables; statements that only delete rows, if the query selects no deletes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 ANY_TABLE: Final = ("any table",)
-"""What a statement may have changed whose text does not tell."""
+"""The tables of a statement whose text does not name them."""
 STATEMENT_CHARACTERS: Final = 200
-"""The characters of a statement in a message: enough to know it again; a LOAD of text would bury the advice."""
+"""Most characters of a statement in a message: enough to identify it. A LOAD of text would hide the advice."""
 CAUSE: Final = "Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED)."
 CAUSE_OF_DDL: Final = "It is logged so in every binlog_format; includeDdl=true delivers such statements as rows."
 ROW_FORMAT: Final = "Let every session write with binlog_format=ROW, "
@@ -46,7 +46,7 @@ REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy th
 def changed_selection(
     tables: SelectedTables, statement: Logged, server: ServerRules, temporary: TemporaryTables
 ) -> tuple[str, ...] | None:
-    """Return the selected tables, as database.table, that the statement may have changed without a row here."""
+    """Return the selected tables, as database.table, that the statement may have changed without row events."""
     changed = changed_tables(statement, server)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return None
@@ -66,7 +66,7 @@ def changed_selection(
 
 
 def prepares(begin: Event) -> XaId | None:
-    """Return the XA transaction that a group prepares: its statements count where it is committed, as its rows do."""
+    """Return the XA transaction that a group prepares. Its statements count at its commit, like its rows."""
     if isinstance(begin, GtidEvent) and begin.flags2 & GtidFlag.PREPARED_XA:
         return begin.xa
     return None
@@ -80,15 +80,17 @@ def completes(begin: Event) -> XaId | None:
 
 
 def commits(statement: Logged) -> bool:
-    """Tell whether a group that completes an XA transaction commits it; the server writes the text itself."""
+    """Return True if a group that completes an XA transaction commits it. The server writes the text itself."""
     return statement.query.startswith(b"XA COMMIT")
 
 
 def completed(
     texts: Iterable[LoggedText], found: Callable[[LoggedText], Found | None], held: dict[XaId, list[Found]]
 ) -> Iterator[tuple[int, Found]]:
-    """Yield what is found in texts, each behind the offset where its group begins, and what an XA transaction has where
-    that is committed. `held`: what prepared ones have; it goes on from call to call.
+    """Yield the results of `found` with the offset of their group. Those of an XA transaction are yielded at its
+    commit.
+
+    `held`: the results of prepared transactions, which the caller keeps from call to call.
     """
     for text in texts:
         ended, xid = completes(text.begin), prepares(text.begin)
@@ -104,7 +106,7 @@ def completed(
 
 
 def shown_statement(statement: Logged) -> str:
-    """Return the text for a message: one line, cut, nothing that a terminal obeys."""
+    """Return the text for a message: one line, shortened, without control characters."""
     text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text_of(statement).split()))
     return text if len(text) <= STATEMENT_CHARACTERS else f"{text[: STATEMENT_CHARACTERS - 1]}…"
 
@@ -112,9 +114,9 @@ def shown_statement(statement: Logged) -> str:
 def statement_error(
     gtid: str, names: tuple[str, ...], statement: Logged, *, where: str = "", batch: bool = False
 ) -> StatementDmlError:
-    """Return the error that ends a query which may not go on without these rows."""
+    """Return the error that ends a query that must not continue without these rows."""
     changed = changed_tables(statement)
-    ddl = changed is not None and changed.defines  # no setting of the server makes row changes of it
+    ddl = changed is not None and changed.defines  # no server setting makes row events of DDL
     remedy = REMEDY_OF_BATCH if batch else f"R{REMEDY[1:]}" if ddl else ROW_FORMAT + REMEDY
     return StatementDmlError(
         f"{where}{gtid} may have changed rows of {', '.join(names)} by a statement that was logged without rows: "

@@ -1,4 +1,4 @@
-"""The columns and rows that a target has of its table: rules, and the expressions that follow them.
+"""Rules that transform a table for its target: the columns, the rows, and the expressions for them.
 
-The mirror writes targets by them, and the audit compares by them.
+The mirror writes targets by these rules, and the audit compares targets by them.
 """

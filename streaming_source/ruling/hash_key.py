@@ -1,8 +1,8 @@
-"""The key of hashes: read from a file, known by a fingerprint, and shown nowhere.
+"""The key of hashes: read from a file, identified by a fingerprint, and never shown.
 
-In: the path that `hashKeyFile` names. Out: a `HashKey`. All bytes of the file count, except white space at its end,
-which editors add. The fingerprint is kept beside the targets, so that another key is noticed; it tells nothing of the
-key. Refused, with a ConfigError: a file that cannot be read, is too short to be a key, or too long.
+`read_hash_key` takes the path of the option `hashKeyFile` and returns a `HashKey`. All bytes of the file count, except
+white space at its end, which editors add. The fingerprint is kept beside the targets, so that another key is noticed;
+it reveals nothing about the key. A file that cannot be read, is too short to be a key, or too long, is a ConfigError.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from replica.errors import ConfigError
 from replica.options.secrets import exposed
 
 FEWEST_BYTES: Final = 32
-"""The length of what SHA-256 gives: a shorter key is easier to guess than the hash."""
+"""Least bytes of a key: the length of a SHA-256. A shorter key is easier to guess than the hash."""
 MOST_BYTES: Final = 4096
-"""No key is longer; a file that is, is another one than was meant."""
+"""Most bytes of a key. A longer file is probably the wrong one."""
 _LABEL: Final = b"mariadb mirror: fingerprint of the key"
 _BLOCK: Final = 64
 _PADS: Final = (0x36, 0x5C)  # RFC 2104
@@ -29,8 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class HashKey:
-    """A key that no text shows. Both halves of HMAC have begun with it: `hmac` would begin them again for each value,
-    and take twice as long.
+    """A key that no text shows.
+
+    Both SHA-256 states of HMAC have processed it already. The module `hmac` would start them again for each value, and
+    take twice as long.
     """
 
     __slots__ = ("_bytes", "_inner", "_outer")
@@ -41,18 +43,18 @@ class HashKey:
         self._inner, self._outer = (hashlib.sha256(bytes(byte ^ pad for byte in block)) for pad in _PADS)
 
     def __reduce__(self) -> tuple[type[HashKey], tuple[bytes]]:
-        return HashKey, (self._bytes,)  # a state of SHA-256 cannot be sent to a worker
+        return HashKey, (self._bytes,)  # a SHA-256 state cannot be pickled
 
     def __repr__(self) -> str:
         return "HashKey(…)"
 
     @property
     def fingerprint(self) -> str:
-        """The name of the key: equal for equal keys, and it tells nothing of the key."""
+        """The identity of the key: equal for equal keys. It reveals nothing about the key."""
         return self.hash(_LABEL)[:_DIGITS]
 
     def hash(self, value: bytes) -> str:
-        """Return the HMAC-SHA-256 of some bytes as 64 hexadecimal digits."""
+        """Return the HMAC-SHA-256 of `value` as 64 hexadecimal digits."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(value)
         outer.update(inner.digest())
@@ -60,10 +62,10 @@ class HashKey:
 
 
 def read_hash_key(path: str | Path) -> HashKey:
-    """Return the key of a file; warn of one that every user of the machine can read.
+    """Return the key of a file. Log a warning if every user of the machine can read the file.
 
     Raises:
-        ConfigError: the file cannot be read, or holds no key.
+        ConfigError: the file cannot be read, or is not a key.
     """
     try:
         with Path(path).open("rb") as file:

@@ -1,8 +1,8 @@
-"""The rule that a target was made by, as the control table keeps it.
+"""The rule of a target as text in the control table.
 
-In: a `TableRule`, and the key of its hashes. Out: a text, the same for the same rule and key, and no text for a table
-that is copied as it is; and back. The mode is not in it: it has a column of its own. The key is there by its
-fingerprint.
+`kept_rule` and `rule_of_text` convert between a `TableRule` and its text, which is the same for the same rule and key.
+A table that is copied unchanged has no text. The mode has its own column in the control table. The text has the
+fingerprint of the key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kept_rule(rule: TableRule, key: HashKey | None) -> str | None:
-    """Return the text of a rule; None where it asks for nothing."""
+    """Return the text of a rule; None if it changes nothing."""
     if not rule.named and rule.where is None:
         return None
     fields: dict[str, Any] = {
@@ -32,7 +32,6 @@ def kept_rule(rule: TableRule, key: HashKey | None) -> str | None:
 
 
 def rule_of_text(text: str | None) -> TableRule:
-    """Return the rule that a text was made of."""
     fields = json.loads(text or "{}")
     return TableRule(
         leave_out=tuple(fields.get("leaveOut", ())),
@@ -44,6 +43,6 @@ def rule_of_text(text: str | None) -> TableRule:
 
 
 def fingerprint_of_text(text: str | None) -> str | None:
-    """Return the fingerprint of the key that a text was made with."""
+    """Return the fingerprint of the key in a text."""
     found = json.loads(text or "{}").get("key")
     return None if found is None else str(found)

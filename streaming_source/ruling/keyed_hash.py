@@ -1,9 +1,9 @@
 """The hashes of columns, made by Spark's Python workers on whole Arrow batches.
 
-In: batches of rows whose images are structs, and which of their columns are hashed, as text already. Out: the same
-rows, with the HMAC-SHA-256 of each text in its place, and NULL where there was none. The key goes to the workers in
-the function's own pickled state: an expression of SQL would show it in plans, in the UI and in the event log. Whole
-rows go through, because Spark keeps rows that wait for a function of single columns on disk where memory is short.
+`hashed` takes rows whose images are structs, with the columns to hash as text. It returns the same rows with the
+HMAC-SHA-256 of each text in its place, and NULL for NULL. The workers get the key in the pickled state of the function.
+A SQL expression would show it in plans, in the UI and in the event log. Whole rows pass through the function. With a
+function of single columns, Spark would spill waiting rows to disk when memory is short.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIDES = ("before", "after")
 
 
 def hashed(rows: DataFrame, names: Iterable[str], key: HashKey, *, sides: Iterable[str] = SIDES) -> DataFrame:
-    """Return rows with the hash of these columns in the images in the place of their text."""
+    """Return rows with the hash of these columns in the images in place of their text."""
     work = _KeyedHash(key, frozenset(names), tuple(sides))
 
     def keyed_hash(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -32,7 +32,7 @@ def hashed(rows: DataFrame, names: Iterable[str], key: HashKey, *, sides: Iterab
 
 
 class _KeyedHash:
-    """The work on one batch."""
+    """The function on one batch."""
 
     __slots__ = ("_key", "_names", "_sides")
 
@@ -65,7 +65,7 @@ class _KeyedHash:
 
         from replica.rows.types.arrow_arrays import array_of_values
 
-        # As bytes: a value of VARBINARY need not be UTF-8.
+        # As bytes, because a value of VARBINARY need not be UTF-8.
         raw = values.cast(pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary())
         made = [None if value is None else self._key.hash(value) for value in raw.to_pylist()]
         return array_of_values(made, values.type)

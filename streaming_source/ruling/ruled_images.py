@@ -1,12 +1,12 @@
-"""The row images of a batch as the rule of their table wants them in the target.
+"""The row images of a batch after the rule of their table.
 
-In: envelope rows of one table, with images that are VARIANT or STRUCTs of all its columns, the table's definition and
-rule. Out: the same rows with images as structs of the target's columns: without what is left out, with constants for
-what is masked, hashes, and new names; and only rows that fit the filter. A row that comes to fit is an insert, one that
-fits no more a delete.
+`target_images` takes envelope rows of one table, with images that are VARIANT or STRUCTs of all its columns. It returns
+the rows that match the filter, with images as structs of the target's columns. These lack omitted columns, and have
+constants for masked ones, hashes, and new names. A row that begins to match the filter becomes an insert, and one that
+stops matching becomes a delete.
 
-All of it happens to each row by itself, before rows are sent to where others of their key are: what is hidden is in no
-file of a shuffle. A value that is not of its type makes the batch fail with its column's name alone.
+The rule is applied to each row before a shuffle, so that no shuffle file has hidden values. A value that does not have
+its type fails the batch with an error that names only its column.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 _LOGGED = "_logged"
-"""What a row was before the filter: its `op` in the binlog."""
+"""Column with the `op` of a row in the binlog, before the filter."""
 
 
 class Ruled(NamedTuple):
-    """A table with its rule. `filtered`: the columns that the rule's filter names; `left_out`: the values of columns
-    that images of inserts leave out; None where no image lacks columns, or none is to be made whole.
+    """A table with its rule.
+
+    `filtered`: the columns that the rule's filter names. `left_out`: the values of columns that images of inserts omit;
+    None if no image omits columns, or none has to be completed.
     """
 
     table: TableSchema
@@ -60,13 +62,13 @@ class Ruled(NamedTuple):
 
     @property
     def read_columns(self) -> tuple[TargetColumn, ...]:
-        """The columns of the table that the rule needs the values of."""
+        """The columns of the table whose values the rule needs."""
         unseen = folded((*self.rule.leave_out, *self.rule.mask)) - folded(self.filtered)
         return tuple(column for column in self.source_columns if column_key(column.name) not in unseen)
 
     @property
     def hashes(self) -> tuple[str, ...]:
-        """The columns of the target that hold hashes."""
+        """The columns of the target that have hashes."""
         wanted = folded(self.rule.hash)
         return tuple(column.name for column in self.columns if column_key(column.of) in wanted)
 
@@ -93,8 +95,9 @@ def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
 
 
 def shown_columns(ruled: Ruled, rows: DataFrame, struct: str | None = None) -> dict[str, Column]:
-    """Return the target's columns from those of the table, which are fields of a struct or the rows' own. What is to
-    be hashed is the text of it yet.
+    """Return the target's columns from those of the table, which are fields of `struct`, or columns of the rows.
+
+    Columns that are hashed later have the text to hash.
     """
     from pyspark.sql import functions as f
 
@@ -114,7 +117,7 @@ def shown_columns(ruled: Ruled, rows: DataFrame, struct: str | None = None) -> d
 
 
 def _shown(rows: DataFrame, side: str, columns: Sequence[TargetColumn]) -> Column:
-    """Return an image as a struct of columns that hide nothing."""
+    """Return an image as a struct of columns without hidden values."""
     from pyspark.sql.types import VariantType
 
     if isinstance(rows.schema[side].dataType, VariantType):
@@ -156,8 +159,9 @@ def _image(image: Column, columns: Mapping[str, Column]) -> Column:
 
 
 def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Ruled) -> DataFrame:
-    """Put into images of inserts what they leave out: constants of the table, and for an update that a filter makes an
-    insert of, what its image before has.
+    """Complete the images of inserts with the values that they omit.
+
+    These are constants of the table. If the filter turned an update into an insert, they come from its before image.
     """
     from pyspark.sql import functions as f
 
@@ -180,7 +184,7 @@ def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Ruled) -> Da
 
 
 def _renamed(absent: Column, ruled: Ruled) -> Column:
-    """Return the names of absent columns as the target has them."""
+    """Return the names of absent columns in the target."""
     from pyspark.sql import functions as f
 
     def new(name: Column) -> Column:
@@ -194,7 +198,7 @@ def _renamed(absent: Column, ruled: Ruled) -> Column:
 
 
 def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
-    """Return the rows that the target needs; changes become what they are to a table of rows that fit."""
+    """Return the rows that the target needs. `op` of a change becomes its effect on a table of matching rows."""
     from pyspark.sql import functions as f
 
     columns = [column for column in ruled.source_columns if column.name in ruled.filtered]
@@ -234,10 +238,10 @@ def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
 
 
 def _told(rows: DataFrame, image: str, ruled: Ruled) -> DataFrame:
-    """Put the filter's answer in the place of an image."""
+    """Replace an image by the result of the filter."""
     from pyspark.sql import functions as f
 
-    # The filter names columns, and no fields of a struct: an envelope keeps their names apart.
+    # The filter names columns and not fields of a struct. The envelope keeps other columns' names out of its way.
     envelope = "_envelope"
     while envelope in {spark_column_key(name) for name in ruled.filtered}:
         envelope += "_"
@@ -249,5 +253,5 @@ def _told(rows: DataFrame, image: str, ruled: Ruled) -> DataFrame:
 
 
 def folded(names: Iterable[str]) -> frozenset[str]:
-    """Return names as columns are compared."""
+    """Return names in the form in which columns are compared."""
     return frozenset(column_key(name) for name in names)

@@ -1,8 +1,8 @@
-"""The rules of a mirror's tables: what a target holds of its table, and in which form, declared in one place.
+"""The rules of a mirror's tables: which rows and columns a target has, and in which form.
 
-In: the argument `rules` of `mirror()`: for patterns as in `tables` what holds for their tables; the first pattern that
-fits a table is its rule. Out: `TableRules`. Refused, with a ConfigError that names the rule: words that no rule has,
-values of the wrong kind, a column that two fields claim, hashes without a key file.
+`table_rules` takes the argument `rules` of `mirror()`, a mapping from patterns (as in `tables`) to rules, and returns
+`TableRules`. The first pattern that matches a table is its rule. A ConfigError names the rule for unknown fields,
+values of the wrong type, a column in two fields, and hashes without a key file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EXAMPLE: Final = 'For example rules={"shop.orders": {"leaveOut": ["secret"], "h
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """The rule of one table. Columns go by the names that the table has; `rename`: their names in the target."""
+    """The rule of one table. Columns have their names in the table. `rename`: their names in the target."""
 
     mode: Mode = "current"
     leave_out: tuple[str, ...] = ()
@@ -48,18 +48,18 @@ class TableRule:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that the rule names; those in its filter are not among them."""
+        """The columns that the rule names, without those in its filter."""
         return tuple(dict.fromkeys((*self.leave_out, *self.mask, *self.hash, *self.rename)))
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules by pattern, in the order that they were given in."""
+    """The rules by pattern, in the given order."""
 
     given: tuple[tuple[str, TableRule], ...] = ()
 
     def of(self, name: TableName) -> TableRule:
-        """Return the rule of a table: that of the first pattern which fits; without one, whole rows as they are."""
+        """Return the rule of a table: that of the first pattern that matches, or a rule that changes nothing."""
         pattern = self.pattern_of(name)
         return next((rule for told, rule in self.given if told == pattern), TableRule())
 
@@ -69,10 +69,10 @@ class TableRules:
 
 
 def table_rules(given: object, *, has_key: bool) -> TableRules:
-    """Check the argument `rules` and return it as rules; `has_key`: there is a file with the key of hashes.
+    """Check and parse the argument `rules`. `has_key`: there is a file with the key of hashes.
 
     Raises:
-        ConfigError: a rule cannot be.
+        ConfigError: a rule is invalid.
     """
     if given is None:
         return TableRules()
@@ -132,11 +132,11 @@ def _names(pattern: str, name: str, given: object) -> tuple[str, ...]:
     whole = isinstance(given, (list, tuple)) and all(isinstance(one, str) and one for one in given)
     if not whole:
         raise _wrong(pattern, name, "a list of columns")
-    return tuple(given)  # type: ignore[arg-type]  # it was looked at
+    return tuple(given)  # type: ignore[arg-type]  # checked above
 
 
 def _constants(pattern: str, given: object) -> dict[str, Constant]:
-    """Return what masked columns hold; a list of columns, which a TOML file may have, stands for NULL in each."""
+    """Return the constants of masked columns. A list of columns, which a TOML file may have, means NULL for each."""
     if isinstance(given, (list, tuple)):
         return dict.fromkeys(_names(pattern, "mask", given))
     constants = (str, int, float, bool, type(None))
@@ -159,7 +159,7 @@ def _renames(pattern: str, given: object) -> dict[str, str]:
 
 
 def _check_claims(pattern: str, rule: TableRule) -> None:
-    """Refuse a column that is named twice, or renamed and left out."""
+    """Refuse a column that a field names twice, or that two fields claim."""
     claims: dict[str, Sequence[str]] = {"leaveOut": rule.leave_out, "mask": (*rule.mask,), "hash": rule.hash}
     claims["rename"] = (*rule.rename,)
     for name, columns in claims.items():
@@ -167,7 +167,7 @@ def _check_claims(pattern: str, rule: TableRule) -> None:
             raise ConfigError(f"the rule {pattern} names a column twice in {name}.", hint="Name it once.")
     for one, other in combinations(claims, 2):
         if other == "rename" and one != "leaveOut":
-            continue  # what is masked or hashed may have another name too
+            continue  # a masked or hashed column may be renamed
         both = {column_key(column) for column in claims[one]} & {column_key(column) for column in claims[other]}
         if both:
             raise ConfigError(

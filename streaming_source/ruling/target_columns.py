@@ -1,9 +1,9 @@
-"""The columns of a target: those of the table's rows in the stream, as Delta can hold them.
+"""The columns of a target: those of the table's rows in the stream, in types of Delta.
 
-In: a table definition, the policy for values, and the table's rule. Out: `TargetColumn`s. A TIME is text as SELECT
-prints it, because Delta has no intervals. NOT NULL stands where no row can break it: not at types whose impossible
-values become NULL. Columns that the rule leaves out are not there; hashes are text. Refused: a column whose type
-cannot be decoded.
+`target_columns` takes a table definition, the policy for values and the table's rule, and returns `TargetColumn`s. A
+TIME is text as SELECT prints it, because Delta has no intervals. A column is NOT NULL only if no row can violate that,
+so not for types whose impossible values become NULL. Columns that the rule omits are absent, and hashes are text. A
+column whose type cannot be decoded is an error.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ MIRROR: Final = "mariadb.mirror"
 SOURCE: Final = "mariadb.table"
 PROPERTIES: Final = {
     "delta.columnMapping.mode": "name",  # names that Parquet refuses, RENAME and DROP COLUMN
-    "delta.enableDeletionVectors": "true",  # a MERGE marks rows, and need not write whole files again
-    "delta.enableRowTracking": "true",  # what follows a table row by row can tell an update from another row
+    "delta.enableDeletionVectors": "true",  # a MERGE marks rows instead of rewriting whole files
+    "delta.enableRowTracking": "true",  # lets a reader that follows rows distinguish an update from another row
     "delta.enableTypeWidening": "true",
-    "delta.feature.timestampNtz": "supported",  # else no DATETIME could be added later
+    "delta.feature.timestampNtz": "supported",  # otherwise no DATETIME could be added later
 }
-"""The properties that every target has, unless the call says otherwise."""
+"""Properties of every target, unless the call overrides them."""
 NOT_NATIVE: Final = frozenset({"delta.enableRowTracking", "delta.enableTypeWidening"})
-"""Those that delta-rs does not write tables with."""
+"""Properties with which delta-rs cannot write tables."""
 WHOLE: Final = TableRule()
-"""The rule of tables that are copied as they are."""
+"""The rule of tables that are copied unchanged."""
 _MAY_BECOME_NULL: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
 _INTERVAL: Final = "INTERVAL DAY TO SECOND"
 
 
 class TargetColumn(NamedTuple):
-    """A column as it stands in the target. `source`: its name in the table, where it has another one here."""
+    """A column of the target. `source`: its name in the table, if that differs."""
 
     name: str
     type: str
@@ -53,7 +53,7 @@ class TargetColumn(NamedTuple):
 
     @property
     def of(self) -> str:
-        """The column of the table that it is made of."""
+        """The column of the table that it is made from."""
         return self.source or self.name
 
 
@@ -69,7 +69,7 @@ def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WH
             continue
         kind = output_column(column, policy).spark
         kind = "STRING" if kind == _INTERVAL else kind
-        # Under the policy null, an impossible date of a NOT NULL column is NULL in its row.
+        # With invalidDates=null, an impossible date of a NOT NULL column is NULL in its row.
         nullable = column.nullable or (kind in _MAY_BECOME_NULL and policy.invalid_dates == "null") or key in null
         name = renamed.get(key, column.name)
         source = column.name if name != column.name else ""
@@ -79,7 +79,7 @@ def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WH
 
 
 def target_keys(keys: Sequence[str], columns: Sequence[TargetColumn]) -> tuple[str, ...]:
-    """Return the names that these columns of the table have in the target."""
+    """Return the names of these columns of the table in the target."""
     names = {column.of: column.name for column in columns}
     return tuple(names.get(key, key) for key in keys)
 

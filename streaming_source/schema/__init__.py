@@ -1,1 +1,1 @@
-"""The columns of the rows, and what the tables look like at each place of the stream."""
+"""The columns of the rows, and the table definitions at each place of the stream."""

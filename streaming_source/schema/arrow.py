@@ -1,8 +1,8 @@
-"""Spark's types -> the exact Arrow types Spark expects from a Python source.
+"""The exact Arrow types that Spark expects from a Python source, for Spark's types.
 
-Spark 4.2 and later compare the first batch's schema with their own for equality, nullability included, and read
-later batches unchecked. So one mapping makes the schema of every batch. It is our own because Spark's function is
-internal and changes its signature between versions; a test holds the two against each other.
+Spark 4.2 and later compare the schema of the first batch with their own for equality, also nullability, and read later
+batches unchecked. So `arrow_schema` makes the schema of every batch. Spark's own function is internal and changes its
+signature between versions; a test compares the two.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Return one Spark type in Arrow.
+    """Return the Arrow type of a Spark type.
 
     Raises:
-        SchemaError: a type this source never produces (a user's own schema may name one).
+        SchemaError: a type that this source never produces (a user's own schema may name one).
     """
     import pyarrow as pa
     from pyspark.sql import types as spark
@@ -37,11 +37,11 @@ def arrow_type(kind: DataType) -> pa.DataType:
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, spark.GeometryType):
-        # Marked as VARIANT is below.
+        # Marked like VARIANT below.
         mark = pa.field("wkb", pa.binary(), nullable=False, metadata={b"geometry": b"true", b"srid": str(kind.srid)})
         return pa.struct([pa.field("srid", pa.int32(), nullable=False), mark])
     if isinstance(kind, spark.VariantType):
-        # The mark on `metadata` is how Spark's reader tells a VARIANT from a struct of two binaries.
+        # By the mark on `metadata`, Spark's reader distinguishes a VARIANT from a struct of two binaries.
         mark = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
         return pa.struct([pa.field("value", pa.binary(), nullable=False), mark])
     atoms = {

@@ -1,11 +1,11 @@
-"""The rule whether a query may read on behind a change of a table: the option onSchemaChange.
+"""The decision whether a query may continue after a change of a table: the option onSchemaChange.
 
-In: a table before and after a statement, and as the query was loaded with it. Out: None, or the error that the query
-ends with, right before the change. A change is news only where the query was loaded with the table as it was before:
-after a restart, whose load knows the new columns, the same statement is no news. Compared are the columns' names and
-their types in Spark; a column that moved, or a longer VARCHAR, changes nothing.
+`SchemaChanges.refusal` compares a table before and after a statement, and as the query was loaded with it. It returns
+None, or the error with which the query ends right before the change. A change counts only if the query was loaded with
+the earlier table. After a restart, the query is loaded with the new columns, so the same statement does not count. The
+comparison is by names and Spark types of columns, so a moved column or a longer VARCHAR changes nothing.
 
-A column of a typed query whose values would no longer fit into its type ends the query in every mode.
+If the values of a column no longer fit its type in a typed query, the query ends in every mode.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _UNDECODABLE = "a type that cannot be decoded"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanges:
-    """The rule for one query. `columns`: those of a typed query, None for VARIANT; `loaded`: the tables as the query
-    was loaded with them.
+    """The rule for one query.
 
-    `shown`: the columns that changes count of; None: all.
+    `columns`: those of a typed query, None for VARIANT. `loaded`: the tables as the query was loaded with them.
+    `shown`: the columns whose changes count; None for all.
     """
 
     mode: OnSchemaChange
@@ -50,7 +50,7 @@ class SchemaChanges:
     def refusal(
         self, step: TableStep, name: TableName, before: TableSchema | None, after: TableSchema | None
     ) -> SchemaError | None:
-        """Return the error that the query ends with before `step`, if it may not go on behind it."""
+        """Return the error with which the query ends before `step`; None if it may continue."""
         loaded = self.loaded.get(name)
         if after is None or loaded is None:
             return None
@@ -85,7 +85,7 @@ class SchemaChanges:
         return None
 
     def _types(self, table: TableSchema) -> dict[str, str]:
-        """Return Spark's type of each column, by its name without regard to case."""
+        """Return the Spark type of each column by its case-insensitive name."""
         return {
             column_key(column.name): self._type(column)
             for column in table.columns

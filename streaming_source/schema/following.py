@@ -1,10 +1,12 @@
-"""Statements of a stretch of the stream -> the states of the tables between them.
+"""The states of the tables between the statements of a stretch of the stream.
 
-In: the state where the stretch begins, and its statements in order. Out: a step for each statement that changed what is
-known of a table, with the state from there on. The parser of replica.schema follows DDL; a table that it does not
-understand is read from the server's catalog again, and where that cannot be asked, it is unknown from there on: its
-rows have to name their columns. A statement whose outcome the catalog knew already when it was read changes nothing
-from there on, but says that the rows before it were of another table than the catalog's.
+`SchemaFollower.follow` takes the state at the beginning of the stretch and its statements in order. It returns a step,
+with the state from there on, for each statement that changed a known table. The parser of replica.schema applies DDL. A
+table whose statement it does not understand is read from the server's catalog again. If the server cannot be asked, the
+table is unknown from there on, and its rows have to name their columns.
+
+If the catalog was read after a statement, it includes the outcome, so the state does not change. But rows before the
+statement had another definition than the catalog's (`TableStep.late`).
 """
 
 from __future__ import annotations
@@ -30,14 +32,16 @@ if TYPE_CHECKING:
     from streaming_source.schema.table_state import TableState
 
     Reread = Callable[[list[TableName]], tuple[Mapping[TableName, TableSchema], GtidPosition]]
-    """Tables as the server has them now, those that it has, and a position that their definitions hold at."""
+    """Function that returns the server's current definitions of those tables that exist, and the position at which they
+    hold.
+    """
 
 
 class TableStep(NamedTuple):
-    """One change. From the group at `location` on, `state` holds. `tables`: what changed; `reason`: what was not
-    understood.
+    """One change: from the group at `location` on, `state` holds.
 
-    `late`: tables that were known as they are after this statement already, so not as they were before it.
+    `tables`: the changed tables. `reason`: the part that the parser did not understand. `late`: tables whose definition
+    is known only as after this statement.
     """
 
     location: RelayLocation
@@ -51,8 +55,10 @@ class TableStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SchemaFollower:
-    """The parser's view of the stream. `catalog` is what states are differences to; `wants` says of which tables an
-    unknown one is worth a question.
+    """The parser's view of the stream.
+
+    `catalog`: the definitions that states are differences to. `wants`: the tables for which an unknown definition is
+    worth a question to the server.
     """
 
     catalog: Mapping[TableName, TableSchema]
@@ -63,7 +69,7 @@ class SchemaFollower:
         """Return the steps of these statements, in order.
 
         Raises:
-            ProtocolError: the bytes that the statements come from are damaged.
+            ProtocolError: the bytes of the statements are damaged.
         """
         steps: list[TableStep] = []
         below: _Below | None = None
@@ -76,9 +82,9 @@ class SchemaFollower:
         return steps
 
     def anew(self, state: TableState, names: Iterable[TableName] | None = None) -> TableState:
-        """Return the state where it is not known what happened since: tables as the server has them now, or unknown.
+        """Return the state after unknown changes: the server's current definitions, or unknown.
 
-        `names`: the tables; None: all that are wanted, and nothing is kept of others.
+        `names`: the tables; None for all selected ones, and then definitions of other tables are dropped.
         """
         asked = sorted(filter(self.wants, {**self.catalog, **state.changes} if names is None else names))
         changes: dict[TableName, TableSchema | None] = {} if names is None else dict(state.changes)
@@ -95,7 +101,7 @@ class SchemaFollower:
         outline = outline_of(statement.query, statement.server)
         if outline is None:
             return None
-        anything = not outline.tables  # its head was not understood
+        anything = not outline.tables  # the parser did not understand its head
         below.bring(filter(self.wants, {**self.catalog, **state.changes}) if anything else outline.tables)
         late = frozenset(
             name
@@ -117,7 +123,7 @@ class SchemaFollower:
             changes[name] = history.table(*name) if name in history.known else None
             if changes[name] is None and name not in outline.gone and self.wants(name):
                 unknown.append(name)
-        known = bool(applied.tables) and late.issuperset(applied.tables)  # read behind it: nothing was to be understood
+        known = bool(applied.tables) and late.issuperset(applied.tables)  # read after the statement
         reason = "" if known else applied.reason
         if unknown and self.reread is not None:
             found, position = self.reread(unknown)
@@ -135,7 +141,7 @@ class SchemaFollower:
 
 
 class _Below:
-    """The ground that a history stands on: the tables of a state, brought into it when a statement names them."""
+    """The base of a history: the tables of a state, which are added to the history when a statement names them."""
 
     def __init__(self, catalog: Mapping[TableName, TableSchema], state: TableState) -> None:
         self.state = state
@@ -147,7 +153,7 @@ class _Below:
             self.history.known.databases[name] = encoding_of(collation or None)
 
     def get(self, name: TableName) -> Table | None:
-        """Return a table that no statement of this stretch has touched."""
+        """Return a table that no statement of this stretch has changed."""
         if name in self._changed:
             return None
         schema = self.state.changes[name] if name in self.state.changes else self._catalog.get(name)
@@ -160,7 +166,7 @@ class _Below:
         return self.history.known.get(name) is not None
 
     def bring(self, names: Iterable[TableName]) -> None:
-        """Let the history know these tables as if it had seen their CREATE."""
+        """Add these tables to the history as if it had seen their CREATE."""
         for name in names:
             table = self.get(name)
             if table is not None and name not in self.history.known:
@@ -170,7 +176,7 @@ class _Below:
         self._changed.add(name)
 
     def restore(self, name: TableName) -> None:
-        """Forget what a statement made of a table that was known as it is after the statement."""
+        """Drop the effect of a statement on a table whose known definition already includes it."""
         self.history.known.forget(name)
         self._changed.discard(name)
         self.bring([name])
@@ -183,6 +189,5 @@ _SHOWN_CHARACTERS = 200
 
 
 def _shown(query: bytes) -> str:
-    """Return the statement for a message, on one line."""
     text = " ".join(query.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -1,8 +1,8 @@
 """The server's catalog together with the position of the binlog at which it holds, as a conversation.
 
-In: the conversation that reads the selected tables. Out: the tables, and their `CatalogOrigin`. A server changes tables
-while they are read; so they are read before and after the position, until both readings agree. Where rows describe
-themselves that is not needed, and not done. Refused: a server whose tables never hold still.
+`tables_and_origin` returns the selected tables and their `CatalogOrigin`. A server may change tables while they are
+read, so they are read before and after the position, until both readings are equal. If rows describe themselves, one
+reading is enough. A server whose tables change at each reading is an error.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
 
 READINGS: Final = 10
-"""A reading takes milliseconds, and ALTERs of one selection do not follow each other like that for long."""
+"""Most readings. A reading takes milliseconds, and ALTERs of one selection do not follow each other so fast for
+long.
+"""
 UNTOLD_TYPES: Final = frozenset({"uuid", "inet4", "inet6", "vector"})
-"""Types that a row shows as BINARY or VARBINARY, whatever it tells of its columns."""
+"""Types that a row shows as BINARY or VARBINARY, whatever metadata it has."""
 
 _PLACE: Final = "SELECT @@{position}, @@binlog_row_metadata"
 _DATABASES: Final = "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
@@ -33,12 +35,16 @@ _DATABASES: Final = "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information
 def tables_and_origin(
     read: Callable[[], Steps[dict[TableName, TableSchema]]], wants: Callable[[str], bool], *, from_primary: bool
 ) -> Steps[tuple[dict[TableName, TableSchema], CatalogOrigin]]:
-    """Return the tables that `read` reads, and where they come from. `wants` says in which databases new ones matter.
+    """Return the tables that `read` reads, and their origin.
 
-    `from_primary`: the server writes the binlog that is read; another one applies it, and has its position elsewhere.
+    Args:
+        read: the conversation that reads the selected tables.
+        wants: whether new tables of a database would be selected.
+        from_primary: whether the server writes the binlog that is read. A server that applies it has its position in
+            another variable.
 
     Raises:
-        SchemaError: what `read` raises; or the tables differ at each reading.
+        SchemaError: an error of `read`; or the tables differ at each reading.
     """
     place = _PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos")
     tables = yield from read()
@@ -58,7 +64,7 @@ def tables_and_origin(
 
 
 def _is_told(table: TableSchema) -> bool:
-    """Tell whether rows with their full metadata tell all that the catalog does."""
+    """Return True if rows with full metadata have all that the catalog has."""
     return not any(map(_is_untold, table.columns))
 
 

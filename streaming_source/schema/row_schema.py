@@ -1,9 +1,9 @@
-"""The columns of the rows users see, in both shapes: one table of names, types and help, and the Spark schema from it.
+"""The columns of rows in both shapes: one table of names, types and help texts, and the Spark schema made from it.
 
-`envelope` is one row per row change with the images in `before` and `after`; `flat` is the table's own columns with
-metadata columns behind them. Every field is nullable: Spark checks nullability of Arrow batches for equality, and
-a NOT NULL column of MariaDB may still be absent from a row image (binlog_row_image=MINIMAL).
-docs/spark.md is checked against these tables.
+`envelope` is one row per row change, with the images in `before` and `after`. `flat` has the table's own columns, and
+metadata columns after them. Every field is nullable, because Spark compares the nullability of Arrow batches for
+equality, and a row image may lack a NOT NULL column (binlog_row_image=MINIMAL). A test compares
+docs/spark-reference.md with these tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RowColumn(NamedTuple):
-    """One column of the change rows: `type` is Spark's name of it, or of the shape of the table's own images."""
+    """One column of the change rows. `type`: the name of its Spark type, or IMAGE for images of the table's rows."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ class RowColumn(NamedTuple):
 
 SEQUENCE_NUMBER = "BIGINT"
 WIDE_SEQUENCE_NUMBER = "DECIMAL(20,0)"
-"""The type with sequenceNumbers=decimal: all 64 bits, without a sign."""
+"""The type with sequenceNumbers=decimal: all 64 bits, unsigned."""
 IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
 
 TRANSACTION = (
@@ -111,10 +111,10 @@ _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 
 class TableColumn(NamedTuple):
-    """A column of the selected table as it appears in rows: Spark's type name, and what MariaDB says of it.
+    """A column of the selected table in rows: the name of its Spark type, and MariaDB's metadata.
 
-    `declared` is the declared type, '' where only the rows tell of the column; `nullable` and `key` (of the primary
-    key) are MariaDB's, None where nothing tells it. In rows every column is nullable, whatever they say.
+    `declared`: the declared type, '' if only the rows describe the column. `nullable` and `key` (of the primary key)
+    are MariaDB's, None if unknown. In rows every column is nullable.
     """
 
     name: str
@@ -125,7 +125,7 @@ class TableColumn(NamedTuple):
     key: bool | None = None
 
     def metadata(self) -> dict[str, str | bool]:
-        """Return what goes into the metadata of the column's StructField; `comment` is Spark's own name there."""
+        """Return the metadata of the column's StructField. `comment` is Spark's own name in it."""
         told: dict[str, str | bool | None] = {
             "comment": self.comment or None,
             "mariadb.type": self.declared or None,
@@ -136,7 +136,7 @@ class TableColumn(NamedTuple):
 
 
 def without_metadata(kind: DataType) -> DataType:
-    """Return a type without what is only said about its columns: what two types are compared by."""
+    """Return a type without the metadata of its columns, for comparing two types."""
     from pyspark.sql import types as spark
 
     if isinstance(kind, spark.StructType):
@@ -149,7 +149,7 @@ def without_metadata(kind: DataType) -> DataType:
 
 
 def spark_type(name: str) -> DataType:
-    """Read Spark's name of a type (`BIGINT`, `DECIMAL(10,2)`, `STRUCT<a: INT>`) as the type, without a session."""
+    """Return the Spark type for a name (`BIGINT`, `DECIMAL(10,2)`, `STRUCT<a: INT>`), without a session."""
     from pyspark.sql import types as spark
 
     if name == "GEOMETRY(ANY)":
@@ -197,7 +197,7 @@ def _nested_type(kind: str, inner: str) -> DataType:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that stand in no brackets."""
+    """Split at commas outside of brackets."""
     found, level = [""], 0
     for character in text:
         level += _LEVEL.get(character, 0)
@@ -209,7 +209,7 @@ def _parts(text: str) -> list[str]:
 
 
 def envelope_schema(image: Sequence[TableColumn] | None, *, wide_sequence: bool = False) -> StructType:
-    """Return schema of rowShape=envelope: typed images of one table, or VARIANT without one."""
+    """Return the schema of rowShape=envelope: typed images of one table, or VARIANT if `image` is None."""
     from pyspark.sql.types import StructType
 
     kinds: dict[str, DataType] = {
@@ -226,7 +226,7 @@ def envelope_schema(image: Sequence[TableColumn] | None, *, wide_sequence: bool 
 
 
 def flat_schema(columns: Sequence[TableColumn], *, wide_sequence: bool = False) -> StructType:
-    """Return schema of rowShape=flat.
+    """Return the schema of rowShape=flat.
 
     Raises:
         SchemaError: the table has a column with the name of a metadata column.
@@ -242,7 +242,7 @@ def flat_schema(columns: Sequence[TableColumn], *, wide_sequence: bool = False) 
 
 
 def _sequence_columns(columns: Sequence[RowColumn], *, wide: bool) -> Sequence[RowColumn]:
-    """Return the columns with sequence numbers of the type that the query asks for."""
+    """Return the columns, with sequence numbers in the type of the option sequenceNumbers."""
     names = {"sequence_number", "_commit_version"} if wide else ()
     return [column._replace(type=WIDE_SEQUENCE_NUMBER) if column.name in names else column for column in columns]
 

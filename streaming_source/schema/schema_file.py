@@ -1,6 +1,6 @@
-"""The option schemaFile: tables by their CREATE TABLE statements, where neither rows nor DDL tell their columns.
+"""The option schemaFile: CREATE TABLE statements of tables that neither rows nor DDL describe.
 
-In: the path. Out: the tables of the file. Refused: a file that cannot be read, or holds statements of another kind.
+`declared_tables` returns the tables of the file. A file that cannot be read, or has other statements, is an error.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from replica.schema.effects.history import SchemaHistory
 
 
 def declared_tables(path: str | None) -> SchemaHistory | None:
-    """Return the tables of the file; None where the option is not set.
+    """Return the tables of the file; None if the option is not set.
 
     Raises:
         ConfigError: the file cannot be read.
-        SchemaError: a statement in it does not tell which table it makes.
+        SchemaError: the table of a CREATE TABLE statement in it cannot be determined.
     """
     if path is None:
         return None

@@ -1,7 +1,7 @@
 """Spark's comparison of names: columns of a DataFrame or a target, and tables of its catalog.
 
-`spark_column_key` is for columns: two of a table whose keys are equal cannot be columns of one target. `catalog_key` is
-for tables and namespaces. MariaDB's own rules are in replica/schema/text/naming.py.
+`spark_column_key` is for columns: two columns with equal keys cannot be in one target. `catalog_key` is for tables and
+namespaces. MariaDB's own rules are in replica/schema/text/naming.py.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from replica.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_DOTTED_I = "i\u0307"  # what the lower case of U+0130 is
+_DOTTED_I = "i\u0307"  # lower case of U+0130
 
 
 def spark_column_key(name: str) -> str:
-    """Return the text that two names have in common if Spark may take them for one column.
+    """Return a key that is equal for two names that Spark may take for one column.
 
-    With spark.sql.caseSensitive=false the analyzer looks a column up by its lower case (`AttributeSeq`) and compares it
-    by `equalsIgnoreCase`; Delta and Parquet refuse duplicates by lower case. Names that any of these takes for one have
-    one key: `equalsIgnoreCase` finds the Kelvin sign in `k` and the long s in `s`, the lower case only the former.
+    With spark.sql.caseSensitive=false, the analyzer looks up a column by its lower case (`AttributeSeq`) and compares
+    it by `equalsIgnoreCase`. Delta and Parquet refuse duplicates by lower case. Names that are equal by any of these
+    rules have one key. `equalsIgnoreCase` equates the Kelvin sign with `k` and the long s with `s`, and lower case only
+    the former.
     """
     if name.isascii():
         return name.lower()
@@ -32,7 +33,7 @@ def refuse_clash(table: str, names: Iterable[str]) -> None:
     """Refuse two columns of a table that Spark takes for one.
 
     Raises:
-        SchemaError: there are two.
+        SchemaError: there are two such columns.
     """
     taken: dict[str, str] = {}
     for name in names:
@@ -51,9 +52,11 @@ def catalog_key(name: str) -> str:
 
 
 def _ignoring_case(character: str) -> str:
-    """Return the lower case of the upper case, as `String.regionMatches` of Java; both simple, of one character."""
+    """Return the lower case of the upper case, like Java's `String.regionMatches`. Both mappings are of one
+    character.
+    """
     upper = character.upper()
     if len(upper) != 1:
         upper = character.title() if len(character.title()) == 1 else character
     lower = upper.lower()
-    return lower if len(lower) == 1 else "i"  # U+0130 alone has more
+    return lower if len(lower) == 1 else "i"  # only U+0130 has more

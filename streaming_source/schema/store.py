@@ -1,10 +1,11 @@
-"""The place where the state of the tables is kept beside an offset: in its text, or in a file of the option
-schemaLocation.
+"""The storage of the tables' state beside an offset: in the offset's text, or in a file in schemaLocation.
 
-In: text. Out: what the offset says: the text itself, or the name of a file with it. A file is named by the digest of
-its content and put in place whole, so a torn or a foreign one is noticed, and two queries may share a folder. The
-files that no offset will ask for again go, but for the newest, which a checkpoint that is set back may want. Refused:
-more than fits into an offset, without a folder; a file that is not there, or not what it was.
+`SchemaStore.write` returns the value for the offset: the text itself, or the name of a file with the text. The name of
+a file is the digest of its content, and it is written atomically. So a torn or foreign file is noticed, and two queries
+may share a folder. Files that no offset needs any more are deleted, except for the newest, which an operator may need
+for resetting a checkpoint.
+
+Errors: a text that does not fit into an offset, without a folder; a file that is missing or changed.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_INLINE: Final = 64 << 10
-"""Characters in an offset: Spark writes each offset into a file of its own and shows it in each progress report."""
+"""Most characters in an offset. Spark writes each offset to a file and shows it in each progress report."""
 FILES_KEPT: Final = 32
-"""Each is a change of a table; a checkpoint that an operator sets back by hand goes back some batches, not changes."""
+"""Unused files to keep. Each is a change of a table, and an operator resets a checkpoint by some batches, not by many
+changes.
+"""
 
 _FILE: Final = "file:"
 _SUFFIX: Final = ".tables"
 
 
 class SchemaStore:
-    """The store of one query. `folder` None: offsets carry the text."""
+    """The store of one query. If `folder` is None, offsets carry the text."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._used: dict[str, None] = {}
 
     def write(self, text: str) -> str:
-        """Keep a text; return what the offset says of it.
+        """Store a text; return the value for the offset.
 
         Raises:
             ConfigError: it is too long for an offset, or the folder cannot be written.
@@ -66,10 +69,10 @@ class SchemaStore:
         return _FILE + name
 
     def read(self, stored: str) -> str:
-        """Return the text that an offset speaks of.
+        """Return the text for the value of an offset.
 
         Raises:
-            ConfigError: its file is not there, or is another.
+            ConfigError: its file is missing or changed.
         """
         if not stored.startswith(_FILE):
             return stored
@@ -90,7 +93,7 @@ class SchemaStore:
         return text
 
     def release(self, stored: str | None) -> None:
-        """Remove files that no offset before the one that says `stored` asks for."""
+        """Delete files that neither the offset with the value `stored` nor a later one needs."""
         if self._folder is None or stored is None:
             return
         needed = stored.removeprefix(_FILE)

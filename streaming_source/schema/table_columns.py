@@ -1,8 +1,8 @@
-"""The columns of the one table of a typed query, as its rows show them: chosen, with what is known of each.
+"""The columns of the one table of a typed query, as its rows show them.
 
-In: the table as the catalog has it, or as its rows describe it; the option `columns`. Out: `TableColumn`s in the
-table's order. Refused: a name in `columns` that the table does not have, and columns that cannot be decoded, unless
-they are not asked for.
+`catalog_table_columns` takes the table from the catalog, and `logged_table_columns` from its rows. Both return the
+`TableColumn`s that the option `columns` selects, in the table's order. A name in `columns` that the table does not have
+is an error, and so is a selected column that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def catalog_table_columns(
     table: TableSchema, policy: ValuePolicy, chosen: Sequence[str] | None = None
 ) -> tuple[TableColumn, ...]:
-    """Return the columns of a table that the catalog, or DDL, describes; `chosen`: the option columns."""
+    """Return the columns of a table that the catalog or DDL describes. `chosen`: the option `columns`."""
     wanted = column_matcher(chosen or ())
     check_columns(chosen or (), [column.name for column in table.columns], f"{table.name} does not have")
     found = []
@@ -43,10 +43,10 @@ def catalog_table_columns(
 def logged_table_columns(
     table_map: TableMapEvent, schema: TableSchema | None, policy: ValuePolicy, chosen: Sequence[str] | None = None
 ) -> tuple[TableColumn, ...]:
-    """Return the columns of a table as its rows describe it, with what is known of it apart from them.
+    """Return the columns of a table from its rows, with metadata from `schema` if it is known.
 
     Raises:
-        SchemaError: the rows do not name their columns, and `schema` does not either; or a column cannot be decoded.
+        SchemaError: neither the rows nor `schema` name the columns; or a column cannot be decoded.
     """
     layout = compile_layout(table_map, schema, None, policy, shown=column_matcher(chosen or ()))
     check_columns(

@@ -1,10 +1,10 @@
-"""The columns of a query's tables at one position of the binlog: plain values, and as text in an offset.
+"""The definitions of a query's tables at one position of the binlog: plain values, and their text in an offset.
 
-In: the catalog that the query was loaded with, and what statements of the stream changed since. Out: `TableState`, the
-difference to that catalog. Rows that do not name their columns (binlog_row_metadata=NO_LOG) mean what the state at
-their own position says, not what the catalog says today: so an offset carries the state as text, and a restart goes
-on with it however far the server's catalog has moved on. A catalog is read at some position, `as_of`: until the stream
-gets there, its tables may be changed by statements that are still to come. Refused: text that is none of ours.
+`TableState` is the difference to the catalog that the query was loaded with. Rows that do not name their columns
+(binlog_row_metadata=NO_LOG) have the columns of the state at their position, not those of the current catalog. So an
+offset carries the state as text, and a restart continues with it however far the server's catalog has changed. A
+catalog is read at some position, `as_of`. Until the stream reaches it, later statements of the stream may already be in
+the catalog. A text in another form is an error.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 MAX_STORED_BYTES: Final = 64 << 20
-"""The bytes of a stored state when it is inflated: some 20 000 tables."""
+"""Most bytes of an inflated state: some 20 000 tables."""
 
 Changes = tuple[tuple["TableName", "TableSchema | None"], ...]
-"""Tables that are another thing than in the catalog of the query; None: nothing is known of them."""
+"""Definitions that differ from the query's catalog; None for an unknown table."""
 
 
 def with_changes(catalog: Mapping[TableName, TableSchema], changes: Changes | None) -> Mapping[TableName, TableSchema]:
-    """Return the catalog as it is where `changes` hold."""
+    """Return the catalog with `changes` applied."""
     if not changes:
         return catalog
     changed = dict(catalog)
@@ -50,12 +50,12 @@ def with_changes(catalog: Mapping[TableName, TableSchema], changes: Changes | No
 
 @dataclass(frozen=True, slots=True)
 class CatalogOrigin:
-    """The source of the catalog of a query.
+    """The origin of the catalog of a query.
 
-    `position`: all its tables are as they are there. `described`: the rows tell as much as the catalog does
-    (binlog_row_metadata=FULL, and no type that a row cannot tell), so that nothing has to remember it. `databases`: the
-    default collation of each. `from_rows`: the one table as the newest of its rows tells it, where no server is asked;
-    then no row is read with anything but what it tells itself.
+    `position`: all its tables hold there. `described`: the rows describe as much as the catalog does
+    (binlog_row_metadata=FULL, and no type that rows cannot describe), so that no state has to be kept. `databases`: the
+    default collation of each. `from_rows`: the definition of the one table from its newest rows, if no server is asked;
+    then each row is decoded only by its own metadata.
     """
 
     position: GtidPosition
@@ -66,10 +66,11 @@ class CatalogOrigin:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The state of the tables. `changes` to the catalog of the query, and by database the character set of new tables.
+    """The state of the tables: `changes` to the catalog of the query, and per database the collation or character set
+    of new tables.
 
-    `as_of`: where the catalog's other tables were read, while the stream has not got there; `read_at`: the same for
-    tables among the changes that were read from the server again.
+    `as_of`: the position of the catalog's other tables until the stream reaches it. `read_at`: the same for tables in
+    `changes` that were read from the server again.
     """
 
     changes: Mapping[TableName, TableSchema | None] = field(default_factory=dict)
@@ -78,22 +79,24 @@ class TableState:
     read_at: Mapping[TableName, GtidPosition] = field(default_factory=dict)
 
     def includes(self, name: TableName, gtid: Gtid) -> bool:
-        """Tell whether what is known of the table was read after this transaction, so that it knows its outcome
-        already.
+        """Return True if the definition of the table was read after this transaction, so that it includes its
+        outcome.
         """
         read = self.read_at.get(name) if name in self.changes else self.as_of
         last = None if read is None else read.get(gtid.domain_id)
         return last is not None and last.seq_no >= gtid.seq_no
 
     def only(self, wanted: Callable[[TableName], bool]) -> Changes:
-        """Return the changes of wanted tables, as partitions carry them."""
+        """Return the changes of selected tables, in the form of partitions."""
         return tuple((name, table) for name, table in sorted(self.changes.items()) if wanted(name))
 
 
 def state_to_text(
     state: TableState, catalog: Mapping[TableName, TableSchema], kept: Callable[[TableName], bool]
 ) -> str:
-    """Write the kept tables at this state, whole: what the catalog of a later start is, does not matter."""
+    """Return the text of the kept tables at this state. It has them all, so it does not depend on the catalog of a
+    later start.
+    """
     tables = {name: table for name, table in with_changes(catalog, tuple(state.changes.items())).items() if kept(name)}
     value: dict[str, Any] = {"tables": tables_to_json(tables)}
     if state.databases:
@@ -109,7 +112,7 @@ def state_to_text(
 
 
 def _by_text(stored: Mapping[TableName, TableSchema]) -> dict[str, TableName]:
-    """Return the tables by their text; older offsets have `database.table` where a name holds a dot too."""
+    """Return the tables by their text. Older offsets have `database.table` also for names with a dot."""
     older: dict[str, list[TableName]] = {}
     for name in stored:
         older.setdefault(".".join(name), []).append(name)
@@ -117,10 +120,10 @@ def _by_text(stored: Mapping[TableName, TableSchema]) -> dict[str, TableName]:
 
 
 def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> TableState:
-    """Read what `state_to_text` made text of, as the difference to the catalog of today.
+    """Return the state of a text as the difference to the current catalog.
 
     Raises:
-        ConfigError: the text is damaged, or was written by a newer version.
+        ConfigError: the text is damaged, or a newer version wrote it.
     """
     try:
         value = json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MAX_STORED_BYTES))
@@ -140,6 +143,6 @@ def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> Tabl
     }
     if as_of:
         read_at = {**{name: as_of for name in changes if name not in exact}, **read_at}
-    # Of a table that was made since the offset, the catalog of today says nothing about the rows before.
+    # If a table was created after the offset, the current catalog says nothing about earlier rows.
     changes.update((name, None) for name in catalog.keys() - stored.keys())
     return TableState(changes, databases, as_of, read_at)

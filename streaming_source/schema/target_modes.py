@@ -1,7 +1,6 @@
-"""The modes that targets of a mirror have: their names, the columns that each has of its own, and its rows of now.
+"""The modes of a mirror's targets: their names, the additional columns of each, and its predicate for current rows.
 
-In: the name of a mode, as a rule or the control table has it. Out: columns, and a predicate of SQL. The log's columns
-are those of rowShape=flat, so that whatever reads that shape reads the log.
+The columns of the mode append_log are those of rowShape=flat, so that a reader of that shape can read the target.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ MEANINGS: Final = {
     HISTORY: "every version of every row",
     APPEND_LOG: "a row for each change, which is never touched again",
 }
-"""What a target of each mode holds."""
+"""The content of a target of each mode."""
 CHANGE_TYPES: Final = "read, insert, update_preimage, update_postimage, delete, truncate, drop or again"
 _OF_THE_LOG: Final = {
     "_change_type": RowColumn("_change_type", "STRING", CHANGE_TYPES),
-    # All 64 bits, whatever the query does.
+    # All 64 bits, under every option of the query.
     "_commit_version": RowColumn("_commit_version", WIDE_SEQUENCE_NUMBER, "sequence number within the domain"),
 }
 OWN_COLUMNS: Final = {
@@ -46,10 +45,10 @@ OWN_COLUMNS: Final = {
     ),
     APPEND_LOG: tuple(_OF_THE_LOG.get(column.name, column) for column in FLAT),
 }
-"""The columns that targets of a mode have behind those of their table."""
+"""Columns that targets of a mode have after those of their table."""
 _NOW: Final = {CURRENT: "true", SOFT_DELETE: "NOT _deleted", HISTORY: "_current", APPEND_LOG: None}
 
 
 def live_rows(mode: str) -> str | None:
-    """Return the predicate of the rows in a target that the server has now; None where it holds changes, not rows."""
+    """Return the predicate of the rows in a target that the server has now; None if it holds changes, not rows."""
     return _NOW[mode]

@@ -1,1 +1,1 @@
-"""The tables, columns and rows that a query asks for."""
+"""The tables, columns and rows that a query selects."""

@@ -1,10 +1,9 @@
-"""The check that the account may read the tables that a query selects: said when it is loaded, with the GRANT that
-allows it.
+"""The check at load that the account may read the selected tables, with the GRANT that allows it.
 
-In: the options, and the catalog as the account sees it. Out: an error where a selected table cannot be read; else what
-else it may not see, `Unreadable`: behind a pattern there may be tables that we were not told of, and the first of their
-rows is refused by its table's name (resolver.py). Where rows name their columns, or schemaFile describes the tables,
-nothing is needed but REPLICATION SLAVE: then it is a warning.
+`check_access` takes the options and the catalog as the account sees it. It raises if a selected table cannot be read.
+Otherwise it returns the patterns of tables that the account may not see (`Unreadable`). A pattern may match tables that
+the server does not list for this account. Their first row is an error that names the table (resolver.py). If rows name
+their columns, or schemaFile describes the tables, REPLICATION SLAVE is enough, and the check only logs a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     TableName = tuple[str, str]
 
 _NAMED: Final = 5
-"""Statements in one message."""
+"""Most statements in one message."""
 _TYPE: Final = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 
 _STORED: Final = "SELECT @@lower_case_table_names"
@@ -39,11 +38,11 @@ _log = logging.getLogger(__name__)
 
 
 def refuse_asked_capitals(options: SourceOptions) -> Steps[None]:
-    """Refuse names with capitals in the options if the server stores names in lower case: they select no table, or
-    leave none out.
+    """Refuse names with capitals in the options if the server stores names in lower case, because such names match no
+    table.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is such a name.
     """
     ((stored,),) = yield Query(_STORED)
     again = options.snapshot_again.patterns if options.snapshot_again is not None else ()
@@ -52,11 +51,11 @@ def refuse_asked_capitals(options: SourceOptions) -> Steps[None]:
 
 
 def refuse_absent(table: TableName) -> Steps[None]:
-    """Refuse the table of the option `table` that the catalog does not have, by the reason for that.
+    """Raise the reason why the catalog does not have the table of the option `table`.
 
     Raises:
         AuthenticationError: the account may not read it.
-        SchemaError: it does not exist, or is no table.
+        SchemaError: it does not exist, or is not a table.
     """
     name = table_text(table)
     answer = yield from may_read(*table)
@@ -70,13 +69,13 @@ def refuse_absent(table: TableName) -> Steps[None]:
 
 
 def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Steps[Unreadable | None]:
-    """Find what of the selection the account may not read.
+    """Find the part of the selection that the account may not read.
 
     Raises:
-        AuthenticationError: rows do not name their columns, and a selected table, or all that a pattern could select,
-            cannot be read.
+        AuthenticationError: rows do not name their columns, and a selected table, or every table that a pattern could
+            match, cannot be read.
     """
-    # With lower_case_table_names the catalog has the names in lower case.
+    # With lower_case_table_names, the catalog has the names in lower case.
     seen = {table_key(name, lower_case_table_names=True) for name in catalog}
     denied = [table_text(name) for name in (yield from read_in_part(catalog))]
     hiding: list[str] = []
@@ -99,8 +98,8 @@ def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Step
     ((metadata,),) = yield Query("SELECT @@binlog_row_metadata")
     told_otherwise = str(metadata).upper() == "FULL" or options.schema_file is not None
     if options.snapshot_requests is not None and catalog:
-        told_otherwise = True  # who gives requests follows each table: one that cannot be read is that table's matter
-    if denied and (options.table is not None or not told_otherwise):  # the one table's columns are the query's
+        told_otherwise = True  # the program that writes requests handles each table
+    if denied and (options.table is not None or not told_otherwise):  # the columns of the option table are the query's
         raise _denial(found, denied)
     for pattern in found.patterns:
         _log.warning(

@@ -1,8 +1,8 @@
-"""The columns that a query asks for, by name or pattern, and the check that what it names is there.
+"""The columns that a query selects, by name or pattern, and the check that these exist.
 
-In: the option `columns` (names and patterns with `*`, compared without regard to case, as MariaDB compares column
-names) and the names that a table has. Out: a matcher of names, and the chosen names in the table's own order. Refused:
-a name or pattern that no column has, with the nearest name. Tables are chosen by resolver.py.
+The option `columns` has names and patterns with `*`, compared without regard to case, as MariaDB compares column names.
+`column_matcher` returns a matcher of names. `check_columns` refuses a name or pattern that matches no column, with the
+nearest name. resolver.py selects tables.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 SHOWN: Final = 12
-"""Column names in a message; a table may have thousands."""
+"""Most column names in a message. A table may have thousands."""
 
 
 def column_matcher(patterns: Collection[str]) -> ColumnMatcher | None:
-    """Return what selects the columns; None without any pattern: then every column is asked for."""
+    """Return the matcher of selected columns; None without a pattern, which selects every column."""
     return ColumnMatcher(patterns) if patterns else None
 
 
 def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> None:
-    """Refuse what the option columns names and no column has.
+    """Refuse a name or pattern of the option `columns` that matches no column.
 
     Args:
         patterns: the option.
-        names: all columns there are, of the table or of all selected tables.
+        names: all columns of the table, or of all selected tables.
         where: the end of the message: "shop.orders does not have".
 
     Raises:

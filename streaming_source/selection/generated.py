@@ -1,9 +1,8 @@
-"""The warning that values of generated columns do not come with updates: said when a query is loaded.
+"""The warning at load that updates do not include the values of generated columns.
 
-In: the options, the catalog's word on the selected tables, and the server's version. Out: one line in the log, where
-the server leaves generated columns out of row images (`replica/schema/generated.py`) and the query asks for some. Their
-names are in `absent` of each such row, and NULL is all that a typed column can say: who knows it leaves them out, or
-computes them.
+`warn_of_generated` logs one line if the server omits generated columns from row images (`replica/schema/generated.py`)
+and the query selects some. The names of these columns are in `absent` of each such row. In a typed column their value
+is NULL, so a query should omit or compute them.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 SHOWN: Final = 5
-"""Columns in the message; there may be one in every table."""
+"""Most columns in the message. Every table may have one."""
 _log = logging.getLogger(__name__)
 
 
 def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], TableSchema], version: str) -> None:
-    """Log which of the wanted columns are generated, if updates of a server of this version do not tell them."""
+    """Log which selected columns are generated, if a server of this version omits them from updates."""
     if not omits_generated(version):
         return
     asked_for = column_matcher(options.columns or ())

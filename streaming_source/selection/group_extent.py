@@ -1,7 +1,8 @@
-"""The transactions that a range holds, in a few numbers: enough to tell that none of them can match a condition.
+"""The extent of the transactions of a range: a few numbers that can show that none of them matches a condition.
 
-In: the groups of a range, as its planner has scanned it. Out: `GroupExtent`, plain values that pickle. Commit times are
-the seconds in which groups ended; they need not rise with the sequence numbers, so both ends are kept.
+`extent_of` takes the groups of a range from the planner's scan, and returns a `GroupExtent` of plain values that can be
+pickled. Commit times are the seconds in which groups ended. They need not rise with the sequence numbers, so both ends
+are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class GroupExtent(NamedTuple):
     """The extent of the transactions of a range: (domain, lowest, highest sequence number) of each of its domains.
 
-    `seconds`: the earliest and the latest commit, in seconds since 1970; None where that is not known.
+    `seconds`: the earliest and the latest commit, in seconds since 1970; None if unknown.
     """
 
     domains: tuple[tuple[int, int, int], ...]
@@ -34,7 +35,7 @@ class GroupExtent(NamedTuple):
 
 
 def extent_of(groups: Groups) -> GroupExtent:
-    """Return the extent of some groups, at least one."""
+    """Return the extent of at least one group."""
     import numpy as np
 
     domains = []

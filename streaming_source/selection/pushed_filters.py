@@ -1,12 +1,12 @@
-"""Conditions of a batch read that the source itself can decide: by operation, table, and what a transaction has as one.
+"""Conditions of a batch read that the source applies: on the operation, the table, and properties of a transaction.
 
-In: the filters Spark pushes (spark.sql.python.filterPushdown.enabled=true), for the columns op, database, table and
-those of `transaction` that all its rows share, or their flat names. Out: a `ChangeFilter`, plain values that pickle
-into tasks, and the filters that Spark still has to apply. Whole transactions are left out before they are decoded,
-operations and tables are walked over, and ranges whose transactions are known to lie elsewhere are not read at all.
-What other columns of the rows say (`transaction.is_last` above all) is not changed by it.
+`push_filters` takes the filters that Spark pushes (spark.sql.python.filterPushdown.enabled=true). It accepts filters on
+op, database, table, on columns of `transaction` that all its rows share, and on their flat names. It returns a
+`ChangeFilter`, plain values that are pickled into tasks, and the filters that Spark still has to apply. Whole
+transactions are dropped before decoding, rows of other operations and tables are skipped, and ranges without matching
+transactions are not read. The filter does not change the values of other columns, above all `transaction.is_last`.
 
-Nothing is refused: a filter that is not understood to the letter goes back to Spark.
+No filter is an error: Spark gets back each filter that is not understood exactly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming_source.selection.group_extent import GroupExtent
 
 OPERATIONS: Final = ("insert", "update", "delete")
-"""The operations of row changes, in the order in which the decoder numbers them."""
+"""The operations of row changes, in the order of the decoder's numbers."""
 ROW_FIELDS: Final = frozenset({"op", "database", "table"})
 GROUP_FIELDS: Final = frozenset({"domain_id", "server_id", "sequence_number", "commit_timestamp"})
 _FLAT_NAMES: Final = {
@@ -71,8 +71,8 @@ _OF_RANGES: Final[dict[str, Callable[[int, int, Any], bool]]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition. `test` is the name of Spark's filter; timestamps are microseconds since 1970. A NULL passes no
-    condition.
+    """One condition. `test`: the name of Spark's filter class. `value`: timestamps are microseconds since 1970. NULL
+    passes no condition.
     """
 
     field: str
@@ -84,16 +84,16 @@ class Condition:
         return mine is not None and _TESTS[self.test](mine, self.value) != self.negated
 
     def mask(self, mine: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-        """Return the same for a column of numbers."""
+        """Return the mask of the numbers that pass."""
         import numpy as np
 
-        # A signed list would make numpy compare large unsigned numbers as floats.
+        # With a signed list, numpy would compare large unsigned numbers as floats.
         value = np.array([one for one in self.value if one >= 0], mine.dtype) if self.test == "In" else self.value
         found = np.isin(mine, value) if self.test == "In" else _TESTS[self.test](mine, value)
         return np.asarray(found, np.bool_) != self.negated
 
     def may_pass(self, low: int, high: int) -> bool:
-        """Tell whether any number from `low` to `high` could pass."""
+        """Return True if any number from `low` to `high` could pass."""
         if not self.negated:
             return _OF_RANGES[self.test](low, high, self.value)
         return any(self.passes(mine) for mine in (low, high)) or (self.test in ("In", "EqualTo") and high > low + 1)
@@ -101,22 +101,22 @@ class Condition:
 
 @dataclass(frozen=True)
 class ChangeFilter:
-    """A filter that all of `conditions` make: a row passes where all hold."""
+    """A filter of several conditions: a row passes if all hold."""
 
     conditions: tuple[Condition, ...]
 
     def operations(self, database: str, table: str) -> int:
-        """Return which operations of a table are left: a bit each, in the order of OPERATIONS."""
+        """Return the operations of a table that pass, one bit each, in the order of OPERATIONS."""
         if not self._names(database, table):
             return 0
         return sum(1 << number for number in range(len(OPERATIONS)) if self._operation(number))
 
     def passes_ddl(self, database: str | None, table: str | None) -> bool:
-        """Tell whether a row of a statement is left, as far as its names say."""
+        """Return True if the names of a row of DDL pass."""
         return self._names(database, table)
 
     def groups(self, groups: Groups) -> npt.NDArray[np.bool_]:
-        """Mark the transactions of a range whose rows are left."""
+        """Return a mask of the transactions of a range whose rows pass."""
         import numpy as np
 
         columns = {
@@ -132,9 +132,7 @@ class ChangeFilter:
         return left
 
     def may_match(self, extent: GroupExtent) -> bool:
-        """Tell whether a range with such transactions can hold a row that is left; False only if it certainly
-        cannot.
-        """
+        """Return False only if no row of a range with these transactions can pass."""
         times = self._of("commit_timestamp")
         if extent.seconds is not None:
             first, last = (second * _SECOND for second in extent.seconds)
@@ -162,11 +160,10 @@ class ChangeFilter:
 def push_filters(
     filters: Iterable[spark.Filter], *, flat: bool, ddl: bool = False
 ) -> tuple[ChangeFilter | None, list[spark.Filter]]:
-    """Divide the filters into those that are the source's, None if none is, and those that Spark has to apply, by
-    reference.
+    """Divide the filters into those of the source (None if there are none) and those that Spark has to apply.
 
-    `ddl`: statements come as rows. Then operations are Spark's to choose: whether a statement is the last row of its
-    transaction depends on the row changes behind it.
+    The second list has the given objects. `ddl`: statements come as rows. Then Spark applies filters on operations,
+    because whether a statement is the last row of its transaction depends on the row changes after it.
     """
     conditions: list[Condition] = []
     left: list[spark.Filter] = []
@@ -179,7 +176,7 @@ def push_filters(
 
 
 def _exact(conditions: Sequence[Condition]) -> bool:
-    """Tell whether the conditions leave nothing over for Spark: both rows of a flat update go or stay together."""
+    """Return True if Spark has nothing left to apply, because both rows of a flat update pass or fail together."""
     return all(
         len({condition.passes(name) for name in names}) == 1
         for condition in conditions
@@ -189,11 +186,11 @@ def _exact(conditions: Sequence[Condition]) -> bool:
 
 
 def _conditions(given: spark.Filter, *, flat: bool) -> list[Condition]:
-    """Turn one filter into conditions; none if it is not the source's to decide."""
+    """Turn one filter into conditions; an empty list if Spark has to apply it."""
     negated = isinstance(given, spark.Not)
     inner: Any = given.child if isinstance(given, spark.Not) else given
     test = type(inner).__name__
-    if test not in _TESTS or (negated and test == "EqualNullSafe"):  # that one lets NULL pass
+    if test not in _TESTS or (negated and test == "EqualNullSafe"):  # EqualNullSafe lets NULL pass
         return []
     field = _field(inner.attribute, flat=flat)
     if field == "gtid":
@@ -203,7 +200,7 @@ def _conditions(given: spark.Filter, *, flat: bool) -> list[Condition]:
 
 
 def _field(path: Sequence[str], *, flat: bool) -> str:
-    """Return the field that a column is; '' for those that differ within a transaction."""
+    """Return the field of a column; '' for columns that differ within a transaction."""
     if flat:
         return _FLAT_NAMES.get(path[0], "") if len(path) == 1 else ""
     if len(path) == 1:
@@ -213,7 +210,7 @@ def _field(path: Sequence[str], *, flat: bool) -> str:
 
 
 def _value(field: str, test: str, value: Any) -> Any:
-    """Return what to compare with, in the unit of the field; None if it is not of its type."""
+    """Return the value to compare with, in the unit of the field; None if it has another type."""
     if test == "In":
         items = tuple(_value(field, "EqualTo", item) for item in value)
         return None if None in items else items

@@ -1,8 +1,9 @@
-"""The tables of the stream that a query wants, and what its rows are decoded with: the decoder's `TableResolver`.
+"""The tables that a query selects, and the definitions for decoding their rows: the decoder's `TableResolver`.
 
-Plain values that pickle into tasks. Names are compared as the binlog spells them; `*` stands for any text, in database
-and table alike. The catalog's word on a table (names, signs and labels the stream may lack) was read when the query
-was loaded; a table that was created later must describe itself (binlog_row_metadata=FULL), or it is refused by name.
+`SelectedTables` has plain values, which are pickled into tasks. It compares names as the binlog spells them; `*`
+matches any text, in database and table. The catalog has definitions from the load of the query (names, signs and labels
+that the stream may lack). A table that was created later must describe itself (binlog_row_metadata=FULL), or its rows
+raise an error that names it.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
 
 @dataclass(frozen=True)
 class SelectedTables:
-    """The part of the stream that is asked for.
+    """The selected part of the stream.
 
-    `patterns` as in the option tables, or the one name of the option table; `exclude` wins over them. `catalog` by
-    (database, table). `columns`: what VARIANT shows, by name or pattern, all if empty (typed columns are chosen in the
-    plan). `shadows`: copies that tools make of a table to change it count as tables of their own. `include_ddl`:
-    statements that define the tables come as rows too; `statement_rows`: so do those that changed rows and were logged
-    without them. `push_filters`: a batch read's conditions may be taken over;
-    `filter` is what they leave of all this. `unreadable`: what the catalog may hide from the account. `server`: the
-    rules to read statements by.
+    `patterns`: the option tables, or the one name of the option table. `exclude`: overrides them. `catalog`:
+    definitions by (database, table). `columns`: names or patterns of columns in VARIANT, all if empty (the plan has
+    typed columns). `shadows`: whether copies that tools make of a table to change it count as tables. `include_ddl`:
+    whether statements that define the tables come as rows. `statement_rows`: whether statements that changed rows and
+    were logged without them come as rows. `push_filters`: whether a batch read accepts conditions. `filter`: the
+    accepted conditions. `unreadable`: tables that the catalog may hide from the account. `server`: the rules for
+    reading statements.
     """
 
     patterns: tuple[str, ...]
@@ -61,27 +62,28 @@ class SelectedTables:
     server: ServerRules = ANY_SERVER
 
     def wants(self, database: str, table: str) -> bool:
-        """Tell whether changes of this table are asked for."""
+        """Return True if changes of this table are selected."""
         name = (database, table)
         if not matcher(self.patterns).fits(name) or self._excludes(name):
             return False
         return self.shadows or not is_shadow(database, table, self.patterns)
 
     def spelled(self, name: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-        """Return the names that a name of a statement may stand for: of a server that was not asked, no binlog tells
-        whether it stores names in small letters.
+        """Return the names that a name in a statement may stand for.
+
+        If no server was asked, it is unknown whether the server stores names in lower case, because no binlog has that.
         """
         small = (lowered(name[0]), lowered(name[1]))
         return (name,) if small == name or self.server != ANY_SERVER else (name, small)
 
     def wants_statement(self, database: str, table: str) -> bool:
-        """Tell whether a statement on a table comes with the rows: '' as table is all of the database, and '' as
-        database is any.
+        """Return True if a statement on a table comes with the rows. '' as table is every table of the database, and ''
+        as database is any database.
         """
         return self.wants(database, table) if table else not database or self.wants_database(database)
 
     def wants_database(self, database: str) -> bool:
-        """Tell whether any table of a database could be asked for."""
+        """Return True if any table of a database could be selected."""
         return matcher(self.patterns).fits_database(database) and all_of(database) not in self.exclude
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
@@ -110,10 +112,10 @@ class SelectedTables:
 
 
 def announce_selection(options: RowOptions, catalog: Catalog) -> None:
-    """Log, of a query over many tables, what matches no table yet, and refuse columns that no table has.
+    """Log the patterns that match no table yet, and refuse columns that no table has.
 
     Raises:
-        SchemaError: a name in the option columns that none of the selected tables has.
+        SchemaError: a name in the option `columns` that none of the selected tables has.
     """
     for pattern in options.patterns:
         if not any(map(matcher([pattern]).fits, catalog)):
@@ -130,7 +132,7 @@ def selected_tables(
     unreadable: Unreadable | None = None,
     server: ServerRules = ANY_SERVER,
 ) -> SelectedTables:
-    """Return what these options select; `patterns` are theirs, or the one table as the server spells it."""
+    """Return the selection of these options. `patterns`: theirs, or the one table in the server's spelling."""
     return SelectedTables(
         patterns,
         catalog,

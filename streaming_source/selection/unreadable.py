@@ -1,6 +1,7 @@
-"""The part of the selected tables that the account may not read: plain values, which tasks carry beside the selection.
+"""The selected tables that the account may not read: plain values, which tasks carry beside the selection.
 
-Out: the error for rows of such a table that do not name their columns, with the statement that allows it.
+`Unreadable.refusal` makes the error for rows of such a table that do not name their columns, with the GRANT that allows
+reading it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from replica.schema.patterns import matcher, table_pattern, table_text
 
 @dataclass(frozen=True)
 class Unreadable:
-    """The tables that are not readable. Patterns of which `account` may not read all tables; `grant`: the statement,
-    with PLACE for what it is about.
+    """The patterns of which `account` may not read all tables. `grant`: the statement that helps, with PLACE for its
+    object.
     """
 
     PLACE: ClassVar[str] = "{table}"
@@ -25,13 +26,13 @@ class Unreadable:
     patterns: tuple[str, ...]
 
     def mended_by(self, pattern: str) -> str:
-        """Return the GRANT for a table, or for all that a pattern selects."""
+        """Return the GRANT for a table, or for all tables of a pattern."""
         asked = table_pattern(pattern)
         names = asked.name or (asked.one_database, None)
         return self.grant.replace(self.PLACE, ".".join(map(_quoted, names)), 1)
 
     def refusal(self, database: str, table: str) -> SchemaError | None:
-        """Return why rows of a table that do not name their columns cannot be read, if that is why."""
+        """Return the error for rows that do not name their columns, if the account may not read their table."""
         name = table_text((database, table))
         if not matcher(self.patterns).fits((database, table)):
             return None

@@ -30,12 +30,15 @@ WIDTH: Final = 480
 """A line is cut here: a list of all options is not what one reads first."""
 SECRET: Final = "replica-secret"
 HEAD: Final = """\
-# Mistakes of the first hour, and what is said
+# Mistakes of the first hour
 
-Each of them was made, on real servers, and these are the first three lines that are printed.
-`python -m tests.kit.mistakes` makes the page again, and a test compares. The daemon's log is shown by its events and
-their errors; of `check`, what is fine is left out. Spark says the same sentences at `.load()`, behind the name of the
-error. Every error with its cure: [daemon.md](daemon.md#exit-codes-of-run), [spark.md](spark.md).
+Each section shows a command with one mistake, and the first three lines that it prints. Log lines show their event and
+error; lines of `check` without a finding are omitted. Spark shows the same sentences at `.load()`, after the name of
+the error.
+
+All errors with their fixes: [daemon-reference.md](daemon-reference.md#exit-codes-of-run),
+[spark-reference.md](spark-reference.md#errors). A test compares this page with real servers;
+`python -m tests.kit.mistakes` prints it again.
 """
 
 

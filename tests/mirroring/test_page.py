@@ -1,4 +1,4 @@
-"""docs/mirror.md: its call, its file and its other blocks are run, and its tables are those of the code."""
+"""docs/mirror.md and docs/mirror-reference.md: their blocks are run, and their tables are those of the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.recipes.workbench import Workbench
 
-PAGE = (PROJECT / "docs" / "mirror.md").read_text(encoding="utf-8")
+PAGE = "\n".join((PROJECT / "docs" / name).read_text(encoding="utf-8") for name in ("mirror.md", "mirror-reference.md"))
 BLOCKS = dict(re.findall(r"<!-- mirror: (\w+) -->\n```\w+\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 
 _WAIT = """

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.server]
 DOCUMENT = (PAGE.parent / "audit.md").read_text(encoding="utf-8")
 COPY = """
 spark.sql("CREATE DATABASE IF NOT EXISTS copies")
-from streaming_source import audit
+from pyspark_mariadb_binlog import audit
 server = {"host": "db1", "user": "repl", "passwordFile": "/run/secrets/repl"}
 def rows(table, at):
     options = {**server, "content": "tables", "endingPosition": at, "table": table}

@@ -28,7 +28,7 @@ binlog_row_metadata=FULL
 """
 OTHER_SPARK = "4.3.0"
 MIRROR = """from pyspark.sql import SparkSession
-from streaming_source import audit, mirror, mirror_status
+from pyspark_mariadb_binlog import audit, mirror, mirror_status
 
 spark = (
     SparkSession.builder.master("local[2]")
@@ -57,12 +57,15 @@ UPDATE shop.orders SET state = 'paid', note = 'by card' WHERE id = 3;
 """
 WIDTH = 160
 INSTALL = "{}/bin/pip -q --disable-pip-version-check install"
-HEAD = """# A first hour, as it was printed
+HEAD = """# A first hour on a bare machine
 
-On a bare Debian 12, as root, with the wheel that `scripts/release` makes and nothing else of this project: packages, a
-server of the distribution's, [the tutorial](tutorial.md), then [the mirror](mirror.md) and [the audit](audit.md), and
-the tutorial's program on Spark 4.3. `python -m tests.rooms.transcript` prints this page; a `#` tells the seconds
-that a command took, there on two busy cores. What Spark logs at every start is left out.
+This page is the printed output of one run on a bare Debian 12, as root. The machine has the wheel that
+`scripts/release` makes, and nothing else of this project. The run installs packages and a MariaDB server.
+Then it follows [the tutorial](tutorial.md), [the mirror](mirror.md) and [the audit](audit.md), and repeats the
+tutorial on Spark 4.3.
+
+`python -m tests.rooms.transcript` prints this page. A line such as `# 94 s` gives the seconds that the command above
+it took on two busy cores. Messages that Spark logs at every start are omitted.
 
 """
 CHATTER = re.compile(
@@ -81,25 +84,25 @@ class Step(NamedTuple):
 def steps(wheel: str, jars: str) -> list[Step]:
     """Return what is typed, in order."""
     return [
-        Step(f"apt-get -qq update && apt-get -qq -y install {PACKAGES} >/tmp/apt.log", "Packages, and a server"),
+        Step(f"apt-get -qq update && apt-get -qq -y install {PACKAGES} >/tmp/apt.log", "Install packages and a server"),
         Step(_file("/etc/mysql/mariadb.conf.d/90-binlog.cnf", CONFIGURATION)),
         Step("install -d -o mysql /run/mysqld && (mariadbd-safe >/tmp/server.log 2>&1 &)"),
         Step("mariadb-admin --wait=30 ping"),
-        Step("python3 -m venv /opt/spark", "The package with its Spark"),
+        Step("python3 -m venv /opt/spark", "Install the package with Spark"),
         Step(f"{INSTALL.format('/opt/spark')} '{wheel}[spark]'"),
         Step('export PATH=/opt/spark/bin:"$PATH" PYSPARK_PYTHON=/opt/spark/bin/python'),
         *_tutorial(),
-        Step("python3 -m venv /opt/spark43", f"The same program on Spark {OTHER_SPARK}"),
+        Step("python3 -m venv /opt/spark43", f"Run the same program on Spark {OTHER_SPARK}"),
         Step(f"{INSTALL.format('/opt/spark43')} {wheel} 'pyspark[sql]=={OTHER_SPARK}' 'pandas<3'"),
         Step("export PYSPARK_PYTHON=/opt/spark43/bin/python"),
         Step("sed 's#/tmp/tutorial/\\(orders\\|checkpoint\\)#/tmp/tutorial/43-\\1#' orders.py >orders43.py"),
         Step("/opt/spark43/bin/python orders43.py"),
         Step("export PYSPARK_PYTHON=/opt/spark/bin/python"),
-        Step(_file("mirror.py", MIRROR.replace("JARS", jars)), "The whole database as Delta tables, and is it equal"),
+        Step(_file("mirror.py", MIRROR.replace("JARS", jars)), "Mirror the database into Delta tables and audit it"),
         Step("python mirror.py"),
         Step(_sql(LATER)),
         Step("python mirror.py"),
-        Step("du -shc /opt/spark /opt/spark43", "What it takes on disk"),
+        Step("du -shc /opt/spark /opt/spark43", "Disk space"),
     ]
 
 

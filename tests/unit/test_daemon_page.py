@@ -1,4 +1,4 @@
-"""docs/daemon.md against the code: exit codes, log lines, metrics and file names are those of the sources."""
+"""docs/daemon-reference.md against the code: exit codes, log lines, metrics and file names are those of the sources."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from replica.daemon.status import verdict
 from tests.kit.places import reached
 
 PROJECT = Path(__file__).resolve().parents[2]
-PAGE = (PROJECT / "docs" / "daemon.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "daemon-reference.md").read_text(encoding="utf-8")
 PROGRAM = "replica/daemon/run.py"
 LEVELS = {name: name for name in ("debug", "info", "warning", "error", "critical")} | {"exception": "error"}
 
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of the first table under a heading."""
-    after = PAGE.partition(f"### {heading}\n")[2]
+    after = PAGE.partition(f"## {heading}\n")[2]
     table = re.search(r"(?:^\|.*\n)+", after, re.MULTILINE)
     assert table is not None, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]

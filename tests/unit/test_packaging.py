@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROJECT = Path(__file__).resolve().parents[2]
+PACKAGES = ("pyspark_mariadb_binlog", "replica", "streaming_source")
 HEAVY = {"pyarrow", "numba", "numpy", "pandas", "aiomysql", "pymysql", "asyncio", "pydantic"}
 
 
@@ -147,17 +148,13 @@ except ImportError as error:
 
 
 def test_all_packages_say_that_they_have_types(wheel: zipfile.ZipFile) -> None:
-    assert {"replica/py.typed", "streaming_source/py.typed"} <= set(wheel.namelist())
+    assert {f"{name}/py.typed" for name in PACKAGES} <= set(wheel.namelist())
 
 
 def test_every_module_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    sources = {
-        str(path.relative_to(PROJECT))
-        for name in ("replica", "streaming_source")
-        for path in files(PROJECT / name, "**/*.py")
-    }
+    sources = {str(path.relative_to(PROJECT)) for name in PACKAGES for path in files(PROJECT / name, "**/*.py")}
     packed = {name for name in wheel.namelist() if name.endswith(".py")}
-    assert packed == sources | {"pyspark_mariadb_binlog.py"}
+    assert packed == sources
 
 
 def test_metadata(wheel: zipfile.ZipFile) -> None:

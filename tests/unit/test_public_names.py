@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
+import pyspark_mariadb_binlog
 import replica
 import streaming_source
 from tests.fixtures.installation import PROJECT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def run(code: str) -> str:
@@ -33,6 +38,25 @@ def test_importing_the_package_brings_nothing_of_ours_but_itself(package: str) -
     ours = {name for name in brought if name.startswith(("replica", "streaming_source"))}
     assert ours == {"replica", "replica.public_names", "replica.version", package}
     assert not brought & {"numpy", "pyarrow", "numba", "asyncio", "pyspark", "pydantic"}
+
+
+def test_the_public_package_has_the_names_of_both() -> None:
+    public = pyspark_mariadb_binlog
+    assert dir(public) == sorted(public.__all__) == sorted([*replica.__all__, *streaming_source.__all__])
+    for package in (replica, streaming_source):
+        assert all(getattr(public, name) is getattr(package, name) for name in package.__all__)
+    assert public.__version__ == replica.__version__
+    with pytest.raises(AttributeError, match="'pyspark_mariadb_binlog' has no attribute 'RelayLog'"):
+        public.RelayLog  # noqa: B018
+    assert run("from pyspark_mariadb_binlog.errors import DataLossError; print(DataLossError.exit_code)") == "80"
+
+
+def test_a_public_name_that_another_package_hides_says_so(tmp_path: Path) -> None:
+    (tmp_path / "replica.py").touch()
+    place = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]"
+    said = run(f"{place}; from pyspark_mariadb_binlog import mirror").splitlines()[-1]
+    assert said.startswith("ImportError: mirror cannot be loaded: its package replica (")
+    assert f"is hidden: Python finds {tmp_path}" in said
 
 
 def test_a_package_that_is_missing_for_a_name_is_named() -> None:

@@ -1,4 +1,4 @@
-"""docs/snapshot.md: what it shows of `check --initial` is what that prints, and its figures are those of the code."""
+"""docs/snapshot.md and its reference: they show what `check --initial` prints, and have the figures of the code."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from streaming_source.options.source_options import OPTIONS, SourceOptions
 from streaming_source.rows.read_rows import FIRST_ORDINAL
 from tests.unit.snapshot.facts import column, index, listed, told
 
-PAGE = Path(__file__).parents[2] / "docs" / "snapshot.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("snapshot.md", "snapshot-reference.md"))
 
 
 def blocks(language: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""Connections with a login of their own: TLS, authentication, compression, and the session's settings."""
+"""Connections with our own login: TLS, authentication, compression, and the session's settings."""

@@ -1,7 +1,8 @@
-"""The conversation from the greeting to the final OK: plugins answer, the server switches between them as it likes.
+"""Conversation from the greeting to the final OK. Plugins answer, and the server may switch between them.
 
-No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's; None means that there is
-nothing to say and the next payload is awaited. An ERR packet is the caller's: it ends the generator.
+No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's payloads. It yields None
+if there is nothing to send and the next payload is expected. The caller handles an ERR packet, which ends the
+generator.
 
 Source: the server's sql/sql_acl.cc (its server_mpvio functions) and Connector/C's my_auth.c (run_plugin_auth).
 """
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from replica.handshake.plugins.plugin import Plugin, Secret
 
 MAX_ROUNDS = 32
-"""An account has a handful of plugins of at most three packets each; a hostile server must not go on forever."""
+"""Maximum number of packets. An account has a handful of plugins of at most three packets each; a hostile server must
+not continue forever.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """The plugin that logged us in, and what the server said with its OK."""
+    """The plugin that logged us in, and the text of the server's OK packet."""
 
     plugin: Plugin
     info: bytes
@@ -43,12 +46,12 @@ def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Re
     Args:
         greeted_with: the plugin named in the greeting.
         scramble: the greeting's 20 random bytes.
-        secret: of the account.
+        secret: the account's password.
         respond: wraps the first answer.
 
     Raises:
-        AuthenticationError: a plugin that is unknown or that would give the password away is asked for.
-        ProtocolError: the server's packets make no login.
+        AuthenticationError: the server asks for a plugin that is unknown or that would expose the password.
+        ProtocolError: the server's packets are no valid login.
     """
     plugin = plugin_for_greeting(greeted_with, secret)
     payload = yield respond(plugin.name, plugin.begin(scramble))

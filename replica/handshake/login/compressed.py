@@ -1,13 +1,13 @@
-"""A compressed connection that looks like any other: an asyncio.Transport over another one, frames on the way.
+"""A compressed connection: an asyncio.Transport over another one, with frames in between.
 
-In: the transport of a connection whose two sides have just agreed on CLIENT_COMPRESS, plain or TLS. Out: the same
-interface, so that neither driver nor session knows of frames; every `write` becomes frames in one write below, which a
-semi-synchronous primary depends on. A protocol above may stop reading at any byte: what was inflated by then waits
-here, and with it the end of the connection.
+In: the transport of a connection, plain or TLS, whose two sides have just agreed on CLIENT_COMPRESS. Out: the same
+interface, so that driver and session need not know of frames. Every `write` becomes frames in a single write of the
+transport below, because a semi-synchronous primary depends on that. The protocol above may pause reading at any byte.
+Inflated bytes then wait here, and so does the end of the connection.
 
-Refused: frames that are damaged; the protocol above then loses its connection with the ChecksumError.
+Refused: damaged frames. The protocol above then loses its connection with the ChecksumError.
 
-Source: protocol/compressed.py names it. An acknowledgement outside of a frame is lost (measured on 10.11 and 11.8).
+Source: see protocol/packets/compressed.py. An acknowledgement outside of a frame is lost (measured on 10.11 and 11.8).
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """Transport for the protocol above, protocol for the transport below (that of `writer`, which is kept alive)."""
+    """Transport for the protocol above, and protocol for the transport below.
+
+    It keeps a reference to `writer`, because a StreamWriter closes its transport when it is collected.
+    """
 
     def __init__(self, writer: StreamWriter, protocol: BaseProtocol) -> None:
         super().__init__()
@@ -57,7 +60,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         if self._paused:
             self._paused = False
-            # Not here: the caller may be in the middle of taking what came before.
+            # Not at once: the caller may be in the middle of processing earlier data.
             self._loop.call_soon(self._go_on)
 
     def is_reading(self) -> bool:
@@ -84,14 +87,14 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._below.abort()
 
     def can_write_eof(self) -> bool:
-        return False  # no more than TLS: no one half-closes this protocol
+        return False  # as with TLS: no one half-closes this protocol
 
     def get_write_buffer_size(self) -> int:
         return self._below.get_write_buffer_size()
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes received, as they came over the wire."""
+        """Number of compressed bytes received from the network."""
         return self._reader.wire_bytes
 
     # -- the protocol, seen from below ---------------------------------------------------------------------------
@@ -127,7 +130,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._below.resume_reading()
 
     def _deliver(self) -> None:
-        """Pass on everything that is complete, as long as the protocol above takes it; then the end, if it has come."""
+        """Pass complete data up while the protocol above reads it, then the end of the connection, if it has come."""
         try:
             while not self._paused and not self._aborted and self._pass_on():
                 pass
@@ -146,7 +149,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._protocol.connection_lost(self._reason)
 
     def _pass_on(self) -> int:
-        """Pass one piece upwards and return its size, 0 when there is none."""
+        """Pass one piece up and return its size in bytes, 0 if there is none."""
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             count = self._reader.read_into(memoryview(protocol.get_buffer(-1)))
@@ -162,7 +165,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def compress(reader: StreamReader, writer: StreamWriter) -> tuple[StreamReader, StreamWriter]:
-    """Go on compressed with a connection; its old reader and writer are not to be used any more."""
+    """Switch a connection to compression. The old reader and writer must not be used any more."""
     loop = asyncio.get_running_loop()
     above = asyncio.StreamReader(loop=loop)
     protocol = asyncio.StreamReaderProtocol(above, loop=loop)

@@ -1,9 +1,9 @@
-"""The one file that touches what aiomysql, PyMySQL and asyncio keep private, under names of our own.
+"""The only module that uses private names of aiomysql, PyMySQL and asyncio, and gives them public names.
 
-In: where to connect, and what a subclass does with the greeting. Out: packets, either way, and at last the streams
-themselves, without the driver. The driver opens the connection, counts packets, escapes values and sets autocommit; it
-calls three private methods that are ours, and we read or set seven private names of it. `tests/unit/handshake/
-test_driver.py` has the list, and says of each what an update of the driver would break.
+In: an endpoint, and a subclass that handles the greeting. Out: packets in both directions, and finally the streams
+without the driver. The driver opens the connection, counts packets, escapes values and sets autocommit. It calls three
+private methods that we override, and we read or set seven of its private names. `tests/unit/handshake/login/
+test_driver.py` lists them all, with the effect that a change in the driver would have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHARSET: Final = charset_by_name("utf8mb4")
 
 
 class Driver(Connection):
-    """A connection that reads the greeting, logs in and reads packets as its subclass does."""
+    """A connection whose subclass reads the greeting, logs in and reads packets."""
 
     _reader: Any
     _writer: Any
@@ -59,15 +59,15 @@ class Driver(Connection):
         return packet_type(await self.read_reply(), CHARSET.encoding)
 
     async def greeted(self, payload: bytes) -> None:
-        """Take what the server says first; sets `server_status`, which `escape` needs."""
+        """Handle the server's greeting, and set `server_status`, which `escape` needs."""
         raise NotImplementedError
 
     async def log_in(self) -> None:
-        """Go from the greeting to the server's OK."""
+        """Log in, from the greeting to the server's OK."""
         raise NotImplementedError
 
     async def read_payload(self, longest: int = MAX_PAYLOAD) -> bytes:
-        """Read the next payload, up to `longest` bytes of it."""
+        """Return the next payload, at most `longest` bytes of it."""
         raise NotImplementedError
 
     # -- what a login does with the driver ------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Driver(Connection):
         await self._connect()
 
     async def read_reply(self, longest: int = MAX_PAYLOAD) -> bytes:
-        """Read the next payload; an ERR packet is raised as the driver's error."""
+        """Return the next payload; raise an ERR packet as the driver's error."""
         payload = await self.read_payload(longest)
         if payload[0] == ERR:
             reply = parse_reply(payload)
@@ -86,33 +86,36 @@ class Driver(Connection):
         return payload
 
     async def receive(self, count: int) -> bytes:
-        """Read exactly so many bytes; the driver's error where the connection ends before."""
+        """Read exactly `count` bytes; raise the driver's error if the connection ends before."""
         data: bytes = await self._read_bytes(count)
         return data
 
     def count_on(self, sequence_id: int) -> None:
-        """Give the next packet that is written this sequence id; every command begins with 0."""
+        """Give the next packet that is written this sequence id. Every command begins with 0."""
         self._next_seq_id = sequence_id & 0xFF
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """The attributes by which the login tells the server about this program."""
+        """Attributes of this program that the login sends to the server."""
         attributes: Mapping[str, str] = self._connect_attrs
         return attributes
 
     @property
     def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """The two ends of the connection; None once it is closed. They may be changed for others over them."""
+        """The reader and writer of the connection, or None after it is closed.
+
+        They may be replaced by others over them.
+        """
         return None if self._writer is None else (self._reader, self._writer)
 
     @streams.setter
     def streams(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None) -> None:
-        # Without them the driver's __del__ closes nothing.
+        # Without streams the driver's __del__ closes nothing.
         self._reader, self._writer = streams or (None, None)
 
     @property
     def writer(self) -> asyncio.StreamWriter:
-        """The end that writes.
+        """The writer of the connection.
 
         Raises:
             NotConnectedError: the connection is closed.
@@ -124,16 +127,16 @@ class Driver(Connection):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The transport under both ends."""
+        """The transport under reader and writer."""
         transport: asyncio.Transport = self.writer.transport  # type: ignore[assignment]
         return transport
 
 
 def error_of(packet: ErrPacket) -> pymysql.err.OperationalError:
-    """Make the driver's error of an ERR packet: `refusals.translated` knows what it means."""
+    """Return the driver's error for an ERR packet. `refusals.translated` interprets it."""
     return pymysql.err.OperationalError(packet.code, packet.message, sqlstate=packet.sqlstate)
 
 
 def unread(reader: asyncio.StreamReader) -> bytes:
-    """Tell what a reader holds: asyncio offers no way to ask for it without waiting for more."""
+    """Return the buffered bytes of a reader. asyncio cannot return them without waiting for more."""
     return bytes(reader._buffer)  # type: ignore[attr-defined]  # noqa: SLF001

@@ -1,14 +1,15 @@
-"""Connect, log in, run steps, and let go of the socket.
+"""Connect, log in, run steps, and hand over the socket.
 
-In: a configuration and an endpoint. Out: a `Login` that runs step generators, and at last a `Detached` transport: the
-same connection without the driver, reading paused, so that not one byte of the stream passes through aiomysql's packet
-reader (which is five times slower and stops at the sequence numbers of a semi-synchronous stream).
+In: a configuration and an endpoint. Out: a `Login` that runs step generators, and finally a `Detached` transport. That
+is the same connection without the driver and with reading paused, so that no byte of the stream passes through
+aiomysql's packet reader. That reader is five times slower and stops at the sequence numbers of a semi-synchronous
+stream.
 
-This is the border to a server that may be anything: whatever it says ends in an error of ours, after a bounded number
-of bytes and a bounded time.
+The peer may be anything. Whatever it sends ends in a `ReplicaError`, after a bounded number of bytes and a bounded
+time.
 
-Source: sql/sql_parse.cc, 10.11: a dump command ends its connection, so `dump` uses a login up; what starts the sequence
-numbers again is named in protocol/packets.py.
+Source: sql/sql_parse.cc, 10.11: a dump command ends its connection, so `dump` uses up a login. protocol/packets/
+packets.py names the source for the restart of the sequence numbers.
 """
 
 from __future__ import annotations
@@ -36,17 +37,18 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 STATEMENT_TIMEOUT_S = 120.0
-"""BINLOG_GTID_POS reads the binlog file up to the position: a gigabyte on a slow disk takes most of a minute
-(measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory; 11.8 has an index)."""
+"""Timeout of one step in seconds. BINLOG_GTID_POS reads the binlog file up to the position: a gigabyte on a slow disk
+takes most of a minute (measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory; 11.8 has an index).
+"""
 LOOK_BYTES = 1 << 20
-"""The bytes of an event that is looked at for its header, or that has to be short."""
+"""Maximum number of bytes that are read of an event, if only its header matters or the event has to be short."""
 _SHOWN_SQL = 60
 _NO_SERVER = "No MariaDB server says that: find out what listens there."
 
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The connection without the driver. Reading is paused; `leftover` are bytes that had already arrived.
+    """The connection without the driver. Reading is paused. `leftover` holds bytes that had already arrived.
 
     Keep this object as long as the transport is used: asyncio's StreamWriter closes its transport when it is collected.
     """
@@ -60,7 +62,7 @@ class Detached:
 
 
 class Login:
-    """A logged-in connection. `run()` drives step generators over it; `detach()` ends the driver's part."""
+    """A logged-in connection. `run()` drives step generators over it, and `detach()` ends the driver's part."""
 
     def __init__(self, connection: DriverConnection, endpoint: Endpoint) -> None:
         self._connection = connection
@@ -83,16 +85,16 @@ class Login:
 
     @property
     def plugin(self) -> str:
-        """The authentication plugin that logged us in, as the client's part is called."""
+        """Name of the client's authentication plugin that logged us in."""
         return self._connection.plugin
 
     async def run(self, steps: Steps[_Result]) -> _Result:
-        """Perform each step and give its rows back; an ERR packet is thrown into the generator as a ServerError.
+        """Run each step and send its rows into the generator. An ERR packet is thrown into it as a ServerError.
 
         Raises:
             DisconnectedError: the connection ended or a step took longer than STATEMENT_TIMEOUT_S.
             ServerError: an ERR packet that the generator did not handle.
-            ProtocolError: the answer to a step is no answer, too long, or makes no sense to the generator.
+            ProtocolError: an answer is invalid, too long, or makes no sense to the generator.
         """
         try:
             step = next(steps)
@@ -112,7 +114,7 @@ class Login:
         except (ReplicaError, StopIteration):
             raise
         except Exception as error:
-            # Generators take an answer for what their statement gives: a server that is none gives anything.
+            # Generators assume that an answer fits their statement, but a peer that is no server sends anything.
             what = asked.sql if isinstance(asked, Query) else "a command"
             message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with what makes no sense: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
@@ -126,7 +128,7 @@ class Login:
 
     @contextlib.asynccontextmanager
     async def _translating(self, until: float | None = None) -> AsyncIterator[None]:
-        """Limit the time (by the loop's clock), and raise our errors for the driver's."""
+        """Limit the time (by the loop's clock), and convert the driver's errors to ours."""
         if self._connection.closed:
             raise DisconnectedError(f"the connection to {self.endpoint} is closed.")
         try:
@@ -144,7 +146,7 @@ class Login:
     async def _query(self, step: Query) -> Rows:
         connection = self._connection
         connection.expect(step.most_bytes)
-        # No arguments is not the same as an empty tuple: with a tuple, % in the text is a placeholder.
+        # None and an empty tuple differ: with a tuple, % in the text is a placeholder.
         arguments = tuple(connection.escape(argument) for argument in step.arguments)
         await self._write(com_query(step.sql % arguments if arguments else step.sql))
         reading = read_reply()
@@ -153,7 +155,7 @@ class Login:
             while True:
                 reading.send(await connection.read_payload())
         except StopIteration as done:
-            connection.server_status = done.value.status  # whether backslashes are escapes, for one
+            connection.server_status = done.value.status  # for example whether backslashes are escapes
             return done.value.rows
         except ErrorReply as error:
             raise error_of(error.packet) from None
@@ -162,7 +164,7 @@ class Login:
         connection = self._connection
         connection.expect(MAX_REPLY_BYTES)
         if not replies:
-            # What comes back is the stream: it belongs to the code that takes the transport.
+            # The answer is the stream, which belongs to the code that takes the transport.
             connection.transport.pause_reading()
         await self._write(payload)
         if replies:
@@ -174,14 +176,15 @@ class Login:
         await self._connection.writer.drain()
 
     async def dump(self, command: bytes, *, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
-        """Send a dump command and yield its events until the server says EOF; for a few events, through the driver.
+        """Send a dump command and yield its events until the server sends EOF.
 
-        An event beyond `longest` bytes is cut to them, and the last: the connection is closed behind it.
+        The events pass through the driver, so use this for few events only. An event beyond `longest` bytes is cut
+        there and is the last one, because the connection is closed after it.
 
         Raises:
-            DisconnectedError: the connection ended, or the caller did not see enough within STATEMENT_TIMEOUT_S.
+            DisconnectedError: the connection ended, or the caller needed more than STATEMENT_TIMEOUT_S.
             ServerError: an ERR packet.
-            ProtocolError: more small events than come before one that tells.
+            ProtocolError: the server sent more bytes than allowed before the caller stopped.
         """
         connection = self._connection
         until = asyncio.get_running_loop().time() + STATEMENT_TIMEOUT_S
@@ -194,10 +197,10 @@ class Login:
                 payload = await connection.read_reply(longest + 1)
             if is_eof(payload):
                 return
-            yield payload[1:]  # behind the status byte
+            yield payload[1:]  # after the status byte
 
     def detach(self) -> Detached:
-        """Take the socket from the driver. Afterwards this login is as good as closed."""
+        """Take the socket from the driver. The login cannot be used afterwards."""
         connection = self._connection
         if connection.streams is None:
             raise DisconnectedError(f"the connection to {self.endpoint} was lost before the stream began.")
@@ -212,19 +215,19 @@ class Login:
 
 
 def said_by(endpoint: Endpoint, error: ProtocolError) -> ProtocolError:
-    """Return the same error with the server's name: of several, one may be no server at all."""
+    """Return the same error with the server's name, because one of several hosts may be no server."""
     return type(error)(f"{endpoint}: {error.message}.", hint=error.hint or _NO_SERVER)
 
 
 async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
-    """Connect, authenticate and settle the session; the connection has TCP_NODELAY and keep-alive.
+    """Connect, authenticate and set the session's variables. The connection has TCP_NODELAY and keep-alive.
 
     Raises:
-        AuthenticationError: the account, the password, the plugin or the TLS set-up is refused, by either side.
+        AuthenticationError: either side refuses the account, the password, the plugin or the TLS set-up.
         DisconnectedError: the server cannot be reached, or not within `connect_timeout_s`.
         ConfigError: the password file or a TLS file cannot be read.
         PrerequisiteError: the session does not keep the settings that it was given.
-        ProtocolError: what listens there is no server, or one that says too much.
+        ProtocolError: the peer is no server, or sends too much.
     """
     connection = DriverConnection(config, endpoint)
     with contextlib.ExitStack() as unless_done:
@@ -243,7 +246,7 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
         except ReplicaError:
             raise
         except Exception as error:
-            # The driver reads the first replies itself, and means no harm by an IndexError.
+            # The driver reads the first replies itself, and may raise an IndexError on an unexpected reply.
             message = f"the login at {endpoint} ended in what makes no sense: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
         login = Login(connection, endpoint)

@@ -1,11 +1,11 @@
-"""The settings of every session of ours: set after the login, read back, and refused if the server keeps others.
+"""Settings of every session of ours: set after the login, read back, and refused if the server keeps other values.
 
 A server gives a new session its global variables, and then runs init_connect in it, for accounts without SUPER or
-CONNECTION ADMIN. Either may change what a statement means, in which character set its answer comes, and how much of
-the answer is left out without an error. `login.log_in` runs `settle_session` on every connection, before anything
-else is asked. A session that needs more (`snapshot/connection/session.py`) adds its own settings to these.
+CONNECTION ADMIN. Either may change the meaning of a statement, the character set of its answer, and how much of the
+answer is left out without an error. `login.log_in` runs `settle_session` on every connection, before any other
+statement. A session that needs more (`snapshot/connection/session.py`) adds its own settings to these.
 
-A setting that the server does not know is left out: the server is no MariaDB, and is refused by what is asked next.
+A setting that the server does not know is left out. Such a server is no MariaDB, and later checks refuse it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class SessionSetting(NamedTuple):
-    """A session variable: `value` as SET takes it, `shown` as SHOW prints it, None if it is not read back."""
+    """A session variable.
+
+    `value` is its value for SET. `shown` is the text that SHOW prints, or None to skip the check.
+    """
 
     name: str
     value: str
@@ -31,14 +34,15 @@ class SessionSetting(NamedTuple):
 
 
 NAMES: Final = "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"
-"""Statements and answers are UTF-8. The handshake asks for the same, but a server with
-skip_character_set_client_handshake ignores that, and init_connect may change it."""
+"""Makes statements and answers UTF-8. The handshake asks for the same, but a server with
+skip_character_set_client_handshake ignores that, and init_connect may change it.
+"""
 SPOKEN: Final = dict.fromkeys(("character_set_client", "character_set_connection", "character_set_results"), "utf8mb4")
 MOST_ROWS: Final = "18446744073709551615"
 
 SETTINGS: Final = (
     SessionSetting("autocommit", "1", "ON", "a statement must not open a transaction that stays open"),
-    # As a number: with EMPTY_STRING_IS_NULL the text '' is NULL, which is refused.
+    # As a number, because with EMPTY_STRING_IS_NULL the text '' is NULL, which is refused.
     SessionSetting("sql_mode", "0", "", "modes change quotes, backslashes, operators, DATE, FLOAT and CHAR"),
     SessionSetting("time_zone", "'+00:00'", "+00:00", "TIMESTAMP columns and clocks are read in UTC"),
     SessionSetting("timestamp", "DEFAULT", None, "the server's clock would stand still"),
@@ -53,10 +57,10 @@ SETTINGS: Final = (
     SessionSetting("net_read_timeout", "30", None, "a slow line would be cut off"),
     SessionSetting("net_write_timeout", "60", None, "a reader that is busy for a moment would be cut off"),
 )
-"""What `settle_session` sets; values are those of a server with default settings, except time zone and modes."""
+"""Settings of `settle_session`. Values are those of a server with default settings, except time zone and modes."""
 
 _REFUSALS: Final = frozenset({1227, 1193, 1231, 1232, 1238, 1290, 1064, 1115, 1649})
-"""Errors that are about one variable: unknown, not to be set by this account or at all, or not to this value."""
+"""Errors about a single variable: unknown, not settable by this account or at all, or not to this value."""
 
 
 _WANTED: Final = SPOKEN | {one.name: one.shown for one in SETTINGS if one.shown is not None}
@@ -69,7 +73,7 @@ def set_session(settings: Iterable[SessionSetting]) -> str:
 
 
 def settle_session() -> Steps[Mapping[str, str]]:
-    """Set SETTINGS and the character set, and return what the session has then, for `refuse_others`."""
+    """Set SETTINGS and the character set, and return the resulting values for `refuse_others`."""
     yield Query(NAMES, most_bytes=_MOST_BYTES)
     try:
         yield Query(set_session(SETTINGS), most_bytes=_MOST_BYTES)
@@ -82,11 +86,11 @@ def settle_session() -> Steps[Mapping[str, str]]:
 
 
 def refuse_others(found: Mapping[str, str]) -> None:
-    """Refuse a session whose settings are others than those that were set.
+    """Refuse a session whose settings differ from SETTINGS.
 
     Raises:
-        PrerequisiteError: says which.
-        ProtocolError: the server says nothing of its session.
+        PrerequisiteError: settings differ; the message names them.
+        ProtocolError: the server returned no settings.
     """
     if not found:
         raise ProtocolError("the server says nothing of the settings of its session")
@@ -108,23 +112,23 @@ def _is_of_a_variable(error: ServerError) -> bool:
 
 
 def show_session(names: Iterable[str]) -> str:
-    """Return the statement that reads these variables; SHOW leaves out what a server does not know."""
+    """Return the statement that reads these variables. SHOW leaves out variables that a server does not know."""
     listed = ", ".join(f"'{name}'" for name in names)
     return f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"
 
 
 def variables_of(rows: Rows) -> dict[str, str]:
-    """Return the answer of `show_session` by name, in lower case."""
+    """Return the rows of `show_session` as a dictionary with lower-case names."""
     return {(name or "").lower(): value or "" for name, value in rows}
 
 
 def differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Return what differs from the wanted values, each with its name, for people."""
+    """Return the settings that differ from the wanted values, in words."""
     return [f"{name} is {found.get(name)!r}" for name, value in wanted.items() if found.get(name) != value]
 
 
 def not_kept(what: str) -> PrerequisiteError:
-    """Make the error of a session that does not keep what was set; `what` says how it differs."""
+    """Return the error of a session that does not keep its settings. `what` names the differences."""
     return PrerequisiteError(
         f"the session does not keep the settings that it was given: {what}.",
         hint="Look what sets this in every session: init_connect of the server, or a proxy between.",

@@ -1,8 +1,8 @@
-"""caching_sha2_password: a SHA-256 scramble for a server that remembers the account, else the password itself.
+"""caching_sha2_password: a SHA-256 scramble if the server has cached the account, else the password itself.
 
-Source: the server's plugin/auth_mysql_sha2 and MySQL's sha2_password. The password goes out only inside TLS or the unix
-socket, or encrypted with an RSA key that the user gave. A key that the server sends is not asked for: an attacker in
-between would send one of their own, for any account, and read its password.
+Source: the server's plugin/auth_mysql_sha2 and MySQL's sha2_password. The password is sent only inside TLS or the unix
+socket, or encrypted with an RSA key that the user gave. The server is never asked for its key, because an attacker in
+between could send another key, for any account, and read the password.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _PASSWORD_WANTED = b"\x04"
 
 
 class CachingSha2(Plugin):
-    """The plugin caching_sha2_password, with one answer or two; what the server keeps is salted, so it proves no
-    certificate.
+    """The plugin caching_sha2_password, with one answer or two.
+
+    The server stores a salted hash, so the plugin cannot prove a certificate.
     """
 
     name: ClassVar[str] = "caching_sha2_password"
@@ -59,7 +60,7 @@ class CachingSha2(Plugin):
             )
         key = _public_key(self._secret.public_key)
         mask = self._nonce * (len(text) // len(self._nonce) + 1)
-        # SHA-1 is the protocol's choice; in OAEP nothing depends on collisions.
+        # SHA-1 is the protocol's choice. In OAEP nothing depends on collisions.
         oaep = padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)  # noqa: S303
         try:
             return key.encrypt(_xor(text, mask[: len(text)]), oaep)

@@ -1,4 +1,4 @@
-"""The plugins for which the client just sends the password: mysql_clear_password, and PAM's dialog with one question.
+"""Plugins that send the password in clear: mysql_clear_password, and PAM's dialog with one question.
 
 Source: Connector/C's plugins mysql_clear_password and dialog. The password is sent inside TLS or the unix socket only.
 
@@ -29,7 +29,7 @@ class ClearPassword(Plugin):
 
 
 class Dialog(Plugin):
-    """PAM over its dialog: the first question is answered with the password, a second one is not answered."""
+    """PAM over its dialog. The first question is answered with the password; a second one is refused."""
 
     name: ClassVar[str] = "dialog"
 

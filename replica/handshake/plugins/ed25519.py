@@ -1,7 +1,7 @@
-"""ed25519: an Ed25519 signature of the server's nonce, the key made of the password without a salt.
+"""ed25519: an Ed25519 signature of the server's nonce, with a key made from the unsalted password.
 
 Source: the server's plugin/auth_ed25519 (ref10/sign.c: crypto_sign). It is RFC 8032 except that the seed is the
-password, of any length: libsodium's signing takes 32 bytes only, its arithmetic takes this too.
+password of any length. libsodium's signing takes 32 bytes only, so its scalar arithmetic is used instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replica.handshake.plugins.plugin import NONCE_BYTES, Plugin
 
 
 class Ed25519(Plugin):
-    """The plugin ed25519, with one answer of 64 bytes; the server keeps the public key."""
+    """The plugin ed25519, with one answer of 64 bytes. The server stores the public key."""
 
     name: ClassVar[str] = "client_ed25519"
 
@@ -41,7 +41,7 @@ class Ed25519(Plugin):
 
 
 def _scalar(expanded: bytes) -> bytes:
-    """Return the lower half of the expanded key, clamped as RFC 8032 says, modulo the group's order."""
+    """Return the lower half of the expanded key, clamped as in RFC 8032, modulo the group's order."""
     clamped = bytearray(expanded[:32])
     clamped[0] &= 0b1111_1000
     clamped[31] = clamped[31] & 0b0111_1111 | 0b0100_0000

@@ -1,6 +1,6 @@
 """mysql_native_password: SHA1(password) XOR SHA1(scramble, SHA1(SHA1(password))).
 
-Source: the server's sql/password.c, scramble(). An empty password is sent as nothing.
+Source: the server's sql/password.c, scramble(). For an empty password the answer is empty.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from replica.handshake.plugins.plugin import Plugin
 
 
 class NativePassword(Plugin):
-    """The plugin mysql_native_password, with one answer; the server keeps SHA1(SHA1(password))."""
+    """The plugin mysql_native_password, with one answer. The server stores SHA1(SHA1(password))."""
 
     name: ClassVar[str] = "mysql_native_password"
 

@@ -1,9 +1,10 @@
-"""parsec (11.6+): an Ed25519 signature, the key derived from the password with a salt of the account and many rounds.
+"""parsec (11.6+): an Ed25519 signature with a key derived from the password, the account's salt, and many rounds.
 
-Source: the server's plugin/auth_parsec (auth_parsec.cc). The server sends 32 random bytes; an empty answer asks for the
-account's salt, `P`, an exponent and 18 bytes; then 32 random bytes of ours and the signature of both go back.
+Source: the server's plugin/auth_parsec (auth_parsec.cc). The server sends 32 random bytes. An empty answer asks for the
+account's salt: `P`, an exponent and 18 bytes. Then 32 random bytes of ours and the signature of both are sent.
 
-Refused: an exponent above 3, which no server sets and which lets a hostile one keep us calculating; another algorithm.
+Refused: another algorithm, and an exponent above 3. No server sets such an exponent, and a hostile one could keep us
+computing with it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HEAD_BYTES = 2  # algorithm and exponent
 
 
 class Parsec(Plugin):
-    """The plugin parsec, with two answers; the server keeps the salt with its head, and the public key."""
+    """The plugin parsec, with two answers. The server stores the salt with its head, and the public key."""
 
     name: ClassVar[str] = "parsec"
 

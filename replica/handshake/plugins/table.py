@@ -1,4 +1,4 @@
-"""The one table of authentication plugins: what a server may ask for -> how it is answered."""
+"""Table of authentication plugins, by the name that a server asks for."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 PLUGINS: Final[dict[str, type[Plugin]]] = {
     kind.name: kind for kind in (NativePassword, Ed25519, Parsec, CachingSha2, ClearPassword, Dialog)
 }
-"""The plugins by the name the server uses for the client's part."""
+"""Plugins by the server's name of the client's part."""
 FOR_GREETINGS: Final = (NativePassword.name, CachingSha2.name)
-"""The plugins that can answer the scramble of a greeting; the others begin with data of their own."""
+"""Plugins that can answer the scramble of a greeting. The others begin with their own data."""
 
 
 def plugin_named(name: str, secret: Secret) -> Plugin:
-    """Return the plugin an AuthSwitchRequest asks for.
+    """Return the plugin that an AuthSwitchRequest asks for.
 
     Raises:
-        AuthenticationError: there is none of that name.
+        AuthenticationError: the plugin is unknown.
     """
     kind = PLUGINS.get(name)
     if kind is None:
@@ -37,12 +37,10 @@ def plugin_named(name: str, secret: Secret) -> Plugin:
 
 
 def plugin_for_greeting(name: str, secret: Secret) -> Plugin:
-    """Return the plugin to begin with: the server's own default where that can begin, else the one every server
-    knows.
-    """
+    """Return the first plugin: the server's default if it can answer a greeting, else mysql_native_password."""
     return PLUGINS[name if name in FOR_GREETINGS else NativePassword.name](secret)
 
 
 def advice() -> str:
-    """Name the accounts that can be used."""
+    """Return the hint that lists the supported plugins."""
     return "Use an account with one of: ed25519, parsec, mysql_native_password, caching_sha2_password, unix_socket."

@@ -1,1 +1,1 @@
-"""Questions to a primary: its prerequisites, its progress, its catalog, its dump threads."""
+"""Queries to a primary: its prerequisites, its progress, its catalog, its dump threads."""

@@ -1,12 +1,12 @@
-"""Our own dump threads on a primary, and those of others that use our server id.
+"""Our own dump threads on a primary, and replicas of others that use our server id.
 
-A primary does not notice that a client vanished before it next has something to send, and counts it as a semi-sync
-replica until then. So a replica that leaves ends its dump there, and one that comes back after a crash ends what it
-left behind. Both need no privilege, because an account may end its own threads; neither touches a thread that is not
-proven ours.
+A primary notices that a client vanished only when it next has something to send. Until then it counts the client as a
+semi-sync replica. So a replica that stops ends its dump on the primary, and one that returns after a crash ends the
+dump that it left. Both need no privilege, because an account may end its own threads. Neither touches a thread that is
+not proven ours.
 
 Source: the server's sql/sql_repl.cc (kill_zombie_dump_threads) and sql/repl_failsafe.cc (register_slave,
-show_slave_hosts), 10.11; its own replica ends its dump so too (semisync_slave.cc: kill_connection).
+show_slave_hosts), 10.11; its own replica ends its dump in the same way (semisync_slave.cc: kill_connection).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from replica.handshake.registration import Query, Steps
 ER_NO_SUCH_THREAD = 1094
 
 NAMESAKE_STEP_S = 0.25
-"""How often the list of replicas is looked at again for one with our server id that may be about to vanish."""
+"""Seconds between two checks whether a replica with our server id has vanished from the list of replicas."""
 
-# The difference is the time at which the server process started, whatever happened to its clock since: the server
-# computes Uptime from the statement's time, which is UNIX_TIMESTAMP() (sql/mysqld.cc: show_starttime).
+# The difference is the start time of the server process, whatever happened to its clock since. The server computes
+# Uptime from the statement's time, which is UNIX_TIMESTAMP() (sql/mysqld.cc: show_starttime).
 _SELF = (
     "SELECT @@GLOBAL.server_id, CAST(UNIX_TIMESTAMP() - s.VARIABLE_VALUE AS SIGNED), p.ID, p.HOST "
     "FROM information_schema.GLOBAL_STATUS s JOIN information_schema.PROCESSLIST p "
@@ -34,8 +34,8 @@ _LISTED_AS = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = '{}'
 class ServerThread(NamedTuple):
     """One connection to one run of one server process.
 
-    Thread ids begin again when a server restarts: `started` (seconds since 1970, by the server's clock) tells the runs
-    apart, and `client`, the address and port that the server sees, a restart within the same second.
+    Thread ids restart with the server. `started` (seconds since 1970, by the server's clock) distinguishes the runs.
+    `client`, the address and port that the server sees, distinguishes a restart within the same second.
     """
 
     server_id: int
@@ -52,9 +52,9 @@ def this_thread() -> Steps[ServerThread]:
 
 
 def end_dump(thread: ServerThread) -> Steps[bool]:
-    """End another connection of this account, if that is a dump and all of `thread`. Return whether it was there.
+    """End another dump connection of this account that matches all fields of `thread`; return False if there is none.
 
-    A host name may lead to another server by now, and a server may have been restarted.
+    All fields are compared, because a host name may lead to another server by now, and a server may have restarted.
     """
     if not (yield from _listed_as("Binlog Dump", thread)):
         return False
@@ -68,11 +68,12 @@ def end_dump(thread: ServerThread) -> Steps[bool]:
 
 
 def is_leaving(thread: ServerThread) -> Steps[bool]:
-    """Tell whether another connection of this account has been ended but has not gone: it is still registered, and
-    never served again.
+    """Return True if another connection of this account was killed and still exists.
 
-    Mostly for a moment; a 10.11 was seen to keep one for as long as no other replica came (state "Waiting to finalize
-    termination").
+    It is registered, but never served again.
+
+    Mostly that lasts a moment. A 10.11 was seen to keep such a thread until another replica came (state "Waiting to
+    finalize termination").
     """
     return (yield from _listed_as("Killed", thread))
 
@@ -85,11 +86,10 @@ def _listed_as(command: str, thread: ServerThread) -> Steps[bool]:
 
 
 def namesake(server_id: int, patience_s: float) -> Steps[str | None]:
-    """Return where another replica with our server id is registered, or None; ask before this connection registers
-    itself.
+    """Return where another replica with our server id is registered, or None. Ask before this connection registers.
 
-    One whose client is gone vanishes as soon as the primary tries to send it something, so it is looked at again for
-    `patience_s`. It is None too where the account may not list replicas (REPLICATION MASTER ADMIN).
+    A replica whose client vanished disappears when the primary next sends it something, so the check is repeated for
+    `patience_s` seconds. The result is also None if the account may not list replicas (REPLICATION MASTER ADMIN).
     """
     found = yield from _registered(server_id)
     for _ in range(round(patience_s / NAMESAKE_STEP_S)):

@@ -1,1 +1,1 @@
-"""Kernels on their way from Python to machine code: compiled, kept in files, loaded; interpreted meanwhile."""
+"""Compilation of kernels to machine code: compiled, kept in files, loaded, and interpreted until then."""

@@ -1,9 +1,9 @@
-"""The time while kernels are not compiled: one process compiles what is missing, others wait or go on slowly.
+"""Background compilation: one child process compiles the missing kernels, while others wait or interpret.
 
-In: a kernel that is called and is not in the cache. The compiling process is a child that outlives us: it does what is
-missing of the kernels that this process may need, on all processors, once for all processes. A program for people, and
-a query that has little to read, may have kernels interpreted meanwhile, so that the first rows come at once; other
-callers of a kernel wait for it, which compiling in this process would not shorten.
+A call of a kernel that is not in the cache starts the child. The child outlives this process. It compiles the missing
+kernels that this process may need, on all processors, once for all processes. An interactive program, and a query with
+little to read, may interpret kernels meanwhile, so that the first rows come at once. Other callers wait for the child:
+compiling in this process would not be faster.
 """
 
 from __future__ import annotations
@@ -21,40 +21,43 @@ if TYPE_CHECKING:
     from replica.native.compile import Kernel
 
 INTERPRETED_BYTES: Final = 32 << 10
-"""How much is read in one piece while kernels are interpreted: a hundred rows or two, some hundredths of a second."""
+"""Bytes to read at once while kernels are interpreted: one or two hundred rows, some hundredths of a second."""
 LOOK_EVERY_S: Final = 0.05
-"""How often a process that waits looks for its kernel: reading the cache's index takes a fifth of a millisecond."""
+"""Seconds between two checks for a kernel in the cache; one check takes a fifth of a millisecond."""
 _log: Final = logging.getLogger("replica")
 
 
 class Compiling:
-    """The child that compiles, for this process."""
+    """The child process that compiles, for this process."""
 
     def __init__(self) -> None:
         self.interpret = False
-        """Whether kernels are interpreted while it works."""
+        """Whether kernels are interpreted while the child runs."""
         self.others: set[str] = set()
-        """Modules with kernels that other processes will ask for: compiled with ours, where one of ours is missing."""
+        """Modules whose kernels other processes will need. The child compiles them too, once it runs for a kernel of
+        this process.
+        """
         self._child: subprocess.Popen[bytes] | None = None
         self._given: set[str] = set()
 
     @property
     def at_work(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the child is still running."""
         return self._child is not None and self._child.poll() is None
 
     @property
     def interprets(self) -> bool:
-        """Whether kernels that are not compiled are interpreted now, and work should come in small pieces."""
+        """Whether kernels without machine code are interpreted now, so that work should come in small pieces."""
         return self.interpret and self.at_work
 
     def most_bytes(self, limit: int) -> int:
-        """Return how much to read in one piece now, where as much as `limit` is read with compiled kernels."""
+        """Return the bytes to read at once now; `limit` applies with compiled kernels."""
         return min(limit, INTERPRETED_BYTES) if self.interprets else limit
 
     def begin(self, kernels: Iterable[Kernel], cache: str) -> None:
-        """Start a child that compiles what the cache lacks, and say so. A module is given to a child once: what that
-        could not compile, the process that calls it compiles.
+        """Start a child that compiles the kernels missing in the cache, and log it.
+
+        A module is given to a child once. If the child fails, the process that calls the kernel compiles it.
         """
         if self.at_work:
             return
@@ -74,13 +77,13 @@ class Compiling:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C ends us, and the next start finds what was compiled
+                process_group=0,  # Ctrl-C ends only this process, and the next start finds the compiled kernels
             )
         except OSError as error:
             _log.warning("no process can be started that compiles kernels: %s", error)
 
     def wait_for(self, is_there: Callable[[], bool]) -> None:
-        """Wait until a kernel is in the cache, or no one works on it any more."""
+        """Wait until a kernel is in the cache, or the child has ended."""
         while self.at_work and not is_there():
             time.sleep(LOOK_EVERY_S)
 

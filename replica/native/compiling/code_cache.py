@@ -1,7 +1,8 @@
-"""Name the files that compiled kernels are kept in: one each, in a folder of the state of our sources.
+"""Location of compiled kernels: one file each, in a folder per state of the sources.
 
-A kernel is made of other files than its own (helpers, record layouts), so every state of our sources gets a folder.
-A file is for one kind of processor and one compiler: both are in its name. It is for every checkout and every Python.
+A kernel depends on other files than its own (helpers, record layouts), so every state of KERNEL_SOURCES has its own
+folder. The name of a file contains the processor type and the compiler. A file is valid for every checkout and every
+Python version.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FunctionType
 
-# Kernels, their helpers, and the modules whose constants they take in when they are compiled.
+# Kernels, their helpers, and the modules whose constants are compiled into them.
 KERNEL_SOURCES: Final = (
     "replica/native/**/*.py",
     "replica/protocol/constants.py",
@@ -51,8 +52,9 @@ def _writable(folder: Path) -> bool:
 
 
 def _own_temporary() -> str | None:
-    """Make a temporary folder of this user alone, and return it: what lies there is run as code, and anyone may make a
-    folder in /tmp before we do. None where someone has.
+    """Make and return a temporary folder that only this user can write to; None if another user owns it.
+
+    Its files are run as code, and any user may create a folder of that name in /tmp first.
     """
     folder = Path(tempfile.gettempdir(), f"spark-mariadb-binlog-{os.getuid()}")
     try:
@@ -65,7 +67,7 @@ def _own_temporary() -> str | None:
 
 
 def source_digest() -> str:
-    """Return a short name of the state of all modules that kernels are made of."""
+    """Return a short digest of all modules that kernels depend on."""
     root = Path(__file__).resolve().parents[3]
     digest = hashlib.sha256()
     for pattern in KERNEL_SOURCES:
@@ -75,9 +77,10 @@ def source_digest() -> str:
 
 
 def choose_cache() -> str | None:
-    """Choose the folder that kernels are cached in; None where there is none (then they compile in memory).
+    """Choose the cache folder; None if there is none, so that kernels are compiled in memory.
 
-    One that cannot be written to will do if it has all kernels for this machine, as in an image that another user made.
+    A folder without write permission is accepted if it has all kernels for this machine, as in an image that another
+    user built.
     """
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     candidates: tuple[Callable[[], str | None], ...] = (
@@ -88,7 +91,7 @@ def choose_cache() -> str | None:
     name = source_digest()
     for candidate in candidates:
         given = Path(candidate() or os.devnull)
-        folder = given if given.name == name else given / name  # a child process inherits one that bears the name
+        folder = given if given.name == name else given / name  # a child process inherits the full path
         if _is_complete(folder) or _writable(folder):
             return str(folder)
     return None
@@ -97,37 +100,37 @@ def choose_cache() -> str | None:
 def _is_complete(folder: Path) -> bool:
     try:
         return stamp(folder).exists()
-    except OSError:  # a home of someone else
+    except OSError:  # the home of another user
         return False
 
 
 def stamp(folder: Path) -> Path:
-    """Return the file that a folder has once all kernels were compiled into it, for this processor by this compiler."""
+    """Return the file that marks a folder as complete, for this processor and this compiler."""
     return folder / f"complete-{machine()}"
 
 
 @cache
 def machine() -> str:
-    """Return a short name of what code is compiled for and by: the processor with its features, numba, LLVM."""
+    """Return a short digest of the target and the compiler: the processor with its features, numba, LLVM."""
     processor = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     compiler = f"{_numba_version()} {llvmlite.__version__}"
     return hashlib.sha256(f"{processor} {compiler}".encode()).hexdigest()[:12]
 
 
 def _numba_version() -> str:
-    """Return what says numba's version, without importing it; looking for its distribution takes 20 ms."""
+    """Return numba's version file, without importing numba. Looking up its distribution would take 20 ms."""
     spec = find_spec("numba")
     try:
         return Path(spec.origin).with_name("_version.py").read_text("utf-8") if spec and spec.origin else ""
     except OSError:
-        return ""  # a file of its name hides it, which the compiler says
+        return ""  # another file named numba hides the package; the compiler reports it
 
 
 def kernel_file(function: FunctionType, cache: str) -> Path:
-    """Return the file that a kernel is kept in. A kernel outside of our packages is known by its own source, too."""
+    """Return the cache file of a kernel. Outside of our packages, its name depends on the kernel's own source too."""
     try:
         source = Path(function.__code__.co_filename).read_bytes()
-    except OSError:  # typed in, or in an archive
+    except OSError:  # typed interactively, or in an archive
         source = function.__code__.co_code
     made_of = hashlib.sha256(source + machine().encode()).hexdigest()[:12]
     return Path(cache) / f"{function.__module__}.{function.__qualname__}-{made_of}.kernel"
@@ -136,4 +139,4 @@ def kernel_file(function: FunctionType, cache: str) -> Path:
 CACHE: Final = choose_cache()
 if CACHE is not None:
     os.environ["NUMBA_CACHE_DIR"] = CACHE
-    """numba reads it when it is imported, which only compiling needs, and raises if it finds no folder to write to."""
+    """Read by numba at its import, which only compiling needs. numba raises an error without a writable folder."""

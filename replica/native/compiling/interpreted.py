@@ -1,9 +1,8 @@
-"""Kernels as Python runs them, from the same sources: for the first rows, while the compiler works.
+"""Kernels run by Python, from the same sources, while the compiler works.
 
-In: a kernel. Out: a function that does the same, some hundred times slower. Loads, stores and what else kernels are
-made of are replaced by Python's; every function that a kernel calls, by the same function run by Python. What kernels
-rely on, that numbers have 64 bits, holds for all that is stored; `tests/unit/native/compiling/test_interpreted.py`
-compares.
+`interpreted` returns a function with the same results, some hundred times slower. Loads, stores and other intrinsics
+are replaced by Python functions, and so is every function that a kernel calls. Kernels rely on 64-bit numbers: every
+stored number has 64 bits. `tests/unit/native/compiling/test_interpreted.py` compares both forms.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _made: dict[int, Callable[..., Any]] = {}
 
 
 def interpreted(kernel: Any) -> Callable[..., Any]:
-    """Return what does the same as a kernel or a helper, run by Python."""
+    """Return a Python function with the same results as a kernel or a helper."""
     found = _made.get(id(kernel))
     if found is None:
         function = kernel.py_func
@@ -41,7 +40,7 @@ def interpreted(kernel: Any) -> Callable[..., Any]:
 
 
 def _as_int64(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with results of 64 bits, as it has when it is compiled."""
+    """Return the function with its results cut to 64 bits, as in compiled code."""
 
     def run(*arguments: Any) -> Any:
         result = function(*arguments)
@@ -103,7 +102,7 @@ def _negate(high: int, low: int) -> tuple[int, int]:
 
 
 def _ignore(_address: int) -> None:
-    """Ask for nothing ahead of time."""
+    """Do nothing: Python has no prefetch."""
 
 
 for _compiled, _by_python in (

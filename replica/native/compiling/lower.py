@@ -1,8 +1,8 @@
-"""Compile kernels with numba: what they are made of becomes machine code that needs neither numba nor Python.
+"""Compiler of kernels: numba compiles them to machine code that runs without numba and Python.
 
-In: a kernel. Out: its `MachineCode`. numba compiles a function for itself, with a wrapper that Python calls; all but
-the function and what it calls is taken out of the module before LLVM makes an object file of it. Only this module
-imports numba, and only where a kernel is not in the cache.
+`lowered` returns the `MachineCode` of a kernel. numba compiles a function with a wrapper for Python. Everything except
+the function and its callees is removed from the module before LLVM makes an object file. Only this module imports
+numba, and only for a kernel that is not in the cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import llvmlite.binding as llvm
 
 from replica.native.compile import PAIR, Helper, Intrinsic, Kernel
-from replica.native.compiling.code_cache import CACHE  # tells numba, as it is imported, where it may write
+from replica.native.compiling.code_cache import CACHE  # its import sets NUMBA_CACHE_DIR, before numba is imported
 from replica.native.compiling.machine_code import BOOLEAN, INTEGER, NOTHING, MachineCode
 from replica.native.record import Layout
 
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Python's garbage collector, held back while much is made that stays.
-
-
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Hold the collector back: importing numba and loading kernels makes a million objects that all stay, and each walk
-    over them finds nothing. It was a tenth of the CPU time of a process's start.
+    """Hold the garbage collector back.
+
+    Importing numba and loading kernels create a million objects that all stay alive. Walking them finds nothing, and
+    takes a tenth of the CPU time of a process's start.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -51,24 +50,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 if CACHE is not None:
-    numba.config.CACHE_DIR = CACHE  # in case something imported numba before us
+    numba.config.CACHE_DIR = CACHE  # in case numba was imported before
 
 _KEEPS: Final = CACHE is not None and os.access(CACHE, os.W_OK)
-"""Whether numba keeps what it compiles of helpers, which several kernels are made of."""
+"""Whether numba caches the compiled helpers, which several kernels share."""
 _RESULTS: Final = {types.int64: INTEGER, types.boolean: BOOLEAN, types.none: NOTHING}
 _ALLOWED: Final = ("llvm.", "memcpy", "memmove", "memset")
-"""The functions that a kernel may ask the process for: those that every process has."""
+"""Prefixes of the functions that a kernel may call in the process: every process has them."""
 
 
 class NotLoweredError(TypeError):
-    """A kernel has no machine code of its own: it gives something else than a number, or calls into numba."""
+    """A kernel cannot stand alone: it returns something other than a number, or calls into numba."""
 
 
 def lowered(kernel: Kernel) -> MachineCode:
     """Compile a kernel.
 
     Raises:
-        NotLoweredError: it is no kernel.
+        NotLoweredError: The function is not a valid kernel.
     """
     function = kernel.py_func
     parameters = function.__code__.co_argcount
@@ -84,12 +83,12 @@ def lowered(kernel: Kernel) -> MachineCode:
 
 
 def _object_of(text: str, symbol: str) -> bytes:
-    """Return an object file with one function of a module, and what that needs."""
+    """Return an object file with one function of a module and its dependencies."""
     module = llvm.parse_assembly(text)
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration and one.name != symbol:
             one.linkage = "internal"
-    machine = cpu_target.target_context.codegen()._tm  # noqa: SLF001  (code must be as numba's, to be loaded as numba loads its)
+    machine = cpu_target.target_context.codegen()._tm  # noqa: SLF001  (the code must be loadable as numba's)
     _remove_unused(module, machine)
     foreign = [one.name for one in module.functions if one.is_declaration and not one.name.startswith(_ALLOWED)]
     foreign += [one.name for one in module.global_variables if one.is_declaration]
@@ -110,7 +109,7 @@ def _remove_unused(module: Any, machine: Any) -> None:
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
-# -- what kernels are made of, as numba sees it ------------------------------------------------------------------------
+# -- numba types of kernels, helpers, intrinsics and records -----------------------------------------------------------
 
 
 @typeof_impl.register(Kernel)
@@ -126,29 +125,29 @@ def _as_intrinsic(operation: Intrinsic, _: Any) -> types.Type:
 
 @typeof_impl.register(Layout)
 def _as_module(record: Layout, _: Any) -> types.Type:
-    """Let kernels read a record's offsets as they read the constants of a module: when they are compiled."""
+    """Let kernels read a record's offsets as constants of a module, at compile time."""
     return types.Module(record)
 
 
 @cache
 def _dispatcher(function: Kernel | Helper) -> Any:
-    """Return what numba calls in the place of a function of ours; what it compiles, it keeps in files of its own."""
+    """Return numba's dispatcher for one of our functions; numba caches its code in its own files."""
     how: dict[str, Any] = function.how if isinstance(function, Helper) else {}
     return numba.njit(nogil=True, cache=_KEEPS, error_model="numpy", **how)(function.py_func)
 
 
 @cache
 def _defined(operation: Intrinsic) -> Any:
-    """Return an operation of ours as an intrinsic of numba's."""
+    """Return one of our operations as an intrinsic of numba."""
     result = types.UniTuple(types.int64, 2) if operation.result == PAIR else getattr(types, operation.result)
     signature = result(*(getattr(types, name) for name in operation.parameters))
     declared = _DECLARED[len(operation.parameters)](lambda: (signature, operation.build))
     made = intrinsic(declared)
-    cpu_target.typing_context.refresh()  # it looks at what is new before it compiles, and this is later
+    cpu_target.typing_context.refresh()  # numba registers new intrinsics before it compiles, and this one is later
     return made
 
 
-# numba looks at the parameters of what declares an intrinsic, and takes no others than are named.
+# numba inspects the declaring function and accepts only named parameters, so each arity has its own.
 _DECLARED: Final[dict[int, Callable[..., Any]]] = {
     1: lambda found: lambda typingctx, a: found(),  # noqa: ARG005
     2: lambda found: lambda typingctx, a, b: found(),  # noqa: ARG005

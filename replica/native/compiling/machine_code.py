@@ -1,8 +1,8 @@
-"""The machine code of a kernel: kept in a file, loaded into the process, called.
+"""Machine code of a kernel: kept in a file, loaded into the process, and called without the GIL.
 
-In: what `lower.py` compiles, or the file that holds it. Out: a function of Python that runs it without the GIL. Nothing
-here imports numba, which takes a second of each process's start: a kernel takes int64 and gives one number, so its
-machine code needs neither numba nor Python.
+`lower.py` compiles the code, `write` and `read` keep it in files, `load` makes a Python function. Nothing here may
+import numba, which takes a second of each process's start. A kernel takes int64 and returns one number, so its machine
+code runs without numba and Python.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ INTEGER: Final = "int64"
 BOOLEAN: Final = "bool"
 NOTHING: Final = "none"
 _HELD: Final[dict[str, Any]] = {INTEGER: ctypes.c_int64, BOOLEAN: ctypes.c_bool, NOTHING: ctypes.c_void_p}
-"""What a kernel writes its result into (numba's data model: a bool is a byte)."""
+"""ctypes type of a kernel's result (numba's data model: a bool is a byte)."""
 
 
 class MachineCode(NamedTuple):
-    """An object file with one kernel in it, under the name `symbol`; `result` is one of the three kinds above."""
+    """An object file with one kernel, named `symbol`; `result` is INTEGER, BOOLEAN or NOTHING."""
 
     symbol: str
     result: str
@@ -39,23 +39,23 @@ class MachineCode(NamedTuple):
 
 
 class KernelFailedError(RuntimeError):
-    """A kernel ended with an error of numba's. That is a bug: kernels return what is wrong as a number."""
+    """A kernel ended with an error of numba. That is a bug: kernels return errors as numbers."""
 
 
 def write(code: MachineCode, path: Path) -> None:
-    """Keep machine code in a file, which is there as a whole or not at all."""
+    """Write machine code to a file, atomically."""
     head = json.dumps([*code[:3], hashlib.sha256(code.code).hexdigest()]).encode()
     part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        part.write_bytes(head + b"\n" + code.code)  # readable for all: who builds an image does not run it
+        part.write_bytes(head + b"\n" + code.code)  # readable for all: another user may run an image than built it
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
 
 
 def read(path: Path) -> MachineCode | None:
-    """Return the machine code of a file; None if there is none, or a damaged one, which LLVM would end the process
-    for.
+    """Return the machine code of a file; None if it is missing or damaged. LLVM would abort the process for a damaged
+    file.
     """
     try:
         head, _, code = path.read_bytes().partition(b"\n")
@@ -67,7 +67,9 @@ def read(path: Path) -> MachineCode | None:
 
 
 def load(code: MachineCode) -> Callable[..., Any]:
-    """Load machine code into the process, for good and once; return what calls it. One thread at a time may."""
+    """Load machine code into the process, permanently; return the function that calls it. Only one thread may call
+    this.
+    """
     address = _loaded(code)
     call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * code.parameters)
     return _called(call(address), _HELD[code.result], code.symbol)
@@ -80,7 +82,7 @@ def _called(function: Callable[..., int], held: Any, symbol: str) -> Callable[..
         result, error = held(), pointer()
         try:
             status = function(byref(result), byref(error), *arguments)
-        except ctypes.ArgumentError:  # a number of numpy's
+        except ctypes.ArgumentError:  # a numpy number
             status = function(byref(result), byref(error), *map(index, arguments))
         if status:
             raise KernelFailedError(f"{symbol} ended with status {status}")
@@ -98,7 +100,7 @@ def _loaded(code: MachineCode) -> int:
 
 @cache
 def _engine() -> Any:
-    """Return what links object files into this process."""
+    """Return the engine that links object files into this process."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)

@@ -1,1 +1,1 @@
-"""Event bytes to event values: one file a kind of event, and the one function that decodes them all."""
+"""Decoders of binlog events, one module for each kind of event, and `decode`, which calls them."""

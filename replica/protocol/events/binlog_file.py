@@ -1,9 +1,9 @@
-"""Binlog and relay files, over their bytes in memory or mapped; opening them is the caller's.
+"""Reader of binlog and relay files, over their bytes in memory or mapped. The caller opens the files.
 
-A file is the magic, a FORMAT_DESCRIPTION event, and events back to back; its end may be a ROTATE or STOP event or,
-after a crash and in the file being written, nothing. `walk` finds the events without decoding them, `decode_file`
-decodes them. Refused: another magic, an event that reaches beyond the end (TruncatedError, its offset is where a torn
-tail starts), and files encrypted by the server.
+A file is the magic, a FORMAT_DESCRIPTION event, and further events without gaps. It may end with a ROTATE or STOP
+event; after a crash, and while it is written, it ends anywhere. `walk` finds the events without decoding them, and
+`decode_file` decodes them. Refused: another magic, files encrypted by the server, and an event that exceeds the end
+(TruncatedError, whose offset is the start of the torn tail).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class FileEvent(NamedTuple):
-    """An event as it stands in the file."""
+    """An event in its file."""
 
     offset: int
     header: EventHeader
     event: memoryview
     """Header, body and checksum."""
     description: FormatDescriptionEvent
-    """How to decode it: the last FORMAT_DESCRIPTION at or before it."""
+    """The last FORMAT_DESCRIPTION at or before the event, which describes how to decode it."""
 
     @property
     def end(self) -> int:
@@ -40,9 +40,15 @@ class FileEvent(NamedTuple):
 def walk(
     data: Buffer, start: int = FIRST_POSITION, description: FormatDescriptionEvent | None = None
 ) -> Iterator[FileEvent]:
-    """Yield every event from `start` on, which must be where an event starts.
+    """Yield every event of a file.
 
-    Offsets, also in errors, count from the start of `data`. To start inside a file, give its `description`.
+    Args:
+        data: the whole file. The yielded memoryviews refer to this buffer.
+        start: byte offset where an event starts.
+        description: the FORMAT_DESCRIPTION that applies at `start`, if that is not the first event.
+
+    Raises:
+        ProtocolError: the file is refused. Offsets in errors count from the start of `data`.
     """
     view = memoryview(data)
     if bytes(view[: len(BINLOG_MAGIC)]) != BINLOG_MAGIC:
@@ -74,7 +80,7 @@ def walk(
 
 
 def decode_file(data: Buffer, start: int = FIRST_POSITION) -> Iterator[tuple[FileEvent, Event]]:
-    """Yield every event with its decoded value. Errors carry offsets in the file."""
+    """Yield every event with its decoded value. Offsets in errors count from the start of the file."""
     for found in walk(data, start):
         try:
             yield found, decode(found.event, found.description)
@@ -83,6 +89,6 @@ def decode_file(data: Buffer, start: int = FIRST_POSITION) -> Iterator[tuple[Fil
 
 
 def _at(error: ProtocolError, offset: int) -> ProtocolError:
-    """Return the same error with its place counted from the start of the file."""
+    """Return the same error with its offset counted from the start of the file."""
     message = error.placeless
     return type(error)(message, offset=offset + (error.offset or 0), hint=error.hint)

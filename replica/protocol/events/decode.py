@@ -1,8 +1,8 @@
-"""Event bytes in, event values out: the decoders by event type, and the one function that uses them.
+"""Decoding of binlog events: the decoders by event type, and `decode`, which calls them.
 
-`decode` takes one whole event, header and checksum included. It refuses damaged events (ChecksumError, TruncatedError,
-ProtocolError) and types it cannot read (UnsupportedEventError) unless their header says they may be ignored: those come
-out as UnknownEvent, bytes kept, so that skipping them is the caller's own visible decision.
+`decode` takes one whole event with header and checksum. It refuses damaged events (ChecksumError, TruncatedError,
+ProtocolError) and types that it cannot read (UnsupportedEventError). An unreadable event whose header has the IGNORABLE
+flag becomes an UnknownEvent with its bytes, so that skipping it is a visible decision of the caller.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _decoder(name: str) -> Decoder:
 
 
 DECODERS: Final[dict[int, Decoder]] = {row: _decoder(row.decoder) for row in EventType if row.decoder}
-"""Event type: decoder of the body, as the table of events (constants.EventType) names it."""
+"""Event type -> decoder of the body, from the table `constants.EventType`."""
 
 
 def decode(
@@ -128,13 +128,19 @@ def decode(
     *,
     checksum: ChecksumAlgorithm | None = None,
 ) -> Event:
-    """Decode one event; `description` is the last FORMAT_DESCRIPTION event, None before the first.
+    """Decode one event.
 
-    `checksum` overrides what the description says: an event carried over a change of binlog_checksum (the artificial
-    ROTATE after it) still has the old file's algorithm. Before the first description only FORMAT_DESCRIPTION and ROTATE
-    can be read; a ROTATE's checksum is then found by trying it, unless `checksum` is given.
+    Args:
+        event: the whole event, with header and checksum.
+        description: the last FORMAT_DESCRIPTION event, or None before the first. Before it only FORMAT_DESCRIPTION and
+        ROTATE can be decoded.
+        checksum: the algorithm, if it is not the description's. After a change of binlog_checksum, the artificial
+            ROTATE
+        still has the algorithm of the old file. If it is None before the first description, the algorithm of a ROTATE
+        is found by trial.
 
-    Offsets in errors count from the start of the event.
+    Raises:
+        ProtocolError: the event is damaged or not supported. Offsets in errors count from the start of the event.
     """
     data = memoryview(event)
     header = parse_header(data)
@@ -173,7 +179,7 @@ def _check_length(header: EventHeader, data: memoryview) -> None:
 def _description(header: EventHeader, data: memoryview) -> FormatDescriptionEvent:
     if len(data) < HEADER_LENGTH + 1 + CHECKSUM_LENGTH:
         raise TruncatedError(f"a FORMAT_DESCRIPTION event of {len(data)} bytes", offset=0)
-    # Old servers leave garbage in the four bytes when the file has no checksums.
+    # Old servers leave garbage in the four bytes if the file has no checksums.
     if announced_checksum(data) == ChecksumAlgorithm.CRC32:
         checksums.strip(data, ChecksumAlgorithm.CRC32)
     return decode_format_description(header, Cursor(data, HEADER_LENGTH, len(data) - CHECKSUM_LENGTH))

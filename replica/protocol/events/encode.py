@@ -1,7 +1,7 @@
-"""Events we write ourselves into relay files: an artificial ROTATE that names the primary's file, and a GTID_LIST.
+"""Encoders of the events that we write into relay files: an artificial ROTATE with the primary's file, and a GTID_LIST.
 
-Out: whole events, header and (if asked) CRC32 included, byte for byte what the server would write, so that MariaDB's
-own tools read the files. Lengths are computed here; `log_pos` is the caller's, who knows the file.
+Out: whole events with header and, if requested, CRC32. They equal the server's own events byte for byte, so that
+MariaDB's tools can read the files. The encoders compute the lengths; the caller, who knows the file, gives `log_pos`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def encode_event(
     log_pos: int = 0,
     flags: int = 0,
 ) -> bytes:
-    """Encode one event; `log_pos` may be any 64-bit position and is cut to the 32 bits the header has."""
+    """Encode one event. `log_pos` may be a 64-bit position; the header keeps its low 32 bits."""
     has_checksum = checksum == ChecksumAlgorithm.CRC32
     length = HEADER_LENGTH + len(body) + (CHECKSUM_LENGTH if has_checksum else 0)
     event = HEADER.pack(timestamp, event_type, server_id, length, log_pos & 0xFFFFFFFF, flags) + body
@@ -53,7 +53,10 @@ def encode_rotate(
     log_pos: int = 0,
     flags: int = HeaderFlag.ARTIFICIAL,
 ) -> bytes:
-    """Encode a ROTATE, by default the artificial form a dump starts with: "what follows is `file` from `position`"."""
+    """Encode a ROTATE event, which names the file and the offset of the events after it.
+
+    By default the event is artificial, like the one with which a dump starts.
+    """
     body = struct.pack("<Q", position) + file.encode()
     return encode_event(
         EventType.ROTATE,
@@ -75,9 +78,13 @@ def encode_gtid_list(
     log_pos: int = 0,
     flags: int = 0,
 ) -> bytes:
-    """Encode the binlog state at this place of the file. A `GtidPosition` is an iterable of GTIDs."""
+    """Encode a GTID_LIST event, the binlog state at this place of the file.
+
+    A `GtidPosition` is an iterable of GTIDs.
+    """
     entries = [_GTID.pack(*gtid) for gtid in gtids]
-    # The server refuses a GTID_LIST shorter than a GTID event of version 10.0: an empty one gets two bytes more.
+    # The server refuses a GTID_LIST that is shorter than a GTID event of version 10.0. An empty list is padded by 2
+    # bytes.
     body = struct.pack("<I", len(entries)) + (b"".join(entries) or b"\0\0")
     return encode_event(
         EventType.GTID_LIST,

@@ -23,7 +23,7 @@ _HEARTBEAT_POSITION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class RotateEvent(Event):
-    """Names the file that follows. An artificial one starts every file of a dump and names the current file."""
+    """Name of the next file. An artificial ROTATE starts every file of a dump and names the current file."""
 
     position: int
     file: str
@@ -31,12 +31,12 @@ class RotateEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopEvent(Event):
-    """The server shut down cleanly. A reader goes on: the next file follows."""
+    """Mark of a clean shutdown of the server. A reader continues with the next file."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatEvent(Event):
-    """Nothing happened for a heartbeat period: the primary's end of the binlog. Never moves a GTID position."""
+    """The primary's end of the binlog, sent after an idle heartbeat period. A heartbeat never moves a GTID position."""
 
     file: str
     position: int
@@ -44,15 +44,16 @@ class HeartbeatEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class BinlogCheckpointEvent(Event):
-    """The oldest file that the server needs for crash recovery; it means nothing to a replica."""
+    """The oldest file that the server needs for crash recovery. A replica ignores it."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class StartEncryptionEvent(Event):
-    """The border of an encrypted stream. In a file: what follows is encrypted. On the wire (IGNORABLE flag): what
-    follows was decrypted by the server.
+    """Start of an encrypted stream.
+
+    In a file, the events after it are encrypted. On the wire (IGNORABLE flag), the server has decrypted them.
     """
 
     scheme: int
@@ -62,14 +63,17 @@ class StartEncryptionEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class IncidentEvent(Event):
-    """The primary lost events (incident 1 = LOST_EVENTS): a replica that goes on differs from it."""
+    """Loss of events on the primary (incident 1 = LOST_EVENTS). A replica that continues differs from its primary."""
 
     incident: int
     message: str
 
 
 def _file_name(body: Cursor) -> str:
-    """Read the rest of the body; it is shown to people and compared with names of files."""
+    """Return the rest of the body as a file name.
+
+    Control characters are refused, because the name is printed and compared with file names.
+    """
     at = body.offset
     name = body.text(body.remaining)
     if has_control(name):
@@ -78,8 +82,9 @@ def _file_name(body: Cursor) -> str:
 
 
 def decode_rotate(header: EventHeader, body: Cursor, description: FormatDescriptionEvent | None) -> RotateEvent:
-    """Decode a ROTATE. The artificial one that opens a dump comes before any FORMAT_DESCRIPTION: its fixed part is 8
-    bytes.
+    """Decode a ROTATE event.
+
+    The artificial one that opens a dump comes before any FORMAT_DESCRIPTION. Its fixed part has 8 bytes.
     """
     with body.restrict(description.post_header_length(header.event_type) if description else 8):
         position = body.u64()
@@ -92,14 +97,15 @@ def decode_stop(header: EventHeader, _body: Cursor, _description: FormatDescript
 
 
 def decode_heartbeat(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
-    # A position that does not fit the header's 32 bits is sent as 0 there and in full before the name.
+    # For a position beyond 32 bits, the header has 0 and the body has the full position before the name.
     position = header.log_pos or body.u64()
     return HeartbeatEvent(header, _file_name(body), position)
 
 
 def decode_heartbeat_v2(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> HeartbeatEvent:
-    """Decode MySQL's heartbeat (8.0.26+): fields of type, size and value up to a type 0; types of later servers are
-    ignored.
+    """Decode MySQL's heartbeat (8.0.26+): fields of type, size and value, up to a type 0.
+
+    Types of later servers are ignored.
     """
     file, position = "", 0
     while field := body.lenenc():

@@ -1,7 +1,7 @@
-"""QUERY: a statement as text, and the session state (status variables) it depends on.
+"""QUERY event: a statement as text, and the session state (status variables) that it depends on.
 
-The text is bytes in the client's character set (`status.charset[0]`, a collation id); keywords are ASCII in every set a
-client may use.
+The text is bytes in the client's character set (`status.charset[0]`, a collation id). Keywords are ASCII in every set
+that a client may use.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ENDS_ALTER: Final = GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusVars:
-    """The session state; None where it was not logged."""
+    """Session state of a statement. A field is None if the server did not log it."""
 
     flags2: int | None = None
     sql_mode: int | None = None
     catalog: str | None = None
     auto_increment: tuple[int, int] | None = None
-    """increment, offset"""
+    """auto_increment_increment and auto_increment_offset"""
     charset: tuple[int, int, int] | None = None
     """character_set_client, collation_connection, collation_server, as collation ids"""
     time_zone: str | None = None
@@ -43,7 +43,7 @@ class StatusVars:
     """user, host"""
     updated_db_names: tuple[bytes, ...] | None = None
     microseconds: int | None = None
-    """Part of the statement's start time after the header's seconds."""
+    """Fraction of the statement's start time, in microseconds after the header's seconds."""
     explicit_defaults: int | None = None
     default_collation_for_utf8mb4: int | None = None
     sql_require_primary_key: int | None = None
@@ -53,22 +53,22 @@ class StatusVars:
     start_alter_seq_no: int | None = None
     character_set_collations: tuple[tuple[int, int], ...] | None = None
     unknown: int | None = None
-    """Code of the first variable this decoder does not know; nothing after it could be read."""
+    """Code of the first variable that this decoder does not know. Nothing after it can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEvent(Event):
     thread_id: int
     exec_time: int
-    """Seconds the statement took."""
+    """Duration of the statement in seconds."""
     error: int
-    """The error the statement ended with on the primary, 0 for none."""
+    """Error code with which the statement ended on the primary; 0 for none."""
     database: str
     """Default database of the session."""
     query: bytes
     status: StatusVars
     compressed: bool = False
-    """Written as QUERY_COMPRESSED; `query` is inflated."""
+    """Whether the event is a QUERY_COMPRESSED. `query` is inflated already."""
 
 
 def _text(body: Cursor) -> str:
@@ -119,11 +119,14 @@ _READERS: Final[dict[int, tuple[str, Callable[[Cursor], Any]]]] = {
     StatusVar.XID: ("xid", lambda body: body.u64()),
     StatusVar.CHARACTER_SET_COLLATIONS: ("character_set_collations", _collations),
 }
-"""Code: field and reader of the value. GTID_FLAGS3 gives two fields and is read by hand."""
+"""Code -> field and reader of the value. GTID_FLAGS3 fills two fields and has no reader here."""
 
 
 def read_status_vars(block: Cursor) -> StatusVars:
-    """Read the whole block. Values have no length on the wire: an unknown code ends the reading, as on a replica."""
+    """Read a whole block of status variables.
+
+    Values have no length on the wire, so an unknown code ends the reading, as on a replica.
+    """
     values: dict[str, Any] = {}
     while block:
         code = block.u8()
@@ -135,7 +138,7 @@ def read_status_vars(block: Cursor) -> StatusVars:
             field, read = _READERS[code]
             values[field] = read(block)
         else:
-            # DUMMY says: the rest is padding, left by a server that replaced an event for an old replica.
+            # DUMMY marks the rest as padding. A server leaves it when it replaces an event for an old replica.
             block.rest()
             if code != StatusVar.DUMMY:
                 values["unknown"] = code

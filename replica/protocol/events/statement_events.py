@@ -1,7 +1,8 @@
-"""Events that come with a statement: ANNOTATE_ROWS beside its rows, and the context of statements logged as text.
+"""Events of statements: ANNOTATE_ROWS before its rows, and the context of statements that are logged as text.
 
-INTVAR, RAND, USER_VAR and the LOAD DATA events appear only in statement format (also for single statements of a ROW
-server, such as CREATE USER or an unsafe function in MIXED); they are decoded so that their group can be shown.
+INTVAR, RAND, USER_VAR and the LOAD DATA events appear only in statement format. A ROW server also writes them for
+single statements, such as CREATE USER or an unsafe function in MIXED. They are decoded so that their group can be
+shown.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ _USER_VAR_INT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class AnnotateRowsEvent(Event):
-    """The statement that made the row changes which follow, in the client's character set."""
+    """The statement that made the row changes after it, in the client's character set."""
 
     query: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RowsQueryEvent(Event):
-    """MySQL's form of ANNOTATE_ROWS."""
+    """MySQL's equivalent of ANNOTATE_ROWS."""
 
     query: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class IntvarEvent(Event):
-    """A number of the next statement: kind 1 = LAST_INSERT_ID, 2 = INSERT_ID."""
+    """A number for the next statement. Kind 1 is LAST_INSERT_ID, kind 2 is INSERT_ID."""
 
     kind: int
     value: int
@@ -49,7 +50,7 @@ class RandEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class UserVarEvent(Event):
-    """A user variable of the next statement; `value` as packed by the server, None for NULL."""
+    """A user variable of the next statement. `value` is in the server's packed form, None for NULL."""
 
     name: bytes
     value: bytes | None
@@ -61,7 +62,10 @@ class UserVarEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class LoadBlockEvent(Event):
-    """BEGIN_LOAD_QUERY or APPEND_BLOCK: a piece of the file a LOAD DATA statement read; DELETE_FILE: it failed."""
+    """A piece of the file that a LOAD DATA statement read (BEGIN_LOAD_QUERY, APPEND_BLOCK).
+
+    A DELETE_FILE means that the statement failed.
+    """
 
     file_id: int
     data: memoryview
@@ -69,7 +73,7 @@ class LoadBlockEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class ExecuteLoadQueryEvent(Event):
-    """The LOAD DATA statement; bytes `name_start` to `name_end` of it name the file."""
+    """The LOAD DATA statement. Its bytes `name_start` to `name_end` are the file name."""
 
     thread_id: int
     exec_time: int
@@ -89,7 +93,7 @@ def decode_annotate_rows(header: EventHeader, body: Cursor, _description: Format
 
 
 def decode_rows_query(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> RowsQueryEvent:
-    body.u8()  # the length of the text modulo 256, of no use
+    body.u8()  # length of the text modulo 256, not needed
     return RowsQueryEvent(header, bytes(body.rest()))
 
 

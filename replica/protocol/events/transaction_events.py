@@ -1,7 +1,7 @@
-"""GTID, GTID_LIST and the events that end a transaction: XID and XA_PREPARE.
+"""GTID, GTID_LIST, and the events that end a transaction: XID and XA_PREPARE.
 
-A GTID event opens an event group. Its fields after the flags are optional and independent of each other; servers add
-new ones behind a flag in `flags_extra` and pad with zeros, at times with thousands of them.
+A GTID event opens an event group. Its fields after the flags are optional and independent of each other. Newer servers
+add fields after a flag in `flags_extra` and pad with zeros, at times with thousands of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDS_ALTER: Final = GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 @dataclass(frozen=True, slots=True)
 class XaId:
-    """A distributed transaction's id; equal ids join XA PREPARE with its XA COMMIT or ROLLBACK."""
+    """Id of a distributed transaction. Equal ids connect an XA PREPARE with its XA COMMIT or ROLLBACK."""
 
     format_id: int
     gtrid: bytes
@@ -37,14 +37,14 @@ class GtidEvent(Event):
     gtid: Gtid
     flags2: int
     commit_id: int | None
-    """Groups of one commit_id were committed together on the primary."""
+    """Groups with the same commit_id were committed together on the primary."""
     xa: XaId | None
     flags_extra: int
     extra_engines: int | None
     start_alter_seq_no: int | None
-    """COMMIT ALTER and ROLLBACK ALTER: sequence number of the START ALTER they end."""
+    """Sequence number of the START ALTER that a COMMIT ALTER or ROLLBACK ALTER ends."""
     thread_id: int | None
-    """Connection that made the group (11.5+)."""
+    """Id of the connection that wrote the group (11.5+)."""
 
     @property
     def is_standalone(self) -> bool:
@@ -53,9 +53,9 @@ class GtidEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class GtidListEvent(Event):
-    """The binlog state where a file starts, one entry per (domain, server id).
+    """The binlog state at the start of a file, with one entry for each (domain, server id).
 
-    An artificial one is NOT a position to resume from: it holds what the dump thread has scanned so far.
+    Never resume from an artificial one: it holds the state up to which the dump thread has scanned.
     """
 
     flags: int
@@ -67,20 +67,20 @@ class GtidListEvent(Event):
 
     @property
     def position(self) -> GtidPosition:
-        """The last entry of each domain: its current GTID."""
+        """The last entry of each domain, which is its current GTID."""
         return GtidPosition.last_of(self.gtids)
 
 
 @dataclass(frozen=True, slots=True)
 class XidEvent(Event):
-    """Commits the open group."""
+    """Commit of the open group."""
 
     xid: int
 
 
 @dataclass(frozen=True, slots=True)
 class XaPrepareEvent(Event):
-    """Ends the open group of a prepared transaction; with `one_phase` it is committed already."""
+    """End of the open group of a prepared transaction. With `one_phase` the transaction is committed."""
 
     one_phase: bool
     xa: XaId
@@ -118,9 +118,9 @@ def decode_gtid_list(header: EventHeader, body: Cursor, _description: FormatDesc
     word = body.u32()
     count, flags = word & 0x0FFFFFFF, word & 0xF0000000
     with body.restrict(count * 16):
-        # The order of evaluation is the order on the wire: domain, server, sequence number.
+        # Evaluation order is the order on the wire: domain, server, sequence number.
         gtids = tuple(Gtid(body.u32(), body.u32(), body.u64()) for _ in range(count))
-    # What follows is the padding of an empty list.
+    # The bytes after the entries are the padding of an empty list.
     return GtidListEvent(header, flags, gtids)
 
 
@@ -133,7 +133,7 @@ def decode_xa_prepare(header: EventHeader, body: Cursor, _description: FormatDes
 
 
 def read_xa_prepare(body: Cursor) -> tuple[bool, XaId]:
-    """Read whether the transaction is committed with it (one phase), and its id."""
+    """Return whether the transaction is committed at once (one phase), and its id."""
     one_phase = bool(body.u8())
-    # Unlike in the GTID event both lengths have four bytes here.
+    # Unlike in the GTID event, both lengths have four bytes here.
     return one_phase, _xa_id(body, body.u32(), body.u32(), body.u32())

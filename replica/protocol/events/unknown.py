@@ -1,4 +1,7 @@
-"""Events whose bytes are kept and not read: they may be skipped, and skipping them is the caller's own decision."""
+"""Events whose bytes are kept and not decoded, and the refusal of those that must not be skipped.
+
+An UnknownEvent may be skipped; the caller decides.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnknownEvent(Event):
-    """An event of a type without a decoder that may be skipped.
+    """An event of a type without a decoder, which may be skipped.
 
-    Its IGNORABLE flag says so, or it is MySQL's own bookkeeping (of group replication) that holds no change.
+    Either it has the IGNORABLE flag, or it is bookkeeping of MySQL's group replication and holds no change.
     """
 
     body: bytes
@@ -30,10 +33,10 @@ def decode_unknown(header: EventHeader, body: Cursor, _description: FormatDescri
 
 
 def refuse_unreadable(header: EventHeader) -> None:
-    """Raise UnsupportedEventError for an event that cannot be read and must not be skipped.
+    """Raise an UnsupportedEventError for an event that cannot be read and must not be skipped.
 
-    Source: MariaDB 10.11.18, sql/log_event.cc, Log_event::read_log_event. The server skips whatever is flagged
-    IGNORABLE; we do not skip what may hold changes (Role.REFUSED).
+    Source: MariaDB 10.11.18, sql/log_event.cc, Log_event::read_log_event. The server skips every event with the
+    IGNORABLE flag. We do not skip events that may hold changes (Role.REFUSED).
     """
     role = ROLES[header.event_type]
     if role is Role.REFUSED:

@@ -1,1 +1,1 @@
-"""Event groups: which events make one transaction, and what identifies it on every server."""
+"""Event groups: the events that form one transaction, and its identity across servers."""

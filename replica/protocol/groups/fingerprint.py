@@ -1,13 +1,13 @@
-"""The values by which an event group is known on every server that has it, whichever server wrote the copy.
+"""Fingerprints that identify the same event group on every server, whichever server wrote the copy.
 
-In: the events of one group, from its GTID event on, as one server wrote them. Out: a `Fingerprint`, short enough for
-an offset. Two of them tell whether two servers mean the same transaction by one GTID.
+In: the events of one group as one server wrote them, from the GTID event on. Out: a `Fingerprint`, short enough for an
+offset. Two fingerprints show whether two servers mean the same transaction by one GTID.
 
-A replica and a Galera node write their own copies: other table ids, threads, flags and event borders, on Galera other
-commit times too, and each its own row images (binlog_row_image), metadata and compression. The same in all copies are
-the times at which the statements began, their tables, and the values where the images have the same columns. A
-statement as text, a DDL too, may be another text in a copy: of such a group only the time of the first one counts.
-Only the beginning is looked at, so that a huge transaction costs no more than a small one.
+A replica and a Galera node write their own copies, with other table ids, threads, flags and event borders. On Galera
+the commit times differ too. Each copy has its own row images (binlog_row_image), metadata and compression. All copies
+share the start times of the statements, their tables, and the values of images that have the same columns. A statement
+as text, such as DDL, may have another text in a copy, so for such a group only the time of the first statement counts.
+Only the beginning of a group is read, so that a huge transaction costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ if TYPE_CHECKING:
     from replica.protocol.wire import Buffer
 
 ROW_BYTES: Final = 4096
-"""Bytes of row images that are compared: dozens of rows, taken apart in a millisecond."""
+"""Number of bytes of row images that are compared. They hold dozens of rows and take a millisecond to parse."""
 LONGEST_EVENT: Final = 64 << 10
-"""The length of an event beyond which (one huge row, or a raised binlog_row_event_max_size) the rows are not
-looked at."""
+"""Event length in bytes above which rows are not compared (one huge row, or a raised binlog_row_event_max_size)."""
 STATEMENT_BYTES: Final = 256
-"""What a statement counts of them beside its rows: taking its events apart costs more than their bytes."""
+"""Number of bytes that a statement counts beside its rows, because parsing its events costs more than their bytes."""
 _ENDS: Final = frozenset({b"COMMIT", b"ROLLBACK"})
 _READ: Final = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.TABLE_MAP})
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The fingerprint. `time`: when the first statement began, 0 where there is none; the rest are CRC32s, 0 where
-    nothing counts.
+    """Identity of an event group.
+
+    `time` is the start of the first statement in seconds since 1970, or 0 without a statement. The other fields are
+    CRC32s, or 0 if there is nothing to compare.
     """
 
     gtid: Gtid
     time: int
     tables: int
-    """The CRC32 of the times and tables of the statements."""
+    """CRC32 of the times and tables of the statements."""
     layout: int
-    """The CRC32 of the columns in the row images: only equal ones can be compared."""
+    """CRC32 of the columns in the row images. Rows can be compared only if this value is equal."""
     rows: int
 
     def __str__(self) -> str:
@@ -59,13 +60,18 @@ class Fingerprint:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of one; raise a ValueError (or a ConfigError for the GTID) where it is not that."""
+        """Parse the text of a fingerprint.
+
+        Raises:
+            ValueError: the text is no fingerprint.
+            ConfigError: its GTID is invalid.
+        """
         gtid, time, *sums = text.split(" ")
         tables, layout, rows = (int(one, 16) for one in sums)
         return cls(Gtid.parse(gtid), int(time), tables, layout, rows)
 
     def difference(self, other: Self) -> str:
-        """Say what proves that the two are not one transaction; empty where nothing does."""
+        """Return the proof that the two are not the same transaction, in words; '' if there is none."""
         found = ""
         if self.gtid != other.gtid:
             found = f"it is {other.gtid}"
@@ -83,9 +89,7 @@ class Fingerprint:
 
 
 class FingerprintBuilder:
-    """A builder of fingerprints. Feed it the events of one group in order; `done` once the rest cannot change the
-    result.
-    """
+    """Builder of a fingerprint. Feed it the events of one group in order, until `done` is True."""
 
     def __init__(self, gtid: Gtid) -> None:
         self.done = False
@@ -96,7 +100,7 @@ class FingerprintBuilder:
         self._last: tuple[int, int] | None = None
 
     def feed(self, event: Buffer, description: FormatDescriptionEvent) -> None:
-        """Take in one event: `event` is all of it, or its beginning where it is longer than LONGEST_EVENT."""
+        """Add one event. If the event is longer than LONGEST_EVENT, `event` may hold only its beginning."""
         header = parse_header(event)
         kind = header.event_type
         if kind not in _READ and kind not in ROWS_EVENTS:
@@ -104,7 +108,8 @@ class FingerprintBuilder:
         try:
             self._take(header, event, description)
         except (ProtocolError, UnsupportedColumnError):
-            # A column of a type to come, in a table that no one may have asked for: no reason to stop here.
+            # The group may hold a column type that we do not know, in a table that no query selects. That must not stop
+            # us.
             self._only_time(header)
 
     def _take(self, header: EventHeader, event: Buffer, description: FormatDescriptionEvent) -> None:
@@ -141,7 +146,7 @@ class FingerprintBuilder:
         self._text = self.done = True
 
     def _begin(self, event: RowsEvent) -> bool:
-        """Note the statement that a rows event begins, or goes on with; return whether its table is known."""
+        """Record the statement that a rows event begins or continues; return False if its table is unknown."""
         table, time = self._maps.get(event.table_id), event.header.timestamp
         if table is None:
             return False
@@ -170,5 +175,5 @@ class FingerprintBuilder:
 
 
 def _present(bits: bytes, width: int) -> bytes:
-    """Clear the bits behind the last column, which servers leave as they find them (10.5)."""
+    """Clear the bits after the last column, which servers leave undefined (10.5)."""
     return (int.from_bytes(bits, "little") & ((1 << width) - 1)).to_bytes(len(bits), "little")

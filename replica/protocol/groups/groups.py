@@ -1,19 +1,19 @@
-"""Event groups: which events make one transaction.
+"""Grouping rule: the events that form one transaction.
 
-The rule, in words that name the roles of event types (event_row.py):
-1. BEGIN opens a group; if one is open, that one was cut and is void;
-2. a STANDALONE group ends with its first STATEMENT, compressed or not, or with what says that changes were LOST;
-3. any other ends with END (XID, XA_PREPARE), or an uncompressed QUERY whose whole text is COMMIT or ROLLBACK;
-4. CONTROL events, about the binlog itself, are outside of every group, wherever they stand.
+The rule, in terms of the roles of event types (event_row.py):
+1. BEGIN opens a group. If a group is open, it was cut off and is void.
+2. A STANDALONE group ends with its first STATEMENT, compressed or not, or with an event that reports LOST changes.
+3. Any other group ends with END (XID, XA_PREPARE), or an uncompressed QUERY whose whole text is COMMIT or ROLLBACK.
+4. CONTROL events are about the binlog itself and belong to no group, wherever they occur.
 
-MySQL's groups open with a GTID event of their own, which does not tell how they end: after BEGIN or XA START as in 3,
-else with the first statement, or with the PAYLOAD that holds all the rest.
+MySQL's groups open with their own GTID event, which does not show how they end. After BEGIN or XA START they end as in
+3, else with the first statement, or with the PAYLOAD that holds the rest of the group.
 
-A position may advance at END only. Group members outside of a group are refused, because they belong to a transaction
-whose start was missed, unless their header says that they may be ignored. The exception are the dummy events that
-servers put in place of events an old replica cannot read.
+A position may advance at END only. Group members outside of a group are refused unless they have the IGNORABLE flag,
+because they belong to a transaction whose start was missed. The exception are the dummy events that servers write in
+place of events that an old replica cannot read.
 
-This is the rule as plain Python. Kernels take native/kernel_group.py, and a test compares them all.
+This is the rule in plain Python. Kernels use native/kernel_group.py, and a test compares the implementations.
 
 Sources: MariaDB 10.11.18, sql/slave.cc, queue_event (1 to 4); sql/log_event_server.cc,
 Query_log_event::peek_is_commit_rollback (3); sql/log_event.cc, Log_event::read_log_event (what may be ignored),
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Place(Enum):
-    """The place where an event stands."""
+    """Place of an event relative to event groups."""
 
     OUTSIDE = "outside"
     BEGIN = "begin"
@@ -45,7 +45,7 @@ class Place(Enum):
     END = "end"
 
 
-# The NUL is the end of the database name: the statement is COMMIT and nothing else, not a comment that ends so.
+# The NUL ends the database name, so the whole statement is COMMIT, and not a comment that ends with COMMIT.
 _COMMIT, _ROLLBACK, _BEGIN = b"\0COMMIT", b"\0ROLLBACK", b"\0BEGIN"
 _XA_START: Final = b"XA START"
 _DUMMY: Final = b"# Dummy "
@@ -53,28 +53,33 @@ _QUERY_FIXED: Final = 13
 
 
 class GroupTracker:
-    """The rule as a state machine. Feed it every event in stream order."""
+    """The grouping rule as a state machine. Feed it every event in stream order."""
 
     __slots__ = ("cut_groups", "flags2", "group", "gtid")
 
     def __init__(self) -> None:
         self.gtid: Gtid | None = None
-        """The group that is open, or was the last to be. None for a group of MySQL: its GTIDs are other things."""
+        """GTID of the open or last group. None for a group of MySQL, whose GTIDs have another form."""
         self.flags2 = 0
         self.group = Group.NONE
         self.cut_groups = 0
-        """Groups that another GTID event interrupted: the server crashed while it wrote them."""
+        """Number of groups that another GTID event interrupted, because the server crashed while it wrote them."""
 
     @property
     def is_open(self) -> bool:
         return self.group is not Group.NONE
 
     def reset(self) -> None:
-        """Forget the open group, as after a reconnect: the server will send it again in full."""
+        """Forget the open group after a reconnect, because the server sends it again from its start."""
         self.group = Group.NONE
 
     def feed(self, header: EventHeader, event: memoryview) -> Place:
-        """Take in the next event, with its header and WITHOUT its checksum; where it stands."""
+        """Return the place of the next event. `event` is the event WITHOUT its checksum.
+
+        Raises:
+            UnsupportedEventError: the event cannot be read and must not be skipped.
+            ProtocolError: the event is a group member outside of a group.
+        """
         refuse_unreadable(header)
         role = ROLES[header.event_type]
         if role in (Role.BEGIN, Role.MYSQL_BEGIN):
@@ -102,7 +107,7 @@ class GroupTracker:
 
 
 def _after(group: Group, role: Role, event: memoryview) -> Group:
-    """Return the group that is open after one of its members."""
+    """Return the kind of group that is open after a member with this role."""
     if group is Group.STANDALONE:
         ends = role in (Role.STATEMENT, Role.COMPRESSED_STATEMENT, Role.LOST)
     elif role is Role.STATEMENT and len(event) >= HEADER_LENGTH + _QUERY_FIXED:
@@ -115,14 +120,14 @@ def _after(group: Group, role: Role, event: memoryview) -> Group:
 
 
 def _begins(event: memoryview) -> bool:
-    """Tell whether a QUERY event, without its checksum, is BEGIN or XA START."""
+    """Return True if a QUERY event, without its checksum, is BEGIN or XA START."""
     if event[-len(_BEGIN) :] == _BEGIN:
         return True
     return bytes(_statement(event)[: len(_XA_START)]) == _XA_START
 
 
 def _statement(event: memoryview) -> memoryview:
-    """Return the text of a QUERY event; empty if the event ends before it."""
+    """Return the text of a QUERY event, or no bytes if the event ends before its text."""
     fixed = bytes(event[HEADER_LENGTH : HEADER_LENGTH + _QUERY_FIXED])
     if len(fixed) < _QUERY_FIXED:
         return event[:0]
@@ -131,14 +136,14 @@ def _statement(event: memoryview) -> memoryview:
 
 
 def is_commit_or_rollback(event: memoryview) -> bool:
-    """Tell whether a QUERY event, without its checksum, says only COMMIT or ROLLBACK."""
+    """Return True if the whole text of a QUERY event, without its checksum, is COMMIT or ROLLBACK."""
     return event[-len(_COMMIT) :] == _COMMIT or event[-len(_ROLLBACK) :] == _ROLLBACK
 
 
 def is_dummy(header: EventHeader, event: memoryview) -> bool:
-    """Tell whether the event stands for one the server thought we could not read."""
+    """Return True if the server wrote the event in place of one that it assumed we cannot read."""
     if header.event_type == EventType.QUERY:
-        # It is as long as the event that it stands for, so its text may be cut after a few characters.
+        # A dummy is as long as the event that it replaces, so its text may end after a few characters.
         text = bytes(_statement(event)[: len(_DUMMY)])
         return bool(text) and _DUMMY.startswith(text)
     return header.event_type == EventType.USER_VAR and bytes(event[HEADER_LENGTH + 4 : HEADER_LENGTH + 5]) == b"!"

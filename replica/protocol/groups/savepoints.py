@@ -1,16 +1,16 @@
-"""SAVEPOINT and ROLLBACK TO inside a transaction: which rows were undone before it was committed.
+"""SAVEPOINT and ROLLBACK TO inside a transaction, which decide whether rows were undone before the commit.
 
 Servers write both statements themselves (`SAVEPOINT ` or `ROLLBACK TO ` and the quoted name, in UTF-8), whatever the
 client sent. RELEASE SAVEPOINT is not written. ROLLBACK TO is written only if the transaction touched something that
-cannot be rolled back, such as a temporary table; otherwise the server removes the rows from its binlog cache.
+cannot be rolled back, such as a temporary table. Otherwise the server removes the rows from its binlog cache.
 
-The rule: the rows between a ROLLBACK TO and the last savepoint of its name do not exist. Rows of tables without
-transactions stand in groups of their own, so no row survives between the two.
+The rule: the rows between a ROLLBACK TO and the last savepoint of its name do not exist. Rows of non-transactional
+tables are in groups of their own, so no row between the two survives.
 
-A trigger or function has savepoints of its own, which end with it. The binlog does not show where that is. If it sets a
-savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint. That is
-assumed if the routine's savepoint has other character sets or another SQL mode than the ROLLBACK TO, and was set inside
-of a statement (`inside_statement`).
+A trigger or function has its own savepoints, which end with it. The binlog does not show where the routine ends. If it
+sets a savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint.
+That is assumed if the routine's savepoint was set inside of a statement (`inside_statement`) and has other character
+sets or another SQL mode than the ROLLBACK TO.
 
 Sources: MariaDB 10.11.18, sql/log.cc, binlog_savepoint_set and binlog_savepoint_rollback; sql/transaction.cc,
 find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/test_savepoints.py).
@@ -40,11 +40,11 @@ _TEXT: Final = re.compile(
 _ROWS: Final = frozenset(kind for kind in EventType if kind.has_rows)
 _NEXT: Final = frozenset({EventType.QUERY, EventType.XID, EventType.XA_PREPARE})
 _UNQUOTED: Final = "`", '"', ""
-"""The quotation mark that stands doubled in each of the three forms of a name."""
+"""Quotation mark of each of the three forms of a name. A doubled mark inside the name stands for one."""
 
 
 class SavepointText(NamedTuple):
-    """One of the two statements. `session`: character sets and SQL mode that it ran with."""
+    """A SAVEPOINT or ROLLBACK TO statement. `session` holds the character sets and SQL mode that it ran with."""
 
     name: str
     rolls_back: bool
@@ -52,7 +52,7 @@ class SavepointText(NamedTuple):
 
 
 def savepoint_text(query: bytes) -> SavepointText | None:
-    """Read the text of a statement; None for any other statement."""
+    """Parse a SAVEPOINT or ROLLBACK TO statement; return None for any other statement."""
     found = _TEXT.fullmatch(query)
     if found is None:
         return None
@@ -64,10 +64,10 @@ def savepoint_text(query: bytes) -> SavepointText | None:
 
 
 def read_savepoint(event: memoryview) -> SavepointText:
-    """Read a QUERY event, without its checksum, that begins like one of the two statements.
+    """Parse a QUERY event, without its checksum, that begins like SAVEPOINT or ROLLBACK TO.
 
     Raises:
-        ProtocolError: it is another statement.
+        ProtocolError: the event holds another statement.
     """
     body = Cursor(event, HEADER_LENGTH)
     body.skip(8)
@@ -83,12 +83,13 @@ def read_savepoint(event: memoryview) -> SavepointText:
 
 
 def savepoint_key(name: str, *, accents: bool) -> str:
-    """Return what equal names have in common.
+    """Return a key that is equal for equal savepoint names.
 
     Args:
-        name: a savepoint.
-        accents: whether accents count: from MariaDB 11.5 on, which compares by utf8mb3_general1400_as_ci; servers
-            before, and MySQL, compare by utf8mb3_general_ci.
+        name: name of a savepoint.
+        accents: whether accents count. They do from MariaDB 11.5 on (utf8mb3_general1400_as_ci). Older servers and
+            MySQL
+        compare by utf8mb3_general_ci.
     """
     if name.isascii():
         return name.upper()
@@ -102,13 +103,13 @@ def last_named(
     accents: bool,
     inside: Callable[[int], bool],
 ) -> int | None:
-    """Return the number of the savepoint that a ROLLBACK TO means, counted from the newest; None if it is not there.
+    """Return the number of the savepoint that a ROLLBACK TO means, counted from the newest; None if there is none.
 
     Args:
         rollback: the ROLLBACK TO.
-        newest_first: the savepoints that are there.
+        newest_first: the savepoints that exist.
         accents: as for `savepoint_key`.
-        inside: tells whether the savepoint of a number was set inside of a statement, by a routine.
+        inside: returns whether a routine set the savepoint of this number inside of a statement.
     """
     key = savepoint_key(rollback.name, accents=accents)
     first = None
@@ -124,15 +125,16 @@ def last_named(
 
 
 def inside_statement(data: memoryview, before: int, at: int) -> bool:
-    """Tell whether a SAVEPOINT was set by a routine while a statement ran, as far as the events around it show.
+    """Return True if the surrounding events show that a routine set a SAVEPOINT while a statement ran.
 
-    It was if the rows after it are not the end of a statement when the next QUERY comes, or if the same two or more
-    tables are mapped before and after it: a statement maps the tables of all routines that it calls.
+    They show that in two cases. The rows after the SAVEPOINT do not end a statement before the next QUERY. Or the same
+    two or more tables are mapped before and after it, because a statement maps the tables of all routines that it
+    calls.
 
     Args:
-        data: what holds the group.
-        before: offset of an event before the SAVEPOINT, in the same group.
-        at: offset of the SAVEPOINT's QUERY event.
+        data: buffer that holds the group.
+        before: byte offset of an event before the SAVEPOINT, in the same group.
+        at: byte offset of the SAVEPOINT's QUERY event.
     """
     mapped: list[bytes] = []
     mapping = False
@@ -163,14 +165,15 @@ def _table_id(data: memoryview, at: int) -> bytes:
 
 @cache
 def _upper(character: str) -> str:
-    """Return the simple upper case: one character."""
+    """Return the simple upper case of a character, which is one character."""
     return next((made for made in (character.upper(), character.title()) if len(made) == 1), character)
 
 
 @cache
 def _general(character: str) -> str:
-    """Return the weight of a character in utf8mb3_general_ci: the upper case of its letter without accents, in the
-    blocks that this old collation knows.
+    """Return the weight of a character in utf8mb3_general_ci.
+
+    In the blocks that this old collation knows, the weight is the upper case of the letter without accents.
     """
     code = ord(character)
     if code in _OTHER_WEIGHTS:
@@ -203,4 +206,4 @@ _OTHER_WEIGHTS: Final = {
     0x1F7B: 0x1FEB,
     0x1F7D: 0x1FFB,
 }
-"""Both as WEIGHT_STRING() says on 10.5, 10.11 and 11.8."""
+"""Both tables equal WEIGHT_STRING() on 10.5, 10.11 and 11.8."""

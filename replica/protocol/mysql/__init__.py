@@ -1,1 +1,1 @@
-"""Events and JSON of MySQL alone: its GTIDs, compressed transactions, binary JSON and partial updates of it."""
+"""Events and JSON that only MySQL has: GTIDs, compressed transactions, binary JSON and partial JSON updates."""

@@ -1,14 +1,14 @@
-"""MySQL's JSON columns (type 245): the binary document -> values, and its text as MySQL's SELECT prints it.
+"""MySQL's JSON columns (type 245): from the binary document to values, and to the text that MySQL's SELECT prints.
 
-A document is a type byte and a value. Objects and arrays hold a count, their size, then entries that say where each key
-and value stands: two bytes an offset in small containers, four in large ones; literals and numbers that fit stand in
-the entry itself. Keys are sorted by length, then by bytes. An empty document stands for NULL in a column that is NOT
-NULL, as MySQL takes it.
+A document is a type byte and a value. Objects and arrays hold a count, their size, and entries with the offset of each
+key and value. Offsets have two bytes in small containers and four in large ones. Literals and numbers that fit are in
+the entry itself. Keys are sorted by length, then by bytes. An empty document means NULL in a column that is NOT NULL,
+as in MySQL.
 
-In: the bytes after the column's length prefix. Out: str, int, float, bool, None, list, dict, and `Opaque` for what
-JSON has no type for (decimals, temporals, bytes). Refused, as ProtocolError: offsets outside of the container, unknown
-types, text that is not UTF-8, documents nested deeper than MySQL allows, and values that share bytes (a few bytes could
-otherwise claim an exponential number of values).
+In: the bytes after the column's length prefix. Out: str, int, float, bool, None, list, dict, and `Opaque` for types
+that JSON lacks (decimals, temporals, bytes). Refused, as ProtocolError: offsets outside of the container, unknown
+types, text that is not UTF-8, documents that are nested deeper than MySQL allows, and values that share bytes. With
+shared bytes, a small document could claim an exponential number of values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_DEPTH: Final = 100
 
 
 class _Type(IntEnum):
-    """The types of values, JSONB_TYPE_* in the server."""
+    """Types of values, JSONB_TYPE_* in the server."""
 
     SMALL_OBJECT = 0
     LARGE_OBJECT = 1
@@ -66,7 +66,7 @@ _MAX_POINT, _MIN_POINT = 15, -14
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value of a column type that JSON lacks: the type's code, and bytes in MySQL's packed form."""
+    """A value of a column type that JSON lacks: the code of the type, and bytes in MySQL's packed form."""
 
     type: int
     data: bytes
@@ -76,13 +76,13 @@ Json: TypeAlias = "bool | int | float | str | Opaque | list[Json] | dict[str, Js
 
 
 def parse_json(document: Buffer) -> Json:
-    """Read the document's value. Offsets in errors count from its start."""
+    """Return the value of a document. Offsets in errors count from the start of the document."""
     data = memoryview(document)
     return _Parser(data).value(data[0], data[1:], 1, 0) if data else None
 
 
 class _Parser:
-    """One pass over one document, which may not use more bytes than it has."""
+    """One pass over a document. It may not consume more bytes than the document has."""
 
     __slots__ = ("_budget",)
 
@@ -90,7 +90,7 @@ class _Parser:
         self._budget = len(data)
 
     def value(self, kind: int, data: memoryview, at: int, depth: int) -> Json:
-        """Read the value that starts where `data` does; `at` is that place in the document."""
+        """Return the value at the start of `data`; `at` is its byte offset in the document."""
         if kind <= _Type.LARGE_ARRAY:
             return self._container(kind, data, at, depth + 1)
         body = Cursor(data)
@@ -179,7 +179,7 @@ class _Parser:
 
 
 def _size(body: Cursor) -> int:
-    """Read a size in groups of seven bits, the lowest first; the top bit says that more follow."""
+    """Return a size in groups of seven bits, lowest first. The top bit of a byte means that another byte follows."""
     size = 0
     for number in range(_MAX_SIZE_BYTES):
         byte = body.u8()
@@ -190,16 +190,18 @@ def _size(body: Cursor) -> int:
 
 
 def json_text(value: Json) -> str:
-    """Write the value as MySQL prints it: ', ' and ': ', keys in their stored order, doubles with a point or an
-    exponent.
-    """
+    """Return the value as MySQL prints it: ', ' and ': ', keys in stored order, doubles with a point or exponent."""
     parts: list[str] = []
     _print(value, parts)
     return "".join(parts)
 
 
 def rewrite_json(document: Buffer) -> bytes:
-    """Rewrite a column's binary document as UTF-8 text. A damaged one is a ProtocolError."""
+    """Return a column's binary document as UTF-8 JSON text.
+
+    Raises:
+        ProtocolError: the document is damaged.
+    """
     return json_text(parse_json(document)).encode()
 
 
@@ -249,7 +251,7 @@ def double_text(number: float) -> str:
 
 
 def opaque_text(value: Opaque) -> str:
-    """Write decimals as numbers, temporals as text with six digits of the fraction, all else as base64."""
+    """Return decimals as numbers, temporals as text with six fractional digits, and other types as base64."""
     if value.type == ColumnType.NEWDECIMAL:
         return _decimal_text(value.data)
     if value.type in _DATES or value.type == ColumnType.TIME:

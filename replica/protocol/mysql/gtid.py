@@ -1,8 +1,8 @@
 """MySQL's GTID events: GTID_LOG, ANONYMOUS_GTID, GTID_TAGGED_LOG, and PREVIOUS_GTIDS at the start of a file.
 
-A MySQL GTID is the uuid of the server that committed first, since 8.3 an optional tag, and a number that counts up per
-uuid and tag. Each of the first three opens an event group. GTID_TAGGED_LOG carries the same fields in MySQL's
-serialization format: numbered fields in rising order, of which those that have their default are left out.
+A MySQL GTID is the uuid of the server that committed first, an optional tag (8.3+), and a number that counts up for
+each uuid and tag. Each of the first three events opens an event group. GTID_TAGGED_LOG has the same fields in MySQL's
+serialization format: numbered fields in rising order, without those that have their default value.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from replica.protocol.wire import Cursor
 
 
-# The variable-length integers and texts of MySQL's serialization library, as in GTID_TAGGED_LOG events.
+# Variable-length integers and texts of MySQL's serialization library, in GTID_TAGGED_LOG events.
 #
-# The number of one bits at the low end of the first byte says how many bytes follow (0 to 8); the value's bits stand
-# above them, little endian. Signed numbers keep their sign in the lowest bit.
+# The number of one bits at the low end of the first byte is the number of bytes that follow (0 to 8). The bits of the
+# value are above them, little endian. Signed numbers have their sign in the lowest bit.
 
 _MAX_MORE: Final = 8
 
@@ -34,7 +34,7 @@ def read_unsigned(cursor: Cursor) -> int:
     first = cursor.peek_rest()[:1]
     more = _ones(first[0]) if first else 0
     word = int.from_bytes(cursor.take(more + 1), "little")
-    # With eight bytes to follow, the first has no bits of the value left, nor a zero to end the ones.
+    # If eight bytes follow, the first byte has no bits of the value, and no zero bit that ends the ones.
     return word >> 8 if more == _MAX_MORE else word >> (more + 1)
 
 
@@ -49,11 +49,11 @@ def read_text(cursor: Cursor) -> str:
 
 
 def _ones(byte: int) -> int:
-    """Count the one bits at the low end."""
+    """Return the number of one bits at the low end."""
     return (~byte & (byte + 1)).bit_length() - 1
 
 
-_LOGICAL_TIMESTAMPS: Final = 2  # the code that says that last_committed and sequence_number follow
+_LOGICAL_TIMESTAMPS: Final = 2  # code that announces last_committed and sequence_number
 _HAS_ORIGINAL_TIME: Final = 1 << 55
 _HAS_ORIGINAL_VERSION: Final = 1 << 31
 _SERIALIZATION_VERSION: Final = 1
@@ -74,7 +74,7 @@ class MySqlGtid:
 
 @dataclass(frozen=True, slots=True)
 class MySqlGtidEvent(Event):
-    """Opens an event group. Fields are None where the server that wrote the event did not have them yet."""
+    """Start of an event group. Fields are None if the server that wrote the event did not have them yet."""
 
     gtid: MySqlGtid | None
     """None in ANONYMOUS_GTID."""
@@ -85,9 +85,9 @@ class MySqlGtidEvent(Event):
     immediate_commit_timestamp: int | None = None
     """Microseconds since 1970 on the server that wrote this log."""
     original_commit_timestamp: int | None = None
-    """The same on the server that committed first."""
+    """Microseconds since 1970 on the server that committed first."""
     transaction_length: int | None = None
-    """Bytes of the whole group, this event included."""
+    """Length of the whole group in bytes, including this event."""
     immediate_server_version: int | None = None
     """90704 for 9.7.4"""
     original_server_version: int | None = None
@@ -110,13 +110,13 @@ class GtidInterval:
 
 @dataclass(frozen=True, slots=True)
 class PreviousGtidsEvent(Event):
-    """Everything that the files before this one hold."""
+    """GTIDs of all transactions in the files before this one."""
 
     intervals: tuple[GtidInterval, ...]
 
 
 def decode_mysql_gtid(header: EventHeader, body: Cursor, _description: FormatDescriptionEvent) -> MySqlGtidEvent:
-    """Decode GTID_LOG and ANONYMOUS_GTID; servers from 5.6 on end it after more and more fields."""
+    """Decode GTID_LOG and ANONYMOUS_GTID. From 5.6 on, each server version appends more fields."""
     flags, uuid, gno = body.u8(), UUID(bytes=bytes(body.take(16))), int.from_bytes(body.take(8), "little", signed=True)
     gtid = None if header.event_type == EventType.ANONYMOUS_GTID else MySqlGtid(uuid, gno)
     found: dict[str, int] = {}
@@ -161,7 +161,7 @@ def decode_tagged_gtid(header: EventHeader, body: Cursor, _description: FormatDe
     while body.offset < end:
         number = read_unsigned(body)
         if number >= len(_FIELDS):
-            break  # fields of a later server, which it said may be ignored
+            break  # fields of a later server, which it marks as ignorable
         name, read = _FIELDS[number]
         found[name] = read(body)
     return _tagged(header, found, start)
@@ -182,7 +182,7 @@ def _tagged(header: EventHeader, found: dict[str, Any], start: int) -> MySqlGtid
 
 
 def _uuid(body: Cursor) -> UUID:
-    # An array of bytes is an array of numbers: those above 127 take two bytes.
+    # An array of bytes is an array of numbers. Numbers above 127 take two bytes.
     at, numbers = body.offset, [read_unsigned(body) for _ in range(16)]
     if max(numbers) > 0xFF:
         raise ProtocolError("a uuid with a byte above 255", offset=at)
@@ -203,20 +203,21 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Cursor], Any]], ...]] = (
     ("original_server_version", read_unsigned),
     ("commit_group_ticket", read_unsigned),
 )
-"""The fields by their number."""
+"""Fields by their number."""
 
 
 def decode_previous_gtids(
     header: EventHeader, body: Cursor, _description: FormatDescriptionEvent
 ) -> PreviousGtidsEvent:
-    """Decode PREVIOUS_GTIDS. The highest byte of the first number is 1 where the sets have tags (8.3+): then bits 8 to
-    55 count them.
+    """Decode PREVIOUS_GTIDS.
+
+    If the highest byte of the first number is 1, the sets have tags (8.3+), and bits 8 to 55 hold the count.
     """
     word = body.u64()
     tagged = word >> 56 == 1
     count = word >> 8 & (1 << 48) - 1 if tagged else word
     intervals: list[GtidInterval] = []
-    for _ in range(count):  # a damaged count ends with the bytes
+    for _ in range(count):  # a damaged count stops at the end of the bytes
         uuid = UUID(bytes=bytes(body.take(16)))
         tag = read_text(body) if tagged else ""
         for _ in range(body.u64()):

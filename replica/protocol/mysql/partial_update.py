@@ -1,12 +1,12 @@
-"""PARTIAL_UPDATE_ROWS: the row images of a MySQL UPDATE with JSON diffs -> the images of a plain UPDATE.
+"""PARTIAL_UPDATE_ROWS: from the row images of a MySQL UPDATE with JSON diffs to the images of a plain UPDATE.
 
-After each before image stand the value options and, if they say PARTIAL_JSON, one bit for every JSON column of the
-table: 1 where the after image holds diffs in place of the value. The column of a 1 is read as a length of four bytes
+After each before image come the value options and, if they include PARTIAL_JSON, one bit for every JSON column of the
+table. A bit of 1 means that the after image holds diffs in place of the value. Such a column is a length of four bytes
 and that many bytes of diffs.
 
-Out: before and after images alternating as in UPDATE_ROWS, in which every JSON value is text behind a length of four
-bytes, ready for a reader that takes JSON for text. Refused: unknown value options, and diffs of a column that the
-before image lacks (binlog_row_image=MINIMAL): the value before is nowhere in the binlog.
+Out: alternating before and after images as in UPDATE_ROWS. Every JSON value is text after a length of four bytes, ready
+for a reader that treats JSON as text. Refused: unknown value options, and diffs of a column that the before image lacks
+(binlog_row_image=MINIMAL), because the value before is nowhere in the binlog.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from replica.protocol.rows.column_def import ColumnDef
 
 PARTIAL_JSON: Final = 1
-"""The one bit of binlog_row_value_options."""
-_JSON_PREFIX: Final = 4  # bytes of the length in front of a JSON value
+"""The only bit of binlog_row_value_options."""
+_JSON_PREFIX: Final = 4  # bytes of the length before a JSON value
 
 
 def apply_partial_update(
@@ -41,11 +41,18 @@ def apply_partial_update(
     *,
     wanted: Collection[int] | None = None,
 ) -> bytes:
-    """Turn the images of a PARTIAL_UPDATE_ROWS event into those of an UPDATE_ROWS event, JSON as text.
+    """Convert the images of a PARTIAL_UPDATE_ROWS event to those of an UPDATE_ROWS event, with JSON as text.
 
-    `columns_before` and `columns_after` are the event's bit sets. `wanted`: indexes of the columns whose values count
-    (None: all); diffs of others that cannot be applied become the text `null` instead of an error. Offsets in errors
-    count from the start of `images`.
+    Args:
+        images: the row images of the event.
+        columns_before: the event's bit set of the columns in before images.
+        columns_after: the event's bit set of the columns in after images.
+        columns: the columns of the table map.
+        wanted: indexes of the columns whose values are needed; None for all. A diff of another column that cannot be
+        applied becomes the text `null` instead of an error.
+
+    Raises:
+        ProtocolError: the images are refused. Offsets in errors count from the start of `images`.
     """
     cursor = Cursor(images)
     before = [index for index in range(len(columns)) if is_set(columns_before, index)]
@@ -80,7 +87,10 @@ def _copy(
     partial: Collection[int],
     wanted: Collection[int] | None,
 ) -> None:
-    """Copy one image; JSON values become text and, in the before image, are kept in `known` for the diffs."""
+    """Copy one image to `out` with JSON values as text.
+
+    Values of the before image are kept in `known` for the diffs.
+    """
     nulls = cursor.bits(len(present))
     out += nulls
     for number, index in enumerate(present):
@@ -116,7 +126,7 @@ def _after(diffs: Buffer, index: int, known: dict[int, Json]) -> Json:
 
 
 def _plain(cursor: Cursor, column: ColumnDef) -> memoryview:
-    """Return length prefix and bytes of one value, as they stand."""
+    """Return length prefix and bytes of one value, unchanged."""
     width, prefix = value_extent(column)
     if not prefix:
         return cursor.take(width)
@@ -124,24 +134,25 @@ def _plain(cursor: Cursor, column: ColumnDef) -> memoryview:
     return cursor.take(prefix + size)
 
 
-# JSON diffs: what an UPDATE changed inside a JSON column, as MySQL logs it with
-# binlog_row_value_options=PARTIAL_JSON.
+# JSON diffs: the changes of an UPDATE inside a JSON column, logged with binlog_row_value_options=PARTIAL_JSON.
 #
-# A diff is an operation, a path to one place and, but for REMOVE, a new binary value. A column holds a list of them,
-# applied one after the other. In: the bytes after the column's length prefix. Refused, as ProtocolError: unknown
-# operations, paths MySQL does not write (wildcards, ranges), and diffs that do not fit the document: then the before
-# image is not the row they were made for, and no after image can be told.
+# A diff is an operation, a path to one place and, except for REMOVE, a new binary value. A column holds a list of
+# diffs, which are applied in order. In: the bytes after the column's length prefix. Refused, as ProtocolError: unknown
+# operations, paths that MySQL does not write (wildcards, ranges), and diffs that do not fit the document. Such diffs
+# were made for another row than the before image, so the after image cannot be determined.
 
 MAX_MOVED: Final = 1 << 28
-"""Elements that array insertions and removals may move: a second's work. A statement that changes a thousand places of
-an array of a hundred thousand is below it."""
+"""Maximum number of elements that array insertions and removals may move, which takes about a second.
+
+A statement that changes a thousand places of an array of a hundred thousand elements stays below the limit.
+"""
 
 _NAME: Final = re.compile(r"\.(?:(\"(?:[^\"\\]|\\.)*\")|([^\s.\[\]\"*]+))")
 _INDEX: Final = re.compile(r"\[(\d{1,10})\]")
 
 
 class DiffOperation(IntEnum):
-    """The operations of a diff (enum_json_diff_operation)."""
+    """Operations of a diff (enum_json_diff_operation)."""
 
     REPLACE = 0
     INSERT = 1
@@ -152,18 +163,18 @@ class DiffOperation(IntEnum):
 class JsonDiff:
     operation: DiffOperation
     path: str
-    """The path as MySQL writes it: $.name."another name"[3]"""
+    """Path in MySQL's notation: $.name."another name"[3]"""
     value: Json = None
-    """The new value; None with REMOVE."""
+    """The new value; None for REMOVE."""
 
     @property
     def legs(self) -> tuple[str | int, ...]:
-        """Member names and array indexes from the root on."""
+        """Member names and array indexes, from the root on."""
         return _legs(self.path)
 
 
 def read_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
-    """Read the diffs of one column; none when the UPDATE left the column as it was."""
+    """Parse the diffs of one column. There are none if the UPDATE did not change the column."""
     cursor = Cursor(data)
     diffs = []
     while cursor:
@@ -179,7 +190,7 @@ def read_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
 
 
 def apply_diffs(document: Json, diffs: Sequence[JsonDiff]) -> Json:
-    """Apply the diffs to the document and return it; the given one may be changed on the way."""
+    """Return the document after the diffs. The given document may be modified."""
     patient = _Document(document)
     for diff in diffs:
         if not patient.apply(diff):
@@ -199,7 +210,7 @@ class _Document:
         self._moved = 0
 
     def apply(self, diff: JsonDiff) -> bool:
-        """Apply one diff; return whether there was a place for it."""
+        """Apply one diff; return False if the document has no place for it."""
         *parents, last = 0, *diff.legs
         place: Any = self._root
         for leg in parents:
@@ -233,7 +244,7 @@ class _Document:
             if not isinstance(place, list):
                 return False
             self._move(place)
-            place.insert(leg, value)  # beyond the end is at the end, as in MySQL
+            place.insert(leg, value)  # an index beyond the end appends, as in MySQL
             return True
         if not isinstance(place, dict) or leg in place:
             return False

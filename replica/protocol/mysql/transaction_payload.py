@@ -1,8 +1,9 @@
-"""TRANSACTION_PAYLOAD: all events of a MySQL transaction after its GTID, compressed together.
+"""TRANSACTION_PAYLOAD: all events of a MySQL transaction after its GTID event, compressed together.
 
-Fields of type, size and value, up to a type 0; what follows them is the payload: whole events without checksums. Their
-log_pos means nothing. In: the event's body. Out: the events' bytes, which never take more memory than the size that the
-event claims; a claim beyond the largest event, or beyond what zstd can make of so few bytes, is refused unread.
+The body has fields of type, size and value, up to a type 0, and then the payload: whole events without checksums. The
+log_pos of these events is meaningless. In: the body. Out: the bytes of the events, which never take more memory than
+the size that the event claims. A claim beyond the largest event, or beyond the maximum ratio of zstd, is refused before
+decompression.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from replica.protocol.wire import Cursor
 
 MAX_RATIO: Final = 1 << 15
-"""A zstd block makes at most 128 KiB of at least four bytes."""
+"""Maximum ratio of zstd: a block of at least four bytes yields at most 128 KiB."""
 MAX_WINDOW: Final = 1 << 27
-"""The history a decompressor has to keep; MySQL's levels 1 to 22 stay within."""
+"""Maximum history in bytes that a decompressor keeps. MySQL's levels 1 to 22 stay within it."""
 _CHUNK: Final = 1 << 20
 
 
@@ -36,7 +37,7 @@ class _Field(IntEnum):
 
 
 class Compression(IntEnum):
-    """The compressions (transaction::compression::type)."""
+    """Compression algorithms (transaction::compression::type)."""
 
     ZSTD = 0
     NONE = 255
@@ -45,12 +46,16 @@ class Compression(IntEnum):
 @dataclass(frozen=True, slots=True)
 class TransactionPayloadEvent(Event):
     compression: int
-    """Compression, or the code of one that this program does not know."""
+    """A `Compression`, or the code of an algorithm that this program does not know."""
     uncompressed_size: int
     payload: memoryview
 
     def events(self, *, limit: int = MAX_EVENT_BYTES) -> bytes | memoryview:
-        """Return the events, one after the other. `limit`: bytes that the caller is ready to take."""
+        """Return the decompressed events without gaps. `limit` is the maximum size in bytes that the caller accepts.
+
+        Raises:
+            ProtocolError: the payload is damaged or larger than `limit`.
+        """
         size = self.uncompressed_size
         if size > limit:
             raise ProtocolError(f"a transaction of {size} bytes in a payload; {limit} is the most", offset=0)

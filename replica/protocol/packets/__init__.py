@@ -1,1 +1,1 @@
-"""The client/server protocol: packets, login, commands, results, prepared statements."""
+"""Client/server protocol: packets, login, commands, results, prepared statements."""

@@ -1,4 +1,4 @@
-"""The commands a replica sends, as packet payloads (without packet header; `packets.pack` adds it, sequence id 0)."""
+"""Commands that a replica sends, as payloads without packet header (`packets.pack` adds it, with sequence id 0)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from replica.errors import ConfigError
 from replica.protocol.constants import FIRST_POSITION, Command
 
 MAX_REGISTERED_TEXT: Final = 60
-"""The server's HOSTNAME_LENGTH and USERNAME_LENGTH allow more; what we register is short, and longer is a mistake."""
+"""Maximum length in bytes of a text that we register. The server's HOSTNAME_LENGTH and USERNAME_LENGTH allow more, but
+a longer text is a mistake.
+"""
 
 _DUMP: Final = struct.Struct(
     "<"
@@ -21,20 +23,28 @@ _DUMP: Final = struct.Struct(
 
 
 def com_query(sql: str) -> bytes:
-    """Build the command that runs a statement."""
+    """Return the COM_QUERY payload that runs a statement."""
     return bytes((Command.QUERY,)) + sql.encode()
 
 
 def com_register_slave(
     server_id: int, *, host: str = "", user: str = "", password: str = "", port: int = 0, master_id: int = 0
 ) -> bytes:
-    """Build the command that makes the replica visible in SHOW REPLICA HOSTS, where an empty host shows as the
-    connection's address.
+    """Return the COM_REGISTER_SLAVE payload, which makes the replica visible in SHOW REPLICA HOSTS.
 
-    `password` is what SHOW REPLICA HOSTS may print to others: never the account's own.
+    Args:
+        server_id: server id of the replica.
+        host: name to show; if it is empty, the server shows the address of the connection.
+        user: user to show.
+        password: password to show. SHOW REPLICA HOSTS may print it to others, so never pass the account's own.
+        port: port to show.
+        master_id: server id of the primary; 0 if unknown.
+
+    Raises:
+        ConfigError: a text is longer than MAX_REGISTERED_TEXT.
     """
     texts = b"".join(_short_text(name, text) for name, text in (("host", host), ("user", user), ("password", password)))
-    rank = 0  # unused by every server, but its bytes must be there
+    rank = 0  # unused by every server, but its bytes must be sent
     return b"".join(
         (struct.pack("<BI", Command.REGISTER_SLAVE, server_id), texts, struct.pack("<HII", port, rank, master_id))
     )
@@ -48,7 +58,9 @@ def _short_text(name: str, text: str) -> bytes:
 
 
 def com_binlog_dump(server_id: int, *, flags: int = 0, file: str = "", position: int = FIRST_POSITION) -> bytes:
-    """Build the command that starts the stream. In GTID mode (@slave_connect_state) file and position are ignored;
-    server id 0 never waits.
+    """Return the COM_BINLOG_DUMP payload, which starts the stream.
+
+    In GTID mode (@slave_connect_state) the server ignores `file` and `position`. With `server_id` 0 the server never
+    waits for more events.
     """
     return _DUMP.pack(Command.BINLOG_DUMP, position, flags, server_id) + file.encode()

@@ -1,15 +1,15 @@
-"""The frames of a compressed connection (CLIENT_COMPRESS): bytes of frames to the bytes inside, and back.
+"""Frames of a compressed connection (CLIENT_COMPRESS): from frames to the bytes inside, and back.
 
-A frame is `clen(3) sequence(1) ulen(3) data[clen]`; a `ulen` of zero means that the data is stored as it is. Packets
-and frames have nothing to do with each other: one frame holds many packets, or a packet goes over many frames. Sequence
-ids are not checked, because the server starts them again where it waits for an acknowledgement; each deflated frame has
-its own checksum.
+A frame is `clen(3) sequence(1) ulen(3) data[clen]`. A `ulen` of zero means that the data is not deflated. Packets and
+frames are independent: one frame may hold many packets, and one packet may span many frames. Sequence ids are not
+checked, because the server restarts them when it waits for an acknowledgement. Each deflated frame has its own
+checksum.
 
-Source: the server's sql/net_serv.cc (net_write_packet, my_real_read) and mysys/my_compress.c, 10.11; how packets lie in
-frames, and that the ids start again, was measured on 10.11 and 11.8.
+Source: the server's sql/net_serv.cc (net_write_packet, my_real_read) and mysys/my_compress.c, 10.11. The layout of
+packets in frames and the restart of the ids were measured on 10.11 and 11.8.
 
-Refused as damage: an empty frame, a size that no deflate stream of that length reaches, a stream that does not inflate
-to its size. What is held at most is one frame of 16 MiB, what it inflates to, and one read beyond it.
+Refused as damage: an empty frame, a size that no deflate stream of that length can reach, a stream that does not
+inflate to its size. Memory is bounded by one frame of 16 MiB, its inflated bytes, and one read beyond the frame.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 FRAME_HEADER_LENGTH: Final = 7
 MAX_FRAME: Final = 0xFFFFFF
-"""The most that both lengths can say: they have three bytes."""
+"""Maximum of both lengths in bytes, which have three bytes each."""
 READ_BYTES: Final = 256 << 10
-"""Room for a read: about what a socket holds, and a few frames of the server's 16 KiB net buffer."""
+"""Buffer size in bytes for one read: about what a socket holds, and a few frames of the server's 16 KiB net buffer."""
 
 
 def frames(data: Buffer) -> bytes:
-    """Wrap the data in frames that begin a new sequence. They are stored, not deflated: what a replica says is short
-    and rare.
+    """Wrap data in frames that begin a new sequence.
+
+    The frames are not deflated, because a replica sends little data.
     """
     view = memoryview(data)
     pieces: list[Buffer] = []
@@ -42,19 +43,21 @@ def frames(data: Buffer) -> bytes:
 
 
 class FrameReader:
-    """A reader of frames: bytes are put into `space()` and reported to `received()`; `read_into()` gives what was
-    inside the frames.
+    """Reader of frames.
+
+    Write received bytes to `space()`, report their number to `received()`, and call `read_into()` for the data inside
+    the frames.
     """
 
     def __init__(self) -> None:
         self._buffer = bytearray(READ_BYTES)
-        self._start = 0  # of the first frame not yet inflated
+        self._start = 0  # offset of the first frame that is not inflated yet
         self._fill = 0
-        self._inside = memoryview(b"")  # of the last frame, as far as it was not read
+        self._inside = memoryview(b"")  # unread rest of the last frame
         self.wire_bytes = 0
 
     def space(self) -> memoryview:
-        """Return the room for the next bytes; never empty."""
+        """Return the free part of the buffer for the next read. It is never empty, and valid until the next call."""
         held = self._fill - self._start
         if self._start:
             self._buffer[:held] = self._buffer[self._start : self._fill]
@@ -71,10 +74,10 @@ class FrameReader:
         self.wire_bytes += count
 
     def read_into(self, target: memoryview) -> int:
-        """Fill `target` as far as whole frames go; return the count, 0 if there are none.
+        """Copy data of whole frames to `target`; return the number of bytes, 0 if no whole frame is available.
 
         Raises:
-            ChecksumError: the next frame was damaged on the way; what was read before it is good.
+            ChecksumError: the next frame is damaged. The data that was read before it is valid.
         """
         done = 0
         while done < len(target):
@@ -83,7 +86,7 @@ class FrameReader:
                     break
             except ChecksumError:
                 if done:
-                    break  # it will be met again; what stands before it counts
+                    break  # the next call meets the damaged frame again; the data before it is valid
                 raise
             piece = self._inside[: len(target) - done]
             target[done : done + len(piece)] = piece
@@ -92,15 +95,16 @@ class FrameReader:
         return done
 
     def _frame_length(self) -> int:
-        """Return the length of the frame whose header is at the start, header included; the header's own until all of
-        it is there.
+        """Return the length of the first frame in bytes, including its header.
+
+        While the header is incomplete, return the length of the header.
         """
         if self._fill - self._start < FRAME_HEADER_LENGTH:
             return FRAME_HEADER_LENGTH
         return FRAME_HEADER_LENGTH + int.from_bytes(self._buffer[self._start : self._start + 3], "little")
 
     def _next_frame(self) -> bool:
-        """Look into the next frame, if it is complete."""
+        """Open the next frame; return False if it is incomplete."""
         start, held, length = self._start, self._fill - self._start, self._frame_length()
         if held < length:
             return False
@@ -109,7 +113,7 @@ class FrameReader:
         size = int.from_bytes(self._buffer[start + 4 : start + FRAME_HEADER_LENGTH], "little")
         data = memoryview(self._buffer)[start + FRAME_HEADER_LENGTH : start + length]
         try:
-            # A stored frame is copied too: its place is needed for the next read before all of it may have been taken.
+            # A stored frame is copied too, because the next read may overwrite its place before all of it is consumed.
             self._inside = memoryview(inflate_stream(data, size) if size else bytes(data))
         except ProtocolError as error:
             raise ChecksumError(f"a frame of the compressed connection was damaged: {error.placeless}") from None

@@ -1,4 +1,4 @@
-"""The packets of a login, from the greeting to the last AuthMoreData, as bytes.
+"""Packets of a login, from the greeting to the last AuthMoreData, as bytes.
 
 Source: the server's sql/sql_acl.cc (send_server_handshake_packet, parse_client_handshake_packet,
 send_plugin_request_packet), 10.11 and 11.8, and the client/server protocol's Protocol::HandshakeV10 and
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 AUTH_MORE_DATA: Final = 0x01
 OLD_PASSWORD_PLUGIN: Final = "mysql_old_password"  # noqa: S105  (a name)
-"""What a request without a name stands for, from before plugins (sql/sql_acl.cc: send_plugin_request_packet)."""
+"""Plugin of a switch request without a name, from before plugins (sql/sql_acl.cc: send_plugin_request_packet)."""
 MAX_PACKET_BYTES: Final = 1 << 24
-"""What the response says of itself; servers take it for information."""
+"""Packet size in the response. Servers treat it as information only."""
 _LENENC_16: Final = 0xFB
 _GREETING_VERSION: Final = 10
 _SCRAMBLE_HEAD: Final = 8
@@ -31,10 +31,10 @@ _GREETING_FILLER: Final = 10
 
 
 class Capability(IntFlag):
-    """The capability flags that a replica uses."""
+    """Capability flags that a replica uses."""
 
     CLIENT_MYSQL = 1
-    """We send no extended capabilities. (MariaDB's servers leave it out because they have some.)"""
+    """We send no extended capabilities. (MariaDB's servers leave the flag out because they have some.)"""
     LONG_FLAG = 1 << 2
     COMPRESS = 1 << 5
     PROTOCOL_41 = 1 << 9
@@ -57,12 +57,12 @@ NEEDED: Final = (
     | Capability.CONNECT_ATTRS
     | Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA
 )
-"""Every server since MariaDB 10.0 has them (measured on 10.5, 10.11 and 11.8)."""
+"""Capabilities that every server since MariaDB 10.0 has (measured on 10.5, 10.11 and 11.8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """A server's first packet: which server it is, what it can, and with what the first plugin begins."""
+    """First packet of a server: its version, its capabilities, and the data with which the first plugin begins."""
 
     version: str
     thread_id: int
@@ -74,14 +74,18 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class SwitchRequest:
-    """A server's request for another plugin, with the data it begins with."""
+    """A server's request for another plugin, with the data with which the plugin begins."""
 
     plugin: str
     data: bytes
 
 
 def parse_greeting(payload: Buffer) -> Greeting:
-    """Read the first packet of a server; ProtocolError for anything but version 10 of the protocol."""
+    """Parse the first packet of a server.
+
+    Raises:
+        ProtocolError: the packet is not a greeting of protocol version 10.
+    """
     cursor = Cursor(payload)
     if (protocol := cursor.u8()) != _GREETING_VERSION:
         raise ProtocolError(f"a greeting of protocol version {protocol}, which is not {_GREETING_VERSION}", offset=0)
@@ -102,15 +106,16 @@ def parse_greeting(payload: Buffer) -> Greeting:
     if capabilities & Capability.PLUGIN_AUTH:
         scramble += bytes(cursor.take(max(_SCRAMBLE_TAIL, length - _SCRAMBLE_HEAD - 1)))
         cursor.nul()
-        # Some servers leave out the zero byte behind the name.
+        # Some servers leave out the zero byte after the name.
         plugin = bytes(cursor.rest()).partition(b"\0")[0]
     said = (version.decode("utf-8", "replace"), plugin.decode("utf-8", "replace"))
     return Greeting(said[0], thread_id, scramble, capabilities, status, said[1])
 
 
 def ssl_request(capabilities: Capability, charset: int) -> bytes:
-    """Build what asks the server to begin TLS; the response follows inside (sql/sql_acl.cc:
-    parse_client_handshake_packet, 10.11).
+    """Return the packet that asks the server to begin TLS (sql/sql_acl.cc: parse_client_handshake_packet, 10.11).
+
+    The handshake response follows inside TLS.
     """
     head = capabilities.to_bytes(4, "little") + MAX_PACKET_BYTES.to_bytes(4, "little")
     return head + bytes((charset,)) + bytes(23)
@@ -119,8 +124,9 @@ def ssl_request(capabilities: Capability, charset: int) -> bytes:
 def handshake_response(
     capabilities: Capability, charset: int, *, user: str, answer: bytes, plugin: str, attributes: Mapping[str, str]
 ) -> bytes:
-    """Say which account logs in, with the first plugin's answer. `attributes` are shown in the server's performance
-    schema.
+    """Return the packet with the account and the first plugin's answer.
+
+    `attributes` are shown in the server's performance schema.
     """
     named = b"".join(_counted(key.encode()) + _counted(value.encode()) for key, value in attributes.items())
     return b"".join(
@@ -135,7 +141,11 @@ def handshake_response(
 
 
 def parse_switch(payload: Buffer) -> SwitchRequest:
-    """Read an AuthSwitchRequest: 0xFE, the plugin's name, its data. A name that does not end is a ProtocolError."""
+    """Parse an AuthSwitchRequest: 0xFE, the plugin's name, its data.
+
+    Raises:
+        ProtocolError: the packet is another one, or the name has no end.
+    """
     cursor = Cursor(payload)
     if cursor.u8() != EOF:
         raise ProtocolError("not an AuthSwitchRequest", offset=0)
@@ -149,6 +159,6 @@ def parse_switch(payload: Buffer) -> SwitchRequest:
 
 
 def _counted(data: bytes) -> bytes:
-    """Put the length-encoded length before the bytes; nothing in a login is longer than 64 KiB."""
+    """Return the bytes after their length-encoded length. No text of a login is longer than 64 KiB."""
     length = len(data)
     return (bytes((length,)) if length < _LENENC_16 else b"\xfc" + length.to_bytes(2, "little")) + data

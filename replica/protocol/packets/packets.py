@@ -1,12 +1,12 @@
-"""The client/server protocol's packets: bytes of a connection to payloads, and back.
+"""Packets of the client/server protocol: from bytes of a connection to payloads, and back.
 
-`PacketSplitter.feed` takes bytes as they arrive, in pieces of any size, and gives whole payloads: packets of 0xFFFFFF
-bytes are joined with what follows them, also when that is an empty packet. Sequence ids are not checked, because a
-server that expects semi-synchronous acknowledgements starts them again in mid-stream; the checksums of the events
-protect the content. Payloads above a limit are refused before their bytes are stored.
+`PacketSplitter.feed` takes bytes in pieces of any size and yields whole payloads. A packet of 0xFFFFFF bytes is joined
+with the next one, even if that is empty. Sequence ids are not checked, because a server that expects semi-synchronous
+acknowledgements restarts them in mid-stream. The checksums of the events protect the content. Payloads above a limit
+are refused before their bytes are stored.
 
 Source: the server's sql/net_serv.cc (my_net_write, which cuts payloads into packets), sql/protocol.cc (net_send_ok,
-net_send_eof, net_send_error_packet) and sql/semisync_master.cc (flush_net, which starts the ids again), 10.11 and 11.8.
+net_send_eof, net_send_error_packet) and sql/semisync_master.cc (flush_net, which restarts the ids), 10.11 and 11.8.
 Measured on both with payloads around one and two times 0xFFFFFF bytes, and over a dump of 408 packets.
 """
 
@@ -25,26 +25,32 @@ if TYPE_CHECKING:
 
 PACKET_HEADER_LENGTH: Final = 4
 MAX_PIECE: Final = 0xFFFFFF
-"""Longest payload of one packet; a packet of exactly this length is continued by the next."""
+"""Maximum payload of one packet in bytes. A packet of exactly this length is continued by the next."""
 MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
-"""The largest event a server sends (MAX_MAX_ALLOWED_PACKET, to which sql/sql_repl.cc: mysql_binlog_send sets its limit,
-10.11 and 11.8), the status bytes before it, and room for what a new server may put there."""
+"""Maximum size of a payload in bytes.
+
+It is the largest event of a server (MAX_MAX_ALLOWED_PACKET, to which sql/sql_repl.cc: mysql_binlog_send sets its limit,
+10.11 and 11.8), the status bytes before the event, and a reserve for bytes that a new server may add there.
+"""
 
 OK, EOF, ERR = 0x00, 0xFE, 0xFF
-"""First byte of a reply. In a dump a payload that starts with 0x00 is an event, not an OK packet (measured on 10.11 and
-11.8)."""
+"""First byte of a reply. In a dump, a payload that starts with 0x00 is an event, not an OK packet (measured on 10.11
+and 11.8).
+"""
 _EOF_MAX_LENGTH: Final = 9
-"""0xFE also starts a length-encoded integer of 9 bytes: an EOF packet is always shorter. (The server's own replica
-looks for less than 8, sql/slave.cc: read_event, 10.11; an event is never that short, so both are right.)"""
+"""Length in bytes below which a payload that starts with 0xFE is an EOF packet.
+
+0xFE also starts a length-encoded integer of 9 bytes. (The server's own replica tests for less than 8, sql/slave.cc:
+read_event, 10.11. An event is never that short, so both are right.)
+"""
 MAX_MESSAGE: Final = 1024
-"""The bytes of an error that are kept: servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and what is longer would
-flood a log."""
+"""Maximum size of an error message that is kept. Servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and a longer
+message would flood a log.
+"""
 
 
 class PacketSplitter:
-    """A splitter of a byte stream into payloads. Bytes fed are kept until their payloads are taken, in this call or a
-    later.
-    """
+    """Splitter of a byte stream into payloads. It keeps fed bytes until a call takes their payloads."""
 
     def __init__(self, max_payload: int = MAX_PAYLOAD) -> None:
         self.max_payload = max_payload
@@ -55,8 +61,9 @@ class PacketSplitter:
         self._continued = False  # whether the current packet has the maximum length
 
     def feed(self, chunk: Buffer) -> Iterator[memoryview]:
-        """Yield the payloads that are complete now. A view may be into `chunk`: use or copy it before reusing that
-        buffer.
+        """Yield the payloads that are complete now.
+
+        A payload may be a view into `chunk`. Use or copy the payload before you reuse that buffer.
         """
         if len(chunk):
             self._chunks.append(memoryview(chunk))
@@ -64,7 +71,7 @@ class PacketSplitter:
 
     @property
     def in_payload(self) -> bool:
-        """Whether bytes of an incomplete payload are held: a connection that ends now was cut."""
+        """Whether bytes of an incomplete payload are held. If the connection ends now, it was cut."""
         return bool(self._chunks or self._header or self._payload or self._missing is not None or self._continued)
 
     def _payloads(self) -> Iterator[memoryview]:
@@ -89,7 +96,7 @@ class PacketSplitter:
                 yield memoryview(payload) if payload else piece
 
     def _read_header(self, chunk: memoryview) -> memoryview:
-        """Set `_missing` when the header is complete; return the rest of the chunk."""
+        """Set `_missing` if the header is complete; return the rest of the chunk."""
         wanted = PACKET_HEADER_LENGTH - len(self._header)
         self._header += chunk[:wanted]
         if len(self._header) == PACKET_HEADER_LENGTH:
@@ -106,7 +113,7 @@ class PacketSplitter:
 
 
 def pack(payload: Buffer, sequence_id: int = 0) -> bytes:
-    """Pack the payload into one or more packets, numbered from `sequence_id` modulo 256."""
+    """Return the payload as one or more packets, numbered from `sequence_id` modulo 256."""
     view = memoryview(payload)
     pieces: list[Buffer] = []
     for number, start in enumerate(range(0, len(view) + 1, MAX_PIECE)):
@@ -126,7 +133,7 @@ class OkPacket:
 
 @dataclass(frozen=True, slots=True)
 class EofPacket:
-    """Ends a dump that does not wait, that reached UNTIL, or whose server shuts down."""
+    """End of a dump that does not wait, that reached UNTIL, or whose server shuts down."""
 
     warnings: int
     status: int
@@ -134,7 +141,7 @@ class EofPacket:
 
 @dataclass(frozen=True, slots=True)
 class ErrPacket:
-    """Ends the command, and a dump with its connection."""
+    """Error that ends the command, and a dump with its connection."""
 
     code: int
     sqlstate: str
@@ -142,18 +149,22 @@ class ErrPacket:
 
 
 def is_eof(payload: Buffer) -> bool:
-    """Tell whether a payload is an EOF packet, which ends a dump that does not wait for more."""
+    """Return True if a payload is an EOF packet, which ends a dump that does not wait for more."""
     return len(payload) < _EOF_MAX_LENGTH and payload[:1] == bytes((EOF,))
 
 
 def parse_reply(payload: Buffer) -> OkPacket | EofPacket | ErrPacket:
-    """Read the answer to a command without result rows, or what ends a dump. ProtocolError for anything else."""
+    """Parse the answer to a command without result rows, or the packet that ends a dump.
+
+    Raises:
+        ProtocolError: the payload is not OK, EOF or ERR.
+    """
     cursor = Cursor(payload)
     kind = cursor.u8()
     if kind == ERR:
         return _err(cursor)
     if is_eof(payload):
-        # The counters are missing in packets to very old clients.
+        # Packets to very old clients lack the counters.
         return EofPacket(cursor.u16(), cursor.u16()) if cursor else EofPacket(0, 0)
     if kind == OK:
         return OkPacket(cursor.lenenc(), cursor.lenenc(), cursor.u16(), cursor.u16(), bytes(cursor.rest()))
@@ -163,10 +174,10 @@ def parse_reply(payload: Buffer) -> OkPacket | EofPacket | ErrPacket:
 def _err(cursor: Cursor) -> ErrPacket:
     code = cursor.u16()
     sqlstate = ""
-    # A server that refuses the connection before the login has no SQLSTATE in its packet (sql/protocol.cc:
-    # net_send_error_packet writes one for clients that have said that they speak 4.1).
+    # A server that refuses the connection before the login sends no SQLSTATE (sql/protocol.cc: net_send_error_packet
+    # writes it only for clients that announced protocol 4.1).
     if cursor.remaining >= 6 and cursor.peek_rest()[0] == ord("#"):
         sqlstate = bytes(cursor.take(6))[1:].decode("ascii", "replace")
-    # Whatever bytes a message quotes, it must not hide the error behind another one.
+    # Invalid bytes in a message must not replace the error by another one.
     message = bytes(cursor.rest()).decode("utf-8", "replace")
     return ErrPacket(code, sqlstate, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]} ...")

@@ -1,14 +1,14 @@
-"""Prepared statements: the commands, their answers, and what a result says of its columns.
+"""Prepared statements: the commands, their answers, and the columns of a result.
 
-In: payloads as they come, each sent into a generator. Out: the id of the statement, and the columns of its result; the
-rows behind them are for the caller, packet by packet. Nothing is stored before its packet is there.
+In: payloads in order, each sent into a generator. Out: the id of the statement, and the columns of its result. The
+caller reads the rows after them, packet by packet. The generators store nothing of a packet before it arrives.
 
-Refused: statements with parameters (values stand in the text as literals), more columns than a table can have, results
-that are none, a request for a local file. An ERR packet is an `ErrorReply`, the caller's.
+Refused: statements with parameters (values are literals in the text), more columns than a table can have, answers that
+are no result, a request for a local file. An ERR packet raises an `ErrorReply`, which the caller handles.
 
 Source: MariaDB 10.11, sql/sql_prepare.cc (send_prep_stmt, mysql_stmt_execute_common) and sql/protocol.cc
-(Protocol::send_result_set_metadata, Protocol_text::store_field_metadata). Neither CLIENT_DEPRECATE_EOF nor the extended
-metadata of MariaDB is asked for at the login.
+(Protocol::send_result_set_metadata, Protocol_text::store_field_metadata). The login asks for neither
+CLIENT_DEPRECATE_EOF nor MariaDB's extended metadata.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _LOCAL_INFILE: Final = 0xFB
 
 
 class ResultColumn(NamedTuple):
-    """A column of a result as the server describes it; `name` is the name in the result, an alias if there is one.
+    """A column of a result. `name` is the name in the result, which is the alias if there is one.
 
-    `charset` is a collation of the column's character set, not always its own: servers say utf8mb4_unicode_ci (224) for
-    utf8mb4_uca1400_ai_ci (measured on 11.8).
+    `charset` is a collation of the column's character set, not always the column's own collation: servers report
+    utf8mb4_unicode_ci (224) for utf8mb4_uca1400_ai_ci (measured on 11.8).
     """
 
     name: str
@@ -59,47 +59,47 @@ class ResultColumn(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A statement that the server has prepared, by the number that it gave it."""
+    """A prepared statement: its number on the server, and the number of its result columns."""
 
     statement: int
     columns: int
 
 
 def com_stmt_prepare(sql: str) -> bytes:
-    """Build the command that prepares a statement."""
+    """Return the COM_STMT_PREPARE payload."""
     return bytes((_STMT_PREPARE,)) + sql.encode()
 
 
 def com_stmt_execute(statement: int) -> bytes:
-    """Build the command that runs a prepared statement without parameters and without a cursor."""
+    """Return the COM_STMT_EXECUTE payload for a statement without parameters and without a cursor."""
     return struct.pack("<BIBI", _STMT_EXECUTE, statement, _NO_CURSOR, _ITERATIONS)
 
 
 def com_stmt_close(statement: int) -> bytes:
-    """Build the command that drops a prepared statement; the server never answers it."""
+    """Return the COM_STMT_CLOSE payload, which drops a prepared statement. The server never answers it."""
     return struct.pack("<BI", _STMT_CLOSE, statement)
 
 
 def prepare_reply() -> Generator[None, bytes, Prepared]:
-    """Take payloads until the answer to COM_STMT_PREPARE is complete.
+    """Consume payloads until the answer to COM_STMT_PREPARE is complete.
 
     Raises:
         ErrorReply: an ERR packet.
-        ProtocolError: see the head of this file.
+        ProtocolError: the answer is refused, see the module docstring.
     """
     prepared = _prepared((yield))
     if prepared.columns:
-        # They are sent again before the rows, as they are then: only those count.
+        # The server sends the columns again before the rows, and only those are current.
         yield from _definitions(prepared.columns)
     return prepared
 
 
 def result_columns() -> Generator[None, bytes, tuple[ResultColumn, ...]]:
-    """Take payloads up to the first row of the answer to COM_STMT_EXECUTE.
+    """Consume payloads up to the first row of the answer to COM_STMT_EXECUTE.
 
     Raises:
         ErrorReply: an ERR packet.
-        ProtocolError: see the head of this file; also a statement that has no rows to give.
+        ProtocolError: the answer is refused, see the module docstring, or the statement has no result.
     """
     payload = yield
     kind = payload[0] if payload else ERR
@@ -117,7 +117,12 @@ def result_columns() -> Generator[None, bytes, tuple[ResultColumn, ...]]:
 
 
 def parse_column(payload: Buffer) -> ResultColumn:
-    """Read one column definition of protocol 4.1; an ERR packet in its place is an ErrorReply."""
+    """Parse one column definition of protocol 4.1.
+
+    Raises:
+        ErrorReply: an ERR packet in its place.
+        ProtocolError: the definition has another length.
+    """
     if payload[:1] == bytes((ERR,)):
         _refuse(payload)
     cursor = Cursor(payload)
@@ -133,11 +138,11 @@ def parse_column(payload: Buffer) -> ResultColumn:
 
 
 def row_end(payload: Buffer) -> None:
-    """Judge a packet among rows that is no row: return for the end of the result.
+    """Check a packet among rows that is no row; return if it ends the result.
 
     Raises:
         ErrorReply: an ERR packet.
-        ProtocolError: anything else.
+        ProtocolError: any other packet.
     """
     if is_eof(payload):
         parse_reply(payload)

@@ -1,10 +1,11 @@
-"""The replies to one statement: packets to rows of text.
+"""Reply to one statement: from packets to rows of text.
 
-In: payloads as they come, each sent into the generator `read_reply()`. Out: a `Reply`, the rows of the first result and
-the session's status. Nothing is stored before its packet is there, so the reader of the packets bounds the memory.
+In: payloads in order, each sent into the generator `read_reply()`. Out: a `Reply`, the rows of the first result and the
+session's status. The generator stores nothing of a packet before it arrives, so the reader of packets bounds the
+memory.
 
 Refused: a request for a local file, more columns than a table can have, rows of another width, text that is not UTF-8
-(the connection's character set), and all else that is no reply. An ERR packet is an `ErrorReply`, the caller's.
+(the connection's character set), and any other packet. An ERR packet raises an `ErrorReply`, which the caller handles.
 
 Source: the client/server protocol's Text Resultset, without CLIENT_DEPRECATE_EOF.
 """
@@ -24,27 +25,29 @@ if TYPE_CHECKING:
     from replica.protocol.packets.packets import OkPacket
 
 MAX_COLUMNS: Final = 4096
-"""The columns of a table and of a result, in every server (MAX_FIELDS in sql/unireg.h)."""
+"""Maximum number of columns of a table and of a result in every server (MAX_FIELDS in sql/unireg.h)."""
 _MORE_RESULTS: Final = 0x0008  # SERVER_MORE_RESULTS_EXISTS
 _LOCAL_INFILE: Final = 0xFB
 _NULL: Final = 0xFB
-_EOF_MAX_LENGTH: Final = 9  # a row whose first value is that long is longer itself
+_EOF_MAX_LENGTH: Final = 9  # a row whose first value has that prefix is longer
 
 Row = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply to one statement: the rows of the first result, none if it has none; `status` are the server's flags
-    after the last.
+    """Reply to one statement.
+
+    `rows` are those of the first result, or none if it has no rows. `status` holds the server's flags after the last
+    result.
     """
 
     rows: list[Row]
     status: int
 
 
-class ErrorReply(Exception):  # noqa: N818  (the server's answer, which its receiver turns into an error)
-    """The server answered with an ERR packet."""
+class ErrorReply(Exception):  # noqa: N818 (the server's answer, which its receiver turns into an error)
+    """An ERR packet of the server."""
 
     def __init__(self, packet: ErrPacket) -> None:
         super().__init__(packet.message)
@@ -52,11 +55,11 @@ class ErrorReply(Exception):  # noqa: N818  (the server's answer, which its rece
 
 
 def read_reply() -> Generator[None, bytes, Reply]:
-    """Take payloads until the statement is answered.
+    """Consume payloads until the statement is answered.
 
     Raises:
         ErrorReply: an ERR packet, also in the middle of rows.
-        ProtocolError: see the head of this file.
+        ProtocolError: the reply is refused, see the module docstring.
     """
     rows, status = yield from _result()
     while status & _MORE_RESULTS:
@@ -79,7 +82,7 @@ def _result() -> Generator[None, bytes, tuple[list[Row], int]]:
     if columns > MAX_COLUMNS or cursor:
         raise ProtocolError(f"a result of {columns} columns, where {MAX_COLUMNS} are the most", offset=0)
     for _ in range(columns):
-        _refuse_errors((yield))  # a definition: everything is asked for as text
+        _refuse_errors((yield))  # a definition, which is not needed: all values arrive as text
     _ending((yield))
     rows: list[Row] = []
     while True:
@@ -116,7 +119,7 @@ def _row(payload: Buffer, columns: int) -> Row:
 
 
 def _text(cursor: Cursor, number: int) -> str:
-    """Read the value of column `number`, counted from 1."""
+    """Return the value of column `number`, counted from 1."""
     length, start = cursor.lenenc(), cursor.offset
     data = cursor.take(length)
     try:

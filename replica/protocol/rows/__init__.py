@@ -1,1 +1,1 @@
-"""Table maps and rows events: which columns, of which type, with which bytes."""
+"""Table maps and rows events: the columns of a table, their types, and the bytes of their values."""

@@ -1,7 +1,7 @@
-"""One column of a table map: its type code and the two or fewer bytes of metadata that complete it.
+"""One column of a table map: its type code, and up to two bytes of metadata.
 
-In: type code and metadata bytes as written. Out: a `ColumnDef` whose parameters have names. Refuses type codes whose
-metadata length is unknown: the columns after such a one could only be guessed.
+In: type code and metadata bytes as written. Out: a `ColumnDef` with named parameters. A type code whose metadata length
+is unknown is refused, because the columns after it cannot be located.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ METADATA_LENGTHS: Final[dict[int, int]] = {
     _T.BLOB: 1, _T.GEOMETRY: 1, _T.BLOB_COMPRESSED: 1, _T.JSON: 1, _T.VECTOR: 1,
     _T.NEWDECIMAL: 2, _T.BIT: 2, _T.VARCHAR: 2, _T.VARCHAR_COMPRESSED: 2, _T.STRING: 2,
 }  # fmt: skip
-"""Bytes each type has in the metadata block (Field::save_field_metadata). ENUM and SET hide inside STRING."""
+"""Number of metadata bytes of each type (Field::save_field_metadata). ENUM and SET are encoded as STRING."""
 
 NUMERIC: Final = frozenset(
     {_T.TINY, _T.SHORT, _T.INT24, _T.LONG, _T.LONGLONG, _T.FLOAT, _T.DOUBLE, _T.NEWDECIMAL, _T.YEAR}
 )
-"""Types with a bit in SIGNEDNESS. YEAR counts (its bit is always 1), BIT does not."""
+"""Types with a bit in SIGNEDNESS. YEAR is among them (its bit is always 1), BIT is not."""
 
 CHARACTER: Final = frozenset(
     {_T.STRING, _T.VARCHAR, _T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.VARCHAR_COMPRESSED, _T.VECTOR}
 )
-"""Types counted by DEFAULT_CHARSET and COLUMN_CHARSET; binary ones are among them, with collation 63. MySQL does not
-count GEOMETRY."""
+"""Types that DEFAULT_CHARSET and COLUMN_CHARSET count, including binary columns, whose collation is 63. MySQL does not
+count GEOMETRY.
+"""
 
 _FIXED_WIDTH: Final[dict[int, int]] = {
     _T.TINY: 1, _T.SHORT: 2, _T.INT24: 3, _T.LONG: 4, _T.LONGLONG: 8, _T.YEAR: 1, _T.DATE: 3,
@@ -46,48 +47,59 @@ _FIXED_WIDTH: Final[dict[int, int]] = {
 _TEMPORAL_WIDTH: Final[dict[int, int]] = {_T.TIMESTAMP2: 4, _T.DATETIME2: 5, _T.TIME2: 3}
 _PREFIXED: Final = frozenset({_T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.JSON, _T.VECTOR})
 _CHARACTERS: Final = frozenset({_T.STRING, _T.VARCHAR, _T.VARCHAR_COMPRESSED})
-_MAX_SHORT: Final = 255  # bytes up to which CHAR and VARCHAR have one byte of length, above two
+_MAX_SHORT: Final = 255  # longest CHAR and VARCHAR in bytes with one length byte; longer ones have two
 _MAX_FSP: Final = 6
 _MAX_PRECISION: Final = 65
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnDef:
-    """The stream's word on a column. None means the server did not log it (binlog_row_metadata)."""
+    """A column as the stream describes it.
+
+    None means that the server did not log the property (binlog_row_metadata).
+    """
 
     type: int
     """ColumnType with ENUM and SET resolved."""
     metadata: bytes
     """The metadata bytes as written."""
     length: int
-    """Fixed-width types (integers, FLOAT, DOUBLE, ENUM, SET, dates and times with their fraction): bytes of a value.
-    CHAR, VARCHAR and the binary ones: bytes of the longest value; the length prefix is 1 byte up to 255, else 2.
-    BLOB, GEOMETRY, JSON, compressed BLOB: bytes of the length prefix. BIT: bits. DECIMAL: 0."""
+    """Meaning of `length` by type.
+
+    Fixed-width types (integers, FLOAT, DOUBLE, ENUM, SET, dates and times with their fraction): bytes of a value. CHAR,
+    VARCHAR and their binary forms: maximum bytes of a value; the length prefix has 1 byte up to 255, else 2. BLOB,
+    GEOMETRY, JSON, compressed BLOB: bytes of the length prefix. BIT: bits. DECIMAL: 0.
+    """
     precision: int = 0
-    """DECIMAL: digits in all."""
+    """DECIMAL: total number of digits."""
     scale: int = 0
-    """DECIMAL: digits after the point."""
+    """DECIMAL: number of digits after the point."""
     fsp: int = 0
-    """TIME, DATETIME, TIMESTAMP: digits of the fraction of a second."""
+    """TIME, DATETIME, TIMESTAMP: number of fractional digits of a second."""
     nullable: bool = True
     name: str | None = None
     unsigned: bool | None = None
-    """Numeric columns only; True for YEAR."""
+    """Numeric columns only. True for YEAR."""
     collation: int | None = None
     """Collation id; 63 is binary. Character, ENUM and SET columns only."""
     labels: tuple[bytes, ...] | None = None
     """ENUM and SET: the labels in the column's character set."""
     is_key: bool = False
-    """Part of the primary key, as far as logged."""
+    """Whether the column is part of the primary key, if the key was logged."""
     geometry: int | None = None
     dimension: int | None = None
-    """MySQL's VECTOR."""
+    """MySQL's VECTOR: number of dimensions."""
     visible: bool | None = None
     """MySQL only."""
 
 
 def read_column_type(code: int, block: Cursor, index: int) -> ColumnDef:
-    """Read the column with its metadata from the block; names, signedness and the like come later."""
+    """Parse a column's type and metadata from the metadata block. Optional metadata such as names is added later.
+
+    Raises:
+        UnsupportedColumnError: the type code is unknown.
+        ProtocolError: the metadata is impossible for the type.
+    """
     size = METADATA_LENGTHS.get(code)
     if size is None:
         raise UnsupportedColumnError(
@@ -129,7 +141,7 @@ def _check_length(code: int, length: int, index: int, at: int) -> None:
 def _string(metadata: bytes, index: int, at: int) -> ColumnDef:
     real, length = metadata
     if real & 0x30 != 0x30:
-        # Lengths above 255 keep their two high bits, inverted, in bits of the type byte that all real types have set.
+        # Lengths above 255 have their two high bits, inverted, in bits of the type byte that are set in all real types.
         length |= (real & 0x30 ^ 0x30) << 4
         real |= 0x30
     widths = {_T.STRING: range(1024), _T.ENUM: (1, 2), _T.SET: (1, 2, 3, 4, 8)}
@@ -139,7 +151,10 @@ def _string(metadata: bytes, index: int, at: int) -> ColumnDef:
 
 
 def value_extent(column: ColumnDef) -> tuple[int, int]:
-    """Return (width, prefix): bytes of every value in a row image, or bytes of the length that stands before each."""
+    """Return (width, prefix) of the values in a row image, in bytes.
+
+    One of the two is 0. `width` is the size of every value, `prefix` the size of the length before each value.
+    """
     if column.type in _PREFIXED:
         return 0, column.length
     if column.type in _CHARACTERS:

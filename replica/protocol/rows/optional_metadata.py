@@ -1,9 +1,8 @@
-"""The optional metadata of a table map: names, signedness, collations, labels, keys.
+"""Optional metadata of a table map: names, signedness, collations, labels, keys.
 
-A list of (type, length, value) up to the end of the event, as binlog_row_metadata asks: NO_LOG none, MINIMAL what is
-needed to read values, FULL also names, labels and keys. Each value counts only the columns of its own kind, in column
-order; `_READERS` says which. A type without a row there is skipped (that is what the lengths are for) and reported in
-`unknown`.
+The metadata is a list of (type, length, value) up to the end of the event. binlog_row_metadata decides its content:
+NO_LOG none, MINIMAL what is needed to read values, FULL also names, labels and keys. Each value covers only the columns
+of its own kind, in column order; see `_READERS`. An unknown type is skipped by its length and reported in `unknown`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OptionalMetadata:
-    """The metadata that was found, by column index; `columns` holds keyword arguments of ColumnDef."""
+    """Optional metadata by column index. `columns` holds keyword arguments of ColumnDef."""
 
     types: Sequence[int]
     columns: list[dict[str, Any]] = field(default_factory=list)
@@ -31,7 +30,7 @@ class OptionalMetadata:
     key_prefixes: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
     mysql: bool = False
-    """Written by MySQL, which does not count GEOMETRY among the columns with a character set."""
+    """Whether MySQL wrote it. MySQL does not count GEOMETRY among the columns with a character set."""
 
     def __post_init__(self) -> None:
         self.columns = [{} for _ in self.types]
@@ -94,7 +93,7 @@ def _names(found: OptionalMetadata, value: Cursor) -> None:
 def _labels(types: frozenset[ColumnType]) -> Callable[[OptionalMetadata, Cursor], None]:
     def read(found: OptionalMetadata, value: Cursor) -> None:
         for column in found.of_type(types):
-            # No preallocation from the count: a damaged one ends at the value's border.
+            # No preallocation from the count, so that a damaged count stops at the end of the value.
             column["labels"] = tuple(bytes(value.take(value.lenenc())) for _ in range(value.lenenc()))
 
     return read
@@ -141,7 +140,13 @@ _READERS: Final[dict[int, Callable[[OptionalMetadata, Cursor], None]]] = {
 
 
 def read_optional_metadata(types: Sequence[int], cursor: Cursor, *, mysql: bool = False) -> OptionalMetadata:
-    """Read to the end of the cursor; `types` are the resolved column types, `mysql` says which server wrote it."""
+    """Parse the metadata up to the end of the cursor.
+
+    Args:
+        types: resolved column types, in column order.
+        cursor: at the start of the metadata.
+        mysql: whether MySQL wrote the event.
+    """
     found = OptionalMetadata(types, mysql=mysql)
     while cursor:
         code, length = cursor.u8(), cursor.lenenc()

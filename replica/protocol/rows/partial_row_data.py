@@ -1,10 +1,10 @@
-"""PARTIAL_ROW_DATA (MariaDB 12.3+): a rows event too large for one packet, cut into fragments.
+"""PARTIAL_ROW_DATA (MariaDB 12.3+): fragments of a rows event that is too large for one packet.
 
-Each fragment says how many there are and which it is, the first one also the size of all together. Their chunks, joined
-in order, are the rows event with its header; its table map stands before the first fragment. The rows event may itself
-be compressed, and may end with its own checksum, which its length then counts.
+Each fragment has the number of fragments and its own number; the first one also has the total size. The joined chunks
+are the rows event with its header. Its table map is before the first fragment. The rows event may be compressed, and
+may end with its own checksum, which its length then includes.
 
-Read from the documented layout: no server that writes these events was at hand.
+Implemented from the documented layout and not tested with a server that writes these events.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ HAS_ORIGINAL_SIZE: Final = 1
 @dataclass(frozen=True, slots=True)
 class PartialRowDataEvent(Event):
     total: int
-    """Fragments of this rows event."""
+    """Number of fragments of this rows event."""
     number: int
-    """The number of this fragment, from 1."""
+    """Number of this fragment, from 1."""
     size: int | None
-    """The size of the rows event; only the first fragment says it."""
+    """Size of the rows event in bytes. Only the first fragment has it."""
     chunk: memoryview
 
 
@@ -53,7 +53,7 @@ def read_partial_row_data(header: EventHeader, body: Cursor) -> PartialRowDataEv
 
 
 class Assembler:
-    """An assembler of fragments. Feed it the fragments in order: `add` gives the rows event with the last of them."""
+    """Assembler of fragments. Feed it the fragments in order; `add` returns the rows event with the last fragment."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
@@ -64,12 +64,13 @@ class Assembler:
 
     @property
     def is_open(self) -> bool:
-        """Whether fragments are still to come."""
+        """Whether fragments are missing."""
         return self._next > 0
 
     def add(self, fragment: PartialRowDataEvent) -> bytes | None:
-        """Add a fragment; return the whole rows event, header included and without a checksum, or None while fragments
-        are missing.
+        """Add a fragment; return the whole rows event after the last one, else None.
+
+        The returned event has its header and no checksum.
         """
         if fragment.number == 1 and not self.is_open:
             if fragment.size is None:
@@ -98,7 +99,7 @@ class Assembler:
 
 
 def _without_checksum(event: bytes) -> bytes:
-    """Cut off the checksum of the rows event, its length set to what is returned."""
+    """Return the rows event without its checksum, with the length in its header adjusted."""
     header = parse_header(event)
     length = len(event)
     if header.event_type not in ROWS_EVENTS or header.event_length not in (length, length + CHECKSUM_LENGTH):

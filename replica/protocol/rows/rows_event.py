@@ -1,9 +1,9 @@
-"""Rows events: which table, which columns are present, and the undecoded row images.
+"""Rows events: the table, the columns that are present, and the undecoded row images.
 
-In: the body of WRITE, UPDATE and DELETE rows events, version 1 (all MariaDB servers), version 2 (MySQL), MariaDB's
-compressed forms, and MySQL's PARTIAL_UPDATE (partial_update.py makes plain images of its own). Out: a `RowsEvent` whose
-`images` is a view of the event. How the images are split into rows and values depends on the table map and is not
-decided here.
+In: the body of WRITE, UPDATE and DELETE rows events of version 1 (all MariaDB servers) and version 2 (MySQL), MariaDB's
+compressed forms, and MySQL's PARTIAL_UPDATE (`mysql/partial_update.py` converts its images to plain ones). Out: a
+`RowsEvent`, whose `images` is a view of the event. The table map is needed to split the images into rows and values,
+which other modules do.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from replica.protocol.wire import Buffer
 
 
-# The extra information of MySQL's rows events: which partition, and what NDB has to say.
+# Extra information of MySQL's rows events: the partition, and data of NDB.
 #
-# A list of chunks, each a type byte and what the type says. NDB: a length that counts itself and the format, the
-# format, data that only NDB reads. Partition: the number of the partition (the one the row goes to), and with an
-# UPDATE also the one it comes from. An unknown type ends the list: its length is not told.
+# The information is a list of chunks, each a type byte and a content. NDB: a length that includes itself and the
+# format, the format, and data that only NDB reads. Partition: the number of the row's target partition, and with an
+# UPDATE also that of its source partition. An unknown type ends the list, because its length is unknown.
 
 
 class ExtraType(IntEnum):
-    """The types of extra information (enum_extra_row_info_typecode)."""
+    """Types of extra information (enum_extra_row_info_typecode)."""
 
     NDB = 0
     PARTITION = 1
@@ -38,23 +38,27 @@ class ExtraType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RowsExtra:
-    """The extra information; None where the event does not say."""
+    """Extra information of a rows event. A field is None if the event does not have it."""
 
     partition: int | None = None
     source_partition: int | None = None
-    """UPDATE only: where the rows were before."""
+    """UPDATE only: partition of the rows before the change."""
     ndb_format: int | None = None
     ndb: bytes | None = None
     unknown: bytes = b""
-    """The bytes from the first chunk of a type that is not known, to the end."""
+    """The bytes from the first chunk of unknown type to the end."""
 
 
 NO_EXTRA: Final = RowsExtra()
 
 
 def read_rows_extra(data: Buffer, at: int = 0, *, update: bool = False) -> RowsExtra:
-    """Read the extra information. `data`: what follows the length of the extra data; `at`: where it starts, for
-    errors.
+    """Parse the extra information.
+
+    Args:
+        data: the bytes after the length of the extra data.
+        at: byte offset of `data` in the event, for errors.
+        update: whether the event is an UPDATE.
     """
     cursor = Cursor(data)
     partition = source = ndb_format = ndb = None
@@ -99,32 +103,32 @@ ROWS_EVENTS: Final[dict[int, tuple[RowsKind, int, bool]]] = {
     EventType.UPDATE_ROWS_COMPRESSED: (RowsKind.UPDATE, 2, True),
     EventType.DELETE_ROWS_COMPRESSED: (RowsKind.DELETE, 2, True),
 }
-"""Event type: (kind, version, compressed)."""
+"""Event type -> (kind, version, compressed)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsEvent(Event):
-    """Row images of one table; UPDATE alternates before and after images."""
+    """Row images of one table. In an UPDATE, before and after images alternate."""
 
     kind: RowsKind
     version: int
     table_id: int
     flags: int
     width: int
-    """Columns of the table at the time of the change."""
+    """Number of columns of the table at the time of the change."""
     columns_before: bytes
     """Bit set of the columns present in before images; empty for INSERT."""
     columns_after: bytes
     """Bit set of the columns present in after images; empty for DELETE."""
     images: memoryview
-    """Null bitmap and values per image; one compressed block when `compressed`."""
+    """Null bitmap and values of each image. With `compressed`, one compressed block."""
     compressed: bool
     extra: RowsExtra = NO_EXTRA
     """Version 2 only: MySQL's partition and NDB information."""
 
     @property
     def partial(self) -> bool:
-        """True where after images may hold JSON diffs."""
+        """Whether after images may hold JSON diffs."""
         return self.header.event_type == EventType.PARTIAL_UPDATE_ROWS
 
     @property

@@ -1,7 +1,7 @@
-"""TABLE_MAP: the table and the columns the following rows events belong to.
+"""TABLE_MAP: the table and the columns of the rows events that follow.
 
-A table id is a number of the server's table cache: it may stand for another definition after a DDL. Keep a map until
-the rows event that ends its statement, and cache what is derived from it by `content`, never by id.
+A table id is a number of the server's table cache, and may mean another definition after a DDL. Keep a map until the
+rows event that ends its statement. Cache derived data by `content`, never by id.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_HEADER: Final = EventHeader(0, EventType.TABLE_MAP, 0, HEADER_LENGTH, 0, 0)
 
 
 class TableMapHead(NamedTuple):
-    """The part that stands before the columns: enough to decide whether a table is wanted."""
+    """The part of a table map before its columns, which suffices to decide whether the table is selected."""
 
     table_id: int
     flags: int
@@ -42,21 +42,23 @@ class TableMapEvent(Event):
     table: str
     columns: tuple[ColumnDef, ...]
     primary_key: tuple[int, ...]
-    """Column indexes in key order; empty when there is no key or it was not logged."""
+    """Column indexes in key order. Empty if there is no key or the key was not logged."""
     key_prefixes: tuple[int, ...]
-    """The characters that count, per column of the key, 0 for the whole column."""
+    """Number of characters in the key, for each key column; 0 for the whole column."""
     unknown_metadata: tuple[int, ...]
     """Types of optional metadata that this decoder does not know and skipped."""
     content: bytes
-    """Everything after table id and flags: equal bytes mean an equal definition."""
+    """All bytes after table id and flags. Equal bytes mean an equal definition."""
 
 
 def parse_table_map(
     body: Buffer, post_header_length: int = 8, header: EventHeader = NO_HEADER, *, mysql: bool = False
 ) -> TableMapEvent:
-    """Read the table map in `body`: an event without its header and checksum. Offsets in errors count from its start.
+    """Parse the table map in `body`, an event without header and checksum. Offsets in errors count from its start.
 
-    UnsupportedColumnError names the table when a column's type code is unknown.
+    Raises:
+        UnsupportedColumnError: a column's type code is unknown. The message names the table.
+        ProtocolError: the map is damaged.
     """
     return _read(Cursor(body), post_header_length, header, mysql=mysql)
 
@@ -66,7 +68,7 @@ def decode_table_map(header: EventHeader, body: Cursor, description: FormatDescr
 
 
 def _read_name(cursor: Cursor, post_header_length: int) -> tuple[TableMapHead, memoryview]:
-    """Read the name, and the bytes that define the table, from the name to the end of the event."""
+    """Read the head, and return it with the bytes that define the table, from its name to the end of the event."""
     with cursor.restrict(post_header_length):
         table_id = cursor.u32() if post_header_length == 6 else cursor.u48()
         flags = cursor.u16()

@@ -1,8 +1,8 @@
-"""One function per way a column lies in a row image: exact bytes in, exact Python value out.
+"""Decoders of column values, one for each layout in a row image: exact bytes to exact Python values.
 
-This is the reference: slow, obvious, and complete. Dates come as numbers, not as `datetime`, because the server stores
-dates that no calendar has (0000-00-00, 2024-02-31); `as_date` and `as_datetime` say whether the calendar has one.
-Lengths are the caller's business: every function is given exactly the bytes of one value.
+This is the reference: slow, obvious, and complete. Dates are numbers, not `datetime`, because the server stores dates
+that no calendar has (0000-00-00, 2024-02-31). `as_date` and `as_datetime` return None for such dates. Every function
+gets exactly the bytes of one value; the caller knows the length.
 
 Layouts: the server's `Field_*::pack` and, for DATETIME2, TIME2 and TIMESTAMP2, my_time.c and compat56.cc.
 """
@@ -30,7 +30,7 @@ SRID_BYTES = 4
 
 
 class DateTimeParts(NamedTuple):
-    """A DATETIME as stored: any part may be zero, and the day need not exist in its month."""
+    """A DATETIME as stored. Any part may be zero, and the day may not exist in its month."""
 
     year: int
     month: int
@@ -42,43 +42,44 @@ class DateTimeParts(NamedTuple):
 
 
 def integer(data: bytes, *, signed: bool) -> int:
-    """Read TINYINT to BIGINT: little endian, two's complement where signed."""
+    """Decode TINYINT to BIGINT: little endian, two's complement if signed."""
     return int.from_bytes(data, "little", signed=signed)
 
 
 def bit(data: bytes) -> int:
-    """Read BIT(n): big endian, unsigned."""
+    """Decode BIT(n): big endian, unsigned."""
     return int.from_bytes(data, "big")
 
 
 def real(data: bytes) -> float:
-    """Read FLOAT (4 bytes) or DOUBLE (8 bytes), IEEE little endian."""
+    """Decode FLOAT (4 bytes) or DOUBLE (8 bytes), IEEE little endian."""
     value: float = struct.unpack("<f" if len(data) == 4 else "<d", data)[0]
     return value
 
 
 def year(data: bytes) -> int:
-    """Read YEAR: 0 is the year 0000, else years since 1900."""
+    """Decode YEAR: 0 is the year 0000, other values are years since 1900."""
     return 1900 + data[0] if data[0] else 0
 
 
 def decimal_width(precision: int, scale: int) -> int:
-    """Count the bytes of a DECIMAL(precision, scale): 4 for each 9 digits on either side of the point, less for what is
-    left.
+    """Return the width of a DECIMAL(precision, scale) in bytes.
+
+    Each 9 digits on either side of the point take 4 bytes, left-over digits fewer.
     """
     whole = precision - scale
     return whole // 9 * 4 + _DIGIT_BYTES[whole % 9] + scale // 9 * 4 + _DIGIT_BYTES[scale % 9]
 
 
 def decimal(data: bytes, precision: int, scale: int) -> Decimal:
-    """Read DECIMAL with the zeros of its scale: 1.5 in DECIMAL(10,4) is Decimal('1.5000')."""
-    # The top bit is flipped so that bytes sort like numbers; a number below zero has all its bits inverted.
+    """Decode DECIMAL with the zeros of its scale: 1.5 in DECIMAL(10,4) is Decimal('1.5000')."""
+    # The top bit is flipped so that bytes sort like numbers. A negative number has all its bits inverted.
     negative = not data[0] & 0x80
     raw = bytes((data[0] ^ 0x80, *data[1:]))
     if negative:
         raw = bytes(b ^ 0xFF for b in raw)
     whole = precision - scale
-    # Left-over digits stand in front of the whole part and behind the fraction.
+    # Left-over digits are before the groups of the whole part and after those of the fraction.
     groups = [whole % 9] + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9]
     unscaled = at = 0
     for digits in groups:
@@ -92,13 +93,13 @@ def decimal(data: bytes, precision: int, scale: int) -> Decimal:
 
 
 def date_parts(data: bytes) -> DateTimeParts:
-    """Read DATE: 5 bits of day, 4 of month, the rest year."""
+    """Decode DATE: 5 bits of day, 4 of month, the rest year."""
     packed = int.from_bytes(data, "little")
     return DateTimeParts(packed >> 9, packed >> 5 & 15, packed & 31)
 
 
 def fraction_width(fsp: int) -> int:
-    """Return the bytes that `fsp` fractional digits of a second take."""
+    """Return the number of bytes of `fsp` fractional digits of a second."""
     return (fsp + 1) // 2
 
 
@@ -111,16 +112,14 @@ def _microseconds(data: bytes) -> int:
 
 
 def _clock(hour: int, minute: int, second: int, *, last_hour: int = 23) -> tuple[int, int, int]:
-    # Dates may be impossible by sql_mode; a clock that no clock shows is damage.
+    # sql_mode allows impossible dates, but an impossible clock time is damage.
     if hour > last_hour or minute > 59 or second > 59:
         raise ProtocolError(f"{hour}:{minute:02}:{second:02} is no time that the server stores")
     return hour, minute, second
 
 
 def datetime_parts(data: bytes) -> DateTimeParts:
-    """Read DATETIME(f): year * 13 + month, then 5 bits of day, 5 of hour, 6 of minute, 6 of second, then the
-    fraction.
-    """
+    """Decode DATETIME(f): year * 13 + month, then 5 bits of day, 5 of hour, 6 of minute, 6 of second, the fraction."""
     packed = int.from_bytes(data[:5], "big") - _DATETIME_OFFSET
     months, day = packed >> 22, packed >> 17 & 31
     return DateTimeParts(
@@ -133,8 +132,9 @@ def datetime_parts(data: bytes) -> DateTimeParts:
 
 
 def old_datetime_parts(data: bytes) -> DateTimeParts:
-    """Read DATETIME of a table made before 10.1.2 or with mysql56_temporal_format=OFF: the decimal number
-    YYYYMMDDhhmmss.
+    """Decode the old DATETIME, the decimal number YYYYMMDDhhmmss.
+
+    Tables have it if they were made before 10.1.2 or with mysql56_temporal_format=OFF.
     """
     day, clock = divmod(int.from_bytes(data, "little"), 1_000_000)
     time_of_day = _clock(clock // 10000, clock // 100 % 100, clock % 100)
@@ -142,23 +142,24 @@ def old_datetime_parts(data: bytes) -> DateTimeParts:
 
 
 def timestamp(data: bytes) -> timedelta | None:
-    """Read TIMESTAMP(f): time since 1970 UTC, from unsigned seconds; None for the zero timestamp (no point in time)."""
+    """Decode TIMESTAMP(f), unsigned seconds, to the time since 1970 UTC; None for the zero timestamp."""
     if not any(data):
         return None
     return timedelta(seconds=int.from_bytes(data[:4], "big"), microseconds=_microseconds(data[4:]))
 
 
 def old_timestamp(data: bytes) -> timedelta | None:
-    """Read TIMESTAMP in the old format: whole seconds, little endian."""
+    """Decode TIMESTAMP in the old format: whole seconds, little endian."""
     return timestamp(data[::-1])
 
 
 def time(data: bytes) -> timedelta:
-    """Read TIME(f), -838:59:59.999999 to 838:59:59.999999: 12 bits of hours, 6 minutes, 6 seconds, then the
-    fraction.
+    """Decode TIME(f), -838:59:59.999999 to 838:59:59.999999.
+
+    The layout is 12 bits of hours, 6 of minutes, 6 of seconds, then the fraction.
     """
     width = 8 * (len(data) - 3)
-    # The fraction belongs to the number: -0.1 s is one number below zero, not minus zero hours and a fraction.
+    # The fraction is part of the number: -0.1 s is one negative number, not minus zero hours and a fraction.
     packed = int.from_bytes(data, "big") - (_TIME_OFFSET << width)
     whole, fraction = divmod(abs(packed), 1 << width)
     hours, minutes, seconds = _clock(whole >> 12, whole >> 6 & 63, whole & 63, last_hour=_LAST_HOUR_OF_TIME)
@@ -168,7 +169,7 @@ def time(data: bytes) -> timedelta:
 
 
 def old_time(data: bytes) -> timedelta:
-    """Read TIME in the old format: the signed decimal number hhmmss."""
+    """Decode TIME in the old format: the signed decimal number hhmmss."""
     packed = int.from_bytes(data, "little", signed=True)
     whole = abs(packed)
     hours, minutes, seconds = _clock(whole // 10000, whole // 100 % 100, whole % 100, last_hour=_LAST_HOUR_OF_TIME)
@@ -177,7 +178,7 @@ def old_time(data: bytes) -> timedelta:
 
 
 def enum(data: bytes, labels: Sequence[str]) -> str:
-    """Read ENUM: the label, counted from 1; 0 is the error value, which SELECT shows as ''."""
+    """Decode ENUM to its label. Labels count from 1; 0 is the error value, which SELECT shows as ''."""
     index = int.from_bytes(data, "little")
     if index > len(labels):
         raise ProtocolError(f"the value {index} of an ENUM of {len(labels)} labels")
@@ -185,37 +186,38 @@ def enum(data: bytes, labels: Sequence[str]) -> str:
 
 
 def set_(data: bytes, labels: Sequence[str]) -> str:
-    """Read SET: a bit per label, the first label lowest; the labels in declared order with commas between."""
+    """Decode SET to its labels in declared order, separated by commas. Each label has a bit, the first the lowest."""
     bits = int.from_bytes(data, "little")
     if bits >> len(labels):
         raise ProtocolError(f"the bits {bits:#x} of a SET of {len(labels)} labels")
     text = ""
     for i, label in enumerate(labels):
         if bits >> i & 1:
-            # As the server does it (Field_set::val_str): no comma while the text is empty, even after an empty label.
+            # The server writes no comma while the text is empty, even after an empty label (Field_set::val_str).
             text += ("," if text else "") + label
     return text
 
 
 def padded(data: bytes, length: int) -> bytes:
-    """Read BINARY(n), UUID, INET4, INET6: the zeros that the server cuts off the end are put back."""
+    """Decode BINARY(n), UUID, INET4 or INET6: restore the trailing zeros that the server cuts off."""
     return data.ljust(length, b"\0")
 
 
 def uuid(data: bytes) -> str:
-    """Read UUID: 16 bytes in the order of the text."""
+    """Decode UUID: 16 bytes in the order of the text."""
     digits = padded(data, 16).hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def inet4(data: bytes) -> str:
-    """Read INET4: dotted decimal."""
+    """Decode INET4 to dotted decimal."""
     return str(IPv4Address(padded(data, 4)))
 
 
 def inet6(data: bytes) -> str:
-    """Read INET6 as the server prints it: the first longest run of zero words is '::', even when it is one word
-    long.
+    """Decode INET6 as the server prints it.
+
+    The first of the longest runs of zero words is '::', even if the run has only one word.
     """
     raw = padded(data, 16)
     words = struct.unpack(">8H", raw)
@@ -229,8 +231,9 @@ def inet6(data: bytes) -> str:
 
 
 def geometry(data: bytes) -> dict[str, int | bytes] | None:
-    """Read GEOMETRY: the SRID, little endian, then WKB; None for the empty value that INSERT IGNORE leaves in NOT
-    NULL.
+    """Decode GEOMETRY: the SRID, little endian, then WKB.
+
+    None is the empty value that INSERT IGNORE leaves in a NOT NULL column.
     """
     if not data:
         return None
@@ -240,14 +243,14 @@ def geometry(data: bytes) -> dict[str, int | bytes] | None:
 
 
 def vector(data: bytes) -> list[float]:
-    """Read VECTOR(n): n numbers of 4 bytes, IEEE little endian."""
+    """Decode VECTOR(n): n numbers of 4 bytes, IEEE little endian."""
     if len(data) % 4:
         raise ProtocolError(f"a VECTOR of {len(data)} bytes")
     return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 
 def as_date(parts: DateTimeParts) -> date | None:
-    """Return the calendar's date, or None for one that no calendar has (a zero part, 31 February)."""
+    """Return the date, or None for one that no calendar has (a zero part, 31 February)."""
     try:
         return date(parts.year, parts.month, parts.day)
     except ValueError:
@@ -255,7 +258,7 @@ def as_date(parts: DateTimeParts) -> date | None:
 
 
 def as_datetime(parts: DateTimeParts) -> datetime | None:
-    """Return the calendar's point in time (no zone), or None for one that no calendar has."""
+    """Return the point in time (no zone), or None for one that no calendar has."""
     try:
         return datetime(*parts)  # noqa: DTZ001  (DATETIME has no zone)
     except ValueError:
@@ -263,18 +266,18 @@ def as_datetime(parts: DateTimeParts) -> datetime | None:
 
 
 def format_date(parts: DateTimeParts) -> str:
-    """Write a DATE as SELECT prints it, zero parts included."""
+    """Return a DATE as SELECT prints it, zero parts included."""
     return f"{parts.year:04}-{parts.month:02}-{parts.day:02}"
 
 
 def format_datetime(parts: DateTimeParts, fsp: int) -> str:
-    """Write a DATETIME(fsp) as SELECT prints it, zero parts included."""
+    """Return a DATETIME(fsp) as SELECT prints it, zero parts included."""
     clock = f"{parts.hour:02}:{parts.minute:02}:{parts.second:02}"
     return f"{format_date(parts)} {clock}{_fraction(parts.microsecond, fsp)}"
 
 
 def format_timestamp(value: timedelta | None, fsp: int) -> str:
-    """Write a TIMESTAMP(fsp) as SELECT prints it under time_zone '+00:00'; None is the zero timestamp."""
+    """Return a TIMESTAMP(fsp) as SELECT prints it with time_zone '+00:00'. None is the zero timestamp."""
     parts = DateTimeParts(0, 0, 0)
     if value is not None:
         at = EPOCH + value
@@ -283,7 +286,7 @@ def format_timestamp(value: timedelta | None, fsp: int) -> str:
 
 
 def format_time(value: timedelta, fsp: int) -> str:
-    """Write a TIME(fsp) as SELECT prints it: a sign, two or three digits of hours."""
+    """Return a TIME(fsp) as SELECT prints it: a sign, two or three digits of hours."""
     seconds, microsecond = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
     sign = "-" if value < timedelta() else ""
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -1,1 +1,1 @@
-"""The relay directory: who may use it, who writes it, who reads it, and its published end."""
+"""Relay directory: its access rights, its identity, its writer's lock, its readers, and its published end."""

@@ -1,9 +1,8 @@
-"""The users who may read a relay directory: its own mode and group say it, and every file that is made in it follows
-them.
+"""Access rights of a relay directory. Every file in it gets the mode and group of the directory, whatever the umask.
 
-In: a directory, or the option `relay_access`; descriptors of new files. Out: modes and groups, whatever the umask. A
-relay log holds the rows of every table: other users of the machine are kept out unless they are let in. No one but the
-owner writes; `readers/` alone is written by the group, which is how its members register.
+The option `relay_access` selects the rights, `grant` applies them to the directory, and `protect` applies them to a new
+file. A relay log holds the rows of every table, so other users have no access by default. Only the owner may write. The
+folder `readers/` is the exception: members of the group write there to register.
 """
 
 from __future__ import annotations
@@ -22,25 +21,27 @@ if TYPE_CHECKING:
 
 FOLDER_MODE: Final = 0o750
 _OURS: Final = "relay.*"
-"""Whatever else lies there is not."""
+"""Pattern of the relay log's own files; other files in the folder are not touched."""
 _ALSO_FOUND: Final = ("readers", "lost+found")
-"""The rest of a folder of ours: what readers register in, and what a file system of its own begins with."""
+"""Other names allowed in a relay directory: the readers' folder, and the folder that a new file system contains."""
 _NAMED: Final = 3
-"""The number of names that an error tells of what else lies there."""
+"""Maximum number of foreign files that an error names."""
 _READ: Final = 0o444
 _WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
 _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
 
 
 class Access(NamedTuple):
-    """The access to a directory. `mode` is the directory's; `group` has it instead of the process's own."""
+    """Access rights of a directory. `mode`: mode of the directory; `group`: its group, None for the group of the
+    process.
+    """
 
     mode: int
     group: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read 'owner', 'group', 'group:NAME' or 'all'; ValueError for anything else."""
+        """Parse 'owner', 'group', 'group:NAME' or 'all'; ValueError for any other text."""
         match = _WORD.fullmatch(text.strip())
         if match is None:
             raise ValueError("is none of owner, group, group:NAME and all")
@@ -48,20 +49,20 @@ class Access(NamedTuple):
 
 
 def make_folder(directory: Path) -> None:
-    """Make a folder for its owner and its group; one that exists stays as it is. An OSError is raised as it comes."""
+    """Create a folder for its owner and group; an existing folder stays unchanged. OSErrors are passed on."""
     if not directory.is_dir():
         directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def grant(directory: Path, access: Access) -> None:
-    """Bring a directory of ours, with the files in it, to the mode and group of `access`.
+    """Set a relay directory and its files to the mode and group of `access`.
 
-    One of another user is its owner's business.
+    A directory of another user stays unchanged, because only its owner may change it.
 
     Raises:
-        ConfigError: there is no such group, or others use the directory too and it would be closed to them.
-        RelayError: this user may not give the directory to that group.
-        OSError: the directory cannot be made.
+        ConfigError: The group does not exist, or other users of the directory would lose access.
+        RelayError: The user may not give the directory to the group.
+        OSError: The directory cannot be created.
     """
     make_folder(directory)
     found = directory.stat()
@@ -71,7 +72,7 @@ def grant(directory: Path, access: Access) -> None:
         _give(directory, access.group, found.st_gid)
     wanted = stat.S_IMODE(found.st_mode) & ~0o077 | access.mode
     if access.mode & stat.S_IRGRP:
-        wanted |= found.st_mode & stat.S_IWGRP  # a group that may write there goes on to
+        wanted |= found.st_mode & stat.S_IWGRP  # a group with write access keeps it
     if wanted != stat.S_IMODE(found.st_mode):
         with contextlib.suppress(PermissionError):
             directory.chmod(wanted)
@@ -79,9 +80,9 @@ def grant(directory: Path, access: Access) -> None:
 
 
 def protect(descriptor: int, directory: Path) -> None:
-    """Give a new file in `directory` its mode and its group."""
+    """Set the mode and group of a new file to those of its directory."""
     folder, file = directory.stat(), os.fstat(descriptor)
-    with contextlib.suppress(PermissionError):  # a file, or a group, that is not ours: as it is
+    with contextlib.suppress(PermissionError):  # the file or the group is not ours, and stays unchanged
         if file.st_gid != folder.st_gid:
             os.fchown(descriptor, -1, folder.st_gid)
     with contextlib.suppress(PermissionError):
@@ -89,7 +90,7 @@ def protect(descriptor: int, directory: Path) -> None:
 
 
 def open_to_others(directory: Path) -> bool:
-    """Tell whether users outside of its group can read a directory, by its mode and by those of all above it."""
+    """Return True if users outside the group can read a directory, by its own mode and that of its parents."""
     readable = stat.S_IROTH | stat.S_IXOTH
     if directory.stat().st_mode & readable != readable:
         return False
@@ -97,7 +98,7 @@ def open_to_others(directory: Path) -> bool:
 
 
 def _refuse_a_shared_one(directory: Path) -> None:
-    """Refuse a folder such as /tmp or /var/lib: closing it would lock out everything else that lives there."""
+    """Refuse a shared folder such as /tmp or /var/lib, because closing it would lock out its other users."""
     others = sorted(path.name for path in directory.iterdir() if not path.match(_OURS) and path.name not in _ALSO_FOUND)
     if not others:
         return
@@ -110,9 +111,9 @@ def _refuse_a_shared_one(directory: Path) -> None:
 
 
 def _bring_along(directory: Path) -> None:
-    """Change the files that were made under another `relay_access`, or by an earlier version."""
+    """Update the files that another `relay_access` or an earlier version created."""
     for path in directory.glob(_OURS):
-        with contextlib.suppress(OSError):  # gone by now, a link, or of another user
+        with contextlib.suppress(OSError):  # the file is deleted, a link, or of another user
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 protect(descriptor, directory)

@@ -1,7 +1,7 @@
-"""The writing that every file of a relay directory needs: all of the bytes written, and the system's errors told apart.
+"""Write helpers for the files of a relay directory, and typed errors for the system's errors.
 
-In: a descriptor or a directory. Out: nothing, or the typed error. A full disk or quota is the one error that passes by
-itself, so it has its own type; any other (an I/O error, a read-only file system, a missing folder) is for a person.
+`disk_error` maps a full disk or quota to DiskFullError, because this is the only error that ends without an operator.
+Every other cause (an I/O error, a read-only file system, a missing folder) becomes RelayError.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_error(directory: Path, error: OSError) -> RelayError:
-    """Make the error for an `OSError` met while writing into `directory`: DiskFullError, or RelayError for all
-    others.
+    """Return the error for an `OSError` during a write to `directory`: DiskFullError, or RelayError for other
+    causes.
     """
     what = f"Writing the relay log {directory} failed: {error.strerror or error}"
     if error.errno in FULL:
@@ -40,7 +40,7 @@ def disk_error(directory: Path, error: OSError) -> RelayError:
 
 
 def free_bytes(directory: Path) -> int:
-    """Return what this user may still write there (statvfs f_bavail). A quota is not counted: it shows when it is
+    """Return the bytes that this user may still write there (statvfs f_bavail). A quota shows only when it is
     reached.
     """
     status = os.statvfs(directory)
@@ -48,14 +48,16 @@ def free_bytes(directory: Path) -> int:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write at the descriptor's place; a disk that fills up takes a part before it refuses the rest."""
+    """Write all of `data` at the descriptor's offset. A disk that fills up may accept a part before it raises the
+    error.
+    """
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory as durable as the files they name."""
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -64,11 +66,10 @@ def sync_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Put a small file in the place of another, at once for its readers; not made durable. An OSError is raised as it
-    comes.
+    """Replace a small file atomically for its readers, without fsync. OSErrors are passed on.
 
-    The file is made new and never written through a link: others may write into the folder. `mode`, whatever the umask,
-    or that of the files of its folder.
+    The file is newly created and never written through a link, because others may write into the folder. `mode` applies
+    whatever the umask; by default, the file gets the mode of its folder's files.
     """
     temporary = path.with_name(f"{path.name}.new")
     temporary.unlink(missing_ok=True)
@@ -80,7 +81,7 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
             os.fchmod(descriptor, mode)
         write_all(descriptor, data)
     except OSError:
-        temporary.unlink(missing_ok=True)  # a full disk needs its bytes
+        temporary.unlink(missing_ok=True)  # frees its bytes on a full disk
         raise
     finally:
         os.close(descriptor)

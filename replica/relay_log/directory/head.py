@@ -1,10 +1,10 @@
-"""The writer's end of the log, published for other processes: one record in `relay.head`, written in place.
+"""Published end of the log: one record in `relay.head`, which the writer updates in place for other processes.
 
-Written after every chunk that completed a group, without fsync: it says what can be read, not what survives a power
-cut (recovery does not look at it). A log without a group has offset 0 and the position it begins behind; the primary
-position `BEGUN` then says that this is settled, at the empty position too. A reader that meets a half-written record
-sees a wrong CRC32 and reads again. By a system call and not through mapped memory: a file system that copies on write
-may run out of space here too, and that must be an error, not a signal that ends the process.
+The writer publishes after every chunk that completes a group, without fsync. The record says what can be read and not
+what survives a power cut, so recovery does not use it. A log without a group has offset 0 and its start position. The
+primary position `BEGUN` then says that the start is settled, even at the empty position. A half-written record has a
+wrong CRC32, and the reader retries. The writer uses a system call and no mapped memory. A copy-on-write file system may
+run out of space, which must be an error and not a signal.
 
     8 magic "RELAYHED", 4 version = 1, 4 length of the record, 4 relay file, 4 time, 8 offset in it, 8 primary position,
     2 length of the primary's file name, 2 number of domains, the name, 16 for each domain, 4 CRC32 of all before
@@ -42,13 +42,15 @@ _DOMAIN = DomainRow.packing()
 _CRC = struct.Struct("<I")
 _PAGE_BYTES = 4096
 _FILE_BYTES = -(-(_FIXED.size + 0xFFFF + _DOMAIN.size * MAX_DOMAINS + _CRC.size) // _PAGE_BYTES) * _PAGE_BYTES
-# The writer needs microseconds for a record: a CRC that stays wrong this long is damage, not a race.
+# The writer needs microseconds for a record. A CRC that stays wrong this long means damage.
 _ATTEMPTS = 200
 _PAUSE_S = 0.001
 
 
 class Snapshot(NamedTuple):
-    """A `RelayHead` before its position is made into values; `domains` are the raw rows of the domain table."""
+    """Head record before its position is decoded into a `RelayHead`; `domains` holds the raw rows of the domain
+    table.
+    """
 
     file: int
     offset: int
@@ -68,7 +70,7 @@ class Snapshot(NamedTuple):
 
 
 class HeadFile:
-    """The writer's side. It raises OSError where the disk does; its space is taken when it is made."""
+    """Writer of `relay.head`. The constructor allocates the disk space, and all methods pass OSErrors on."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / HEAD_NAME
@@ -84,22 +86,24 @@ class HeadFile:
     def publish(self, snapshot: Snapshot) -> None:
         record = _encode(snapshot)
         if os.pwrite(self._descriptor, record, 0) != len(record):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the only reason for a part
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the only cause of a partial write
 
     def sync(self) -> None:
-        """Make what was published last survive a power cut."""
+        """Make the last published record durable."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; this may be called twice."""
+        """Close the file; a second call has no effect."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None:
-    """Read the last record, or None where no replica has ever written here. RelayError is raised where it stays
-    unreadable.
+    """Return the last record; None if no replica has ever written here.
+
+    Raises:
+        RelayError: The record stays unreadable for all attempts.
     """
     try:
         descriptor = os.open(directory / HEAD_NAME, os.O_RDONLY | os.O_CLOEXEC)
@@ -107,10 +111,10 @@ def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None
         return None
     try:
         for _ in range(attempts):
-            data = os.pread(descriptor, _PAGE_BYTES, 0).ljust(_FIXED.size, b"\0")  # shorter only after a power cut
+            data = os.pread(descriptor, _PAGE_BYTES, 0).ljust(_FIXED.size, b"\0")  # only a power cut leaves less
             if not any(data[: _FIXED.size]):
-                return None  # just being created
-            if _FIXED.unpack_from(data)[2] > _PAGE_BYTES:  # only with many domains
+                return None  # the writer is creating the file
+            if _FIXED.unpack_from(data)[2] > _PAGE_BYTES:  # happens only with many domains
                 data = os.pread(descriptor, _FILE_BYTES, 0)
             snapshot = _decode(data)
             if snapshot is not None:
@@ -125,7 +129,7 @@ def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None
 
 
 def has_begun(directory: Path) -> bool:
-    """Tell whether the record tells of a position: where a log ends, or where one without a group begins."""
+    """Return True if the record has a position: the end of the log, or the settled start of a log without a group."""
     try:
         head = read_head(directory, attempts=1)
     except RelayError:
@@ -134,11 +138,11 @@ def has_begun(directory: Path) -> bool:
 
 
 def next_number(directory: Path) -> int:
-    """Return the number for the first relay file of an empty log: behind every one that was ever published here."""
+    """Return the number of the first relay file of an empty log, after every number that was ever published here."""
     try:
-        head = read_head(directory, attempts=1)  # no one else writes it
+        head = read_head(directory, attempts=1)  # no other process writes it
     except RelayError:
-        return 1  # damaged: it is about to be written again
+        return 1  # the record is damaged, and the writer replaces it
     return 1 if head is None else head.location.file + bool(head.location.offset)
 
 

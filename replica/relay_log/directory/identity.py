@@ -1,13 +1,14 @@
-"""The identity of a relay directory: the replica's own server id, who runs it, its open connections, and its sources.
+"""Identity of a relay directory: the replica's server id, its owner, its open connections and its sources.
 
-In and out: `relay.identity`, a small JSON file beside the relay log, replaced as a whole. A server id that was not
-configured is drawn once and kept here, so that a replica that comes back is the same one to its primary. The
-connections let a replica that was killed, or cut off, end its own dump threads on the primaries, and no stranger's:
-thread ids begin again when a server restarts, so the server's start time belongs to the proof. The sources tell which
-server each relay file was copied from, where the server id in its events may be that of several servers. Whether the
-primary stores names of tables in small letters decides what the statements of the log mean, and no event says it.
+`relay.identity` is a small JSON file that is replaced as a whole. It contains:
 
-A file that cannot be understood is an error, never a new identity: two replicas with one id throw each other out.
+* The server id. If none is configured, a random one is stored, so that a restarted replica has the same id.
+* The connections, with which a replica ends only its own dump threads after a kill or a lost connection. Thread ids
+  start again when a server restarts, so the server's start time is part of the proof.
+* The sources: the server from which each relay file was copied. Server ids in events may belong to several servers.
+* Whether the primary stores table names in lower case. This decides how statements are read, and no event contains it.
+
+A malformed file is an error and never a new identity, because two replicas with one id disconnect each other.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ if TYPE_CHECKING:
 IDENTITY_NAME: Final = "relay.identity"
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 10
-"""A real one has some hundred bytes; a larger file is not ours."""
+"""Maximum size of the file; a real one has some hundred bytes."""
 MAX_CONNECTIONS: Final = 16
-"""Primaries that are remembered; no one fails over between more."""
+"""Maximum number of primaries to remember, more than any failover group has."""
 
 MAX_SOURCES: Final = 64
-"""Changes of server that are remembered; older relay files are of a server no one can name."""
+"""Maximum number of server changes to remember; the source of older relay files is unknown."""
 
 Owner = Literal["daemon", "embedded"]
 
 
 @dataclass(frozen=True, slots=True)
 class DumpThread:
-    """One dump on a primary: enough to recognise its thread there and no other."""
+    """Dump on a primary, with enough data to recognise exactly its thread."""
 
     endpoint: str
     server_id: int
-    """The primary's."""
+    """Server id of the primary."""
     started: int
-    """When that server process started, in seconds since 1970 by its own clock; never changes while it runs."""
+    """Start time of the server process by its own clock, in seconds since 1970; constant while the process runs."""
     thread_id: int
     client: str
-    """Our address and port, as the primary sees them."""
+    """Address and port of the replica, as the primary sees them."""
 
 
 class CopiedFrom(NamedTuple):
-    """Relay files from number `file` on, until the next one of these, were copied from the server `uid`."""
+    """Relay files from number `file` up to the next entry were copied from the server `uid`."""
 
     file: int
     uid: str
@@ -61,11 +62,11 @@ class Identity:
     server_id: int
     owner: Owner
     connections: tuple[DumpThread, ...] = ()
-    """The dumps not ended by our own goodbye, one a run of a primary, the last one last."""
+    """Dumps that the replica did not end itself, one per run of a primary, newest last."""
     sources: tuple[CopiedFrom, ...] = ()
-    """The sources in the order of the files."""
+    """Sources in the order of the files."""
     lower_case: bool = False
-    """Whether the primary has lower_case_table_names, which stays what it is for the life of its data."""
+    """Whether the primary has lower_case_table_names, which is constant for the life of its data."""
 
     def with_connection(self, connection: DumpThread) -> Identity:
         others = [one for one in self.connections if not _same_place(one, connection)]
@@ -75,8 +76,8 @@ class Identity:
         return replace(self, connections=tuple(one for one in self.connections if not _same_place(one, ended)))
 
     def with_source(self, source: CopiedFrom) -> Identity:
-        """Return the identity with a source from this file on; what was said of it and of later ones, which were never
-        begun, is void.
+        """Return the identity with a new source from this file on; it replaces the sources of this and later files,
+        which do not exist yet.
         """
         kept = [one for one in self.sources if one.file < source.file]
         if kept and kept[-1].uid == source.uid:
@@ -84,12 +85,12 @@ class Identity:
         return replace(self, sources=(*kept, source)[-MAX_SOURCES:])
 
     def source_of(self, file: int) -> str | None:
-        """Return the server that relay file `file` was copied from; None where it was not noted."""
+        """Return the server from which relay file `file` was copied; None if it was not recorded."""
         return next((one.uid for one in reversed(self.sources) if one.file <= file), None)
 
 
 def source_of(directory: Path, file: int) -> str | None:
-    """Return the same, read from a directory; None too where its identity was removed or cannot be read."""
+    """Return the server from which a relay file was copied; None also if the identity is missing or unreadable."""
     try:
         identity = read_identity(directory)
     except RelayError:
@@ -98,8 +99,8 @@ def source_of(directory: Path, file: int) -> str | None:
 
 
 def stores_lower_case(directory: Path) -> bool:
-    """Tell whether the primary of a relay directory stores names of tables in small letters; False where no replica
-    noted it.
+    """Return True if the primary of a relay directory stores table names in lower case; False if this was not
+    recorded.
     """
     try:
         identity = read_identity(directory)
@@ -109,16 +110,16 @@ def stores_lower_case(directory: Path) -> bool:
 
 
 def _same_place(one: DumpThread, other: DumpThread) -> bool:
-    # Not by server id: all nodes of a Galera cluster may have one. A server that is reached by two names has two
-    # entries, and the thread of the second is found by either.
+    # The server id alone is not enough, because all nodes of a Galera cluster may share one. A server with two names
+    # has two entries, and either of them finds the thread of the second.
     return (one.endpoint, one.server_id) == (other.endpoint, other.server_id)
 
 
 def read_identity(directory: Path) -> Identity | None:
-    """Read the identity; None where no replica has ever run.
+    """Read the identity; None if no replica has ever run here.
 
     Raises:
-        RelayError: the file cannot be read, or is not one of ours.
+        RelayError: The file cannot be read, or is malformed.
     """
     path = directory / IDENTITY_NAME
     try:
@@ -138,13 +139,13 @@ def read_identity(directory: Path) -> Identity | None:
 
 
 def take_identity(directory: Path, *, drawn: int, configured: bool, owner: Owner) -> Identity:
-    """Decide who we are from now on; call this with the directory's lock held.
+    """Return the identity to use from now on; the caller holds the directory's lock.
 
     Args:
-        directory: the relay directory.
-        drawn: the configured server id, or a random one for a directory that has none.
-        configured: whether it was chosen: then it replaces the stored one.
-        owner: who runs the replica.
+        directory: Relay directory.
+        drawn: Configured server id, or a random one for a directory without an identity.
+        configured: Whether the server id is configured; it then replaces the stored one.
+        owner: Who runs the replica.
     """
     stored = read_identity(directory)
     if stored is None:
@@ -157,11 +158,11 @@ def take_identity(directory: Path, *, drawn: int, configured: bool, owner: Owner
 
 
 def write_identity(directory: Path, identity: Identity) -> None:
-    """Replace the file; without fsync, because all of it can be had again but a drawn id, which costs nothing.
+    """Replace the file, without fsync: everything in it can be obtained again, and a random id is replaceable.
 
     Raises:
-        DiskFullError: no room for some hundred bytes.
-        RelayError: it cannot be written otherwise.
+        DiskFullError: The disk has no room for some hundred bytes.
+        RelayError: Any other error of the write.
     """
     try:
         replace_file(directory / IDENTITY_NAME, f"{json.dumps({'version': VERSION, **asdict(identity)})}\n".encode())
@@ -175,7 +176,7 @@ def _parsed(found: dict[str, Any]) -> Identity:
     connections = tuple(DumpThread(**one) for one in found["connections"])
     for connection in connections:
         if [type(value) for value in astuple(connection)] != [str, int, int, int, str]:
-            raise ValueError(connection)  # a thread id becomes part of a statement
+            raise ValueError(connection)  # a thread id becomes part of an SQL statement
     sources = tuple(CopiedFrom(int(file), str(uid)) for file, uid in found.get("sources", ()))
     return Identity(
         int(found["server_id"]), found["owner"], connections, sources, found.get("lower_case", False) is True

@@ -1,7 +1,7 @@
-"""One writer for a relay directory: an advisory lock on a file in it, held as long as the process lives.
+"""Lock that allows one writer per relay directory: an advisory lock on a file, held for the life of the process.
 
-The kernel drops the lock when the process dies, so a lock file that lies around means nothing by itself. A lock whose
-file was removed excludes no one any more: `file` tells the holder.
+The kernel releases the lock when the process dies, so the mere existence of the lock file means nothing. If the file is
+removed, the lock does not exclude others any more; the holder detects this with `RelayLock.file`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 LOCK_NAME = "relay.lock"
 _PID_BYTES = 16
 
-# Who looks whether it is held has it for a moment, shared (`lock_holder`): that is no other replica.
+# `lock_holder` takes the lock for a moment, shared, so a busy lock does not always mean another replica.
 _ATTEMPTS = 20
 _PAUSE_S = 0.01
 
 
 class RelayLock:
-    """The lock: taken when made; `close` (or the end of a `with`) gives it back."""
+    """Lock of a relay directory, acquired by the constructor and released by `close` or the end of a `with` block."""
 
     def __init__(self, directory: Path) -> None:
         make_folder(directory)
@@ -44,9 +44,9 @@ class RelayLock:
             self.file = NamedFile.of(descriptor, path)
             if self.file.has_its_name():
                 break
-            os.close(descriptor)  # removed between opening and locking: another one may hold what has the name now
+            os.close(descriptor)  # removed before the lock: another process may hold the file with this name
         protect(descriptor, directory)
-        # Always as long, over what the last one wrote: that takes no room on a disk that is full.
+        # The text has a constant length and overwrites the previous one, so it needs no space on a full disk.
         os.pwrite(descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode("ascii"), 0)
         self.directory = directory
         self._descriptor: int | None = descriptor
@@ -64,8 +64,8 @@ class RelayLock:
 
 
 def lock_holder(directory: Path) -> str | None:
-    """Return the process that writes there now, "unknown" where it is not told; None if there is none. An OSError is
-    raised as it comes.
+    """Return the process that holds the lock, "unknown" if its id is missing; None if no process does. OSErrors are
+    passed on.
     """
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,9 +1,7 @@
-"""The check that files which are held open still have their names: bytes in a file without one are lost with its
-descriptor.
+"""Check that open files still have their names, because bytes in a file without a name are lost.
 
-In: a descriptor, and the path it was opened by. Out: whether that path names the same file now. A file that was removed
-has no name; one that was moved has another; after `rm -r` and a start of another process the path names a file of
-theirs. All three look alike to a process that goes on writing: no system call fails.
+A removed file has no name, and a moved file has another one. After `rm -r` and a restart, the path may name a file of
+another process. In all three cases, writes to the open descriptor succeed, so only an explicit check detects them.
 """
 
 from __future__ import annotations
@@ -17,11 +15,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WATCH_EVERY_S = 0.5
-"""How often all files are looked at, beside the look at one before each ACK: four system calls."""
+"""Interval in seconds at which all files are checked with four system calls. One file is also checked before each
+ACK.
+"""
 
 
 class NamedFile(NamedTuple):
-    """A file as it was when it was opened: `path` named it then."""
+    """File identity at the time of opening, when `path` named it."""
 
     path: str
     device: int
@@ -33,7 +33,7 @@ class NamedFile(NamedTuple):
         return cls(str(path), status.st_dev, status.st_ino)
 
     def has_its_name(self) -> bool:
-        """Tell whether it has its name, by one system call. An OSError is raised where the system cannot tell."""
+        """Return True if the path still names the file, with one system call; other OSErrors are passed on."""
         try:
             status = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -42,7 +42,7 @@ class NamedFile(NamedTuple):
 
 
 def ensure_named(directory: Path, *files: NamedFile) -> None:
-    """Raise RelayError for the first of the files that has lost its name, OSError where the system cannot tell."""
+    """Raise RelayError for the first file that has lost its name; other OSErrors are passed on."""
     for file in files:
         if not file.has_its_name():
             raise removed(directory, file.path)

@@ -1,13 +1,13 @@
-"""Readers of a relay log, registered so that retention keeps what they still need.
+"""Registered readers of a relay log, whose files retention keeps.
 
-One file a reader, `readers/<name>.json`, holds the place from which it must be able to read again; the file's
-modification time is when it was last seen. Retention marks a reader whose files it had to remove in
-`readers/<name>.dropped`, and that reader finds out before it reads on.
+`readers/<name>.json` holds the location from which a reader must be able to continue. The file's modification time says
+when the reader was last seen. If retention has to remove files that a reader needs, it writes `readers/<name>.dropped`.
+The reader checks this mark before it continues.
 
-The writer makes the folder and lets the group of the relay directory write there, each user only its own files (mode
-1770): a reader of another user has to be in that group. What they write there, any user may read whom the directory
-lets in: the writer need not be in the group of a reader. Written by renaming, without fsync: a power cut ends the
-readers too, and they register again. Files that are torn or not ours are left out, with the reason.
+The writer creates the folder with mode 1770. Members of the relay directory's group may write there, each user only
+their own files. A reader of another user must therefore be in the group. Registrations are readable for every user with
+access to the directory, so the writer need not be in a reader's group. Files are replaced by rename, without fsync,
+because a power cut ends the readers too and they register again. Torn and foreign files are ignored, with the reason.
 """
 
 from __future__ import annotations
@@ -31,16 +31,21 @@ if TYPE_CHECKING:
 
 READERS_NAME: Final = "readers"
 VERSION: Final = 1
-MAX_READERS: Final = 1000  # some for each query; beyond it someone makes a new name for each start
-_MAX_NAME_BYTES: Final = 200  # of a file name's 255
-_MAX_FILE_BYTES: Final = 128 << 10  # a position of 4096 domains, written out
+MAX_READERS: Final = 1000  # several per query; more mean that a reader uses a new name at each start
+_MAX_NAME_BYTES: Final = 200  # a file name has at most 255
+_MAX_FILE_BYTES: Final = 128 << 10  # enough for the text of a position with 4096 domains
 _MODE: Final = 0o1770
 _FILE_MODE: Final = 0o644
 
 
 class Reader(NamedTuple):
-    """A registration. `location` and `position`: from where it may read again. `seen`: seconds since 1970 by this
-    machine's clock.
+    """Registration of a reader.
+
+    Attributes:
+        name: Name of the reader.
+        location: Location from which the reader may continue.
+        position: GTID position of the location.
+        seen: Time of the last contact, in seconds since 1970 by this machine's clock.
     """
 
     name: str
@@ -50,30 +55,28 @@ class Reader(NamedTuple):
 
 
 class RegisteredReaders(NamedTuple):
-    """The readers of a folder. `ignored`: why a file in the folder is no registration, by file name."""
+    """Readers of a folder. `ignored`: why a file is no registration, by file name."""
 
     readers: list[Reader]
     ignored: dict[str, str]
 
 
 class ReaderRegistration:
-    """One reader's own registration. Nothing is registered before the first `keep_from`; two readers must not share a
-    name.
-    """
+    """Registration of one reader. It starts with the first `keep_from`, and two readers must not share a name."""
 
     def __init__(self, directory: Path, name: str) -> None:
-        """Take a name; raise ConfigError for one that is empty or too long for a file name."""
+        """Create a registration; ConfigError if the name is empty or too long for a file name."""
         self.name = name
         self._directory = directory
         self._path = directory / READERS_NAME / f"{_file_stem(name)}.json"
         self._last: tuple[RelayLocation, str] | None = None
 
     def keep_from(self, location: RelayLocation, position: str) -> None:
-        """Keep the log from `location` on, and forget what lies before it.
+        """Keep the log from `location` on, and release everything before it.
 
         Raises:
-            DataLossError: retention has removed the file of `location`.
-            RelayError: this user may not write there, or the disk is full.
+            DataLossError: Retention has removed the file of `location`.
+            RelayError: The user may not write there, or the disk is full.
         """
         content = {
             "version": VERSION,
@@ -82,42 +85,42 @@ class ReaderRegistration:
             "offset": location.offset,
             "position": position,
         }
-        # Only the first time there may be a removal that has not seen this reader yet.
+        # Only at the first call, a removal may be running that does not know this reader.
         first = self._last is None
         with self._writing(), _held(self._directory, fcntl.LOCK_SH) if first else contextlib.nullcontext():
             replace_file(self._path, json.dumps(content).encode(), mode=_FILE_MODE)
             gone = first and _is_gone(self._directory, location)
             dropped = _dropped(self._path)
             if gone or (dropped is not None and location.file < dropped.file):
-                self._path.unlink(missing_ok=True)  # or what is left would be kept for a reader that cannot go on
+                self._path.unlink(missing_ok=True)  # this reader cannot continue, so nothing may be kept for it
                 raise self._lost(location.file, dropped)
-            with contextlib.suppress(PermissionError):  # of another user, who removes it later
+            with contextlib.suppress(PermissionError):  # the mark belongs to another user, who removes it later
                 _dropped_path(self._path).unlink(missing_ok=True)
         self._last = (location, position)
 
     def touch(self) -> None:
-        """Say that this reader lives; cheap, for calls every few seconds.
+        """Report that this reader is alive; cheap enough for a call every few seconds.
 
         Raises:
-            DataLossError: as `check`.
-            RelayError: this user may not write there.
+            DataLossError: As in `check`.
+            RelayError: The user may not write there.
         """
         self.check()
         with self._writing(), contextlib.suppress(FileNotFoundError):
             os.utime(self._path)
             return
-        if self._last is not None:  # forgotten meanwhile: it was not seen for very long
+        if self._last is not None:  # the registration has expired, because the reader was not seen for very long
             last, self._last = self._last, None
             self.keep_from(*last)
 
     def check(self) -> None:
-        """Raise DataLossError where retention removed files that this reader still needed."""
+        """Raise DataLossError if retention has removed files that this reader still needs."""
         dropped = _dropped(self._path)
         if dropped is not None and (self._last is None or self._last[0].file < dropped.file):
             raise self._lost(None, dropped)
 
     def close(self) -> None:
-        """Close the registration of a reader that will not come back: nothing is kept for it any more."""
+        """Remove the registration of a reader that will not return, so that nothing is kept for it."""
         with self._writing():
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(PermissionError):
@@ -156,9 +159,7 @@ class _Dropped(NamedTuple):
 
 
 def make_readers_directory(directory: Path) -> None:
-    """Make the folder with its mode; one that is there follows the directory's group. An OSError is raised as it
-    comes.
-    """
+    """Create the folder with its mode; an existing folder gets the directory's group. OSErrors are passed on."""
     folder = directory / READERS_NAME
     if not folder.is_dir():
         with contextlib.suppress(FileExistsError):
@@ -172,18 +173,20 @@ def make_readers_directory(directory: Path) -> None:
 def _follow_group(folder: Path, directory: Path) -> None:
     group = directory.stat().st_gid
     if folder.stat().st_gid != group:
-        with contextlib.suppress(PermissionError):  # a group we are not in, or not our folder
+        with contextlib.suppress(PermissionError):  # the process is not in the group, or does not own the folder
             os.chown(folder, -1, group)
 
 
 def registered_readers(directory: Path) -> list[Reader]:
-    """Return the readers of a relay directory, by name."""
+    """Return the readers of a relay directory, sorted by file name."""
     return survey_readers(directory).readers
 
 
 def survey_readers(directory: Path) -> RegisteredReaders:
-    """Survey the same, with what else lies in the folder. RelayError is raised where there are more than
-    MAX_READERS.
+    """Return the readers of a relay directory and the ignored files in the folder.
+
+    Raises:
+        RelayError: There are more than MAX_READERS files.
     """
     readers, ignored = [], {}
     try:
@@ -200,15 +203,15 @@ def survey_readers(directory: Path) -> RegisteredReaders:
         try:
             readers.append(_read(directory / READERS_NAME / name))
         except FileNotFoundError:
-            continue  # it has just ended
+            continue  # the reader has just ended
         except (OSError, ValueError, KeyError, RecursionError, ConfigError) as error:
             ignored[name] = str(error) or type(error).__name__
     return RegisteredReaders(readers, ignored)
 
 
 def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> None:
-    """Tell a reader, before its files go, that the log will begin with file `oldest`. An OSError is raised as it
-    comes.
+    """Tell a reader, before its files are removed, that the log will start with file `oldest`. OSErrors are passed
+    on.
     """
     path = directory / READERS_NAME / f"{_file_stem(reader.name)}.json"
     content = {"version": VERSION, "file": oldest, "reason": reason}
@@ -217,12 +220,12 @@ def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> N
 
 
 def forget_reader(directory: Path, reader: Reader) -> None:
-    """Remove the registration of a reader that will not come back. An OSError is raised as it comes."""
+    """Remove the registration of a reader that will not return. OSErrors are passed on."""
     (directory / READERS_NAME / f"{_file_stem(reader.name)}.json").unlink(missing_ok=True)
 
 
 def forget_marks(directory: Path, before: float) -> None:
-    """Remove the marks of dropped readers that have not come back since `before`. An OSError is raised as it comes."""
+    """Remove the marks of dropped readers that have not returned since `before`. OSErrors are passed on."""
     for path in (directory / READERS_NAME).glob("*.dropped"):
         with contextlib.suppress(FileNotFoundError):
             if path.lstat().st_mtime < before:
@@ -231,7 +234,7 @@ def forget_marks(directory: Path, before: float) -> None:
 
 @contextlib.contextmanager
 def removal_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock while files are chosen and removed; raise BlockingIOError while a reader is just registering."""
+    """Hold the lock during the choice and removal of files; BlockingIOError while a reader is registering."""
     with _held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
 
@@ -261,7 +264,7 @@ def _dropped_path(path: Path) -> Path:
 
 
 def _load(path: Path) -> tuple[dict[str, object], float]:
-    # No link, and no waiting for the other end of a pipe.
+    # The flags refuse a link, and do not wait for the writer of a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -295,7 +298,7 @@ def _dropped(path: Path) -> _Dropped | None:
 
 
 def _is_gone(directory: Path, location: RelayLocation) -> bool:
-    """Tell whether the log got as far as `location`, and its file is no longer there."""
+    """Return True if the log has reached the file of `location` and the file does not exist any more."""
     head = read_head(directory)
     reached = head is not None and RelayLocation(location.file, 0) < head.location
     return reached and not relay_path(directory, location.file).exists()

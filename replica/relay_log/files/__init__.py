@@ -1,1 +1,1 @@
-"""Relay files: their heads, sidecars, order and removal, and the state that reading them leaves."""
+"""Relay files: heads, index files, order and removal, and the state of a reader of their bytes."""

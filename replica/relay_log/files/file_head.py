@@ -1,10 +1,8 @@
-"""The first bytes of a relay file: what a reader needs before it meets the first event group.
+"""Head of a relay file, which a reader needs before the first event group.
 
-    magic, the primary's FORMAT_DESCRIPTION, an artificial ROTATE (the primary's file and the offset in it), and a
-    GTID_LIST (the position before the first group).
-
-In: the primary's event and the positions. Out: the bytes, or a `FileHead` read back from a file. Refuses a file that
-does not begin this way: it is torn, or not ours.
+The head starts with the magic and the primary's FORMAT_DESCRIPTION. An artificial ROTATE with the primary's file and
+offset follows, and then a GTID_LIST with the position before the first group. `encode_file_head` writes the head, and
+`read_file_head` reads it back as a `FileHead`. A file with another beginning is torn or foreign, and is refused.
 """
 
 from __future__ import annotations
@@ -22,13 +20,11 @@ from replica.relay_log.kernels.domains import MAX_DOMAINS
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAX_HEAD_BYTES = (64 << 10) + 16 * MAX_DOMAINS  # FORMAT_DESCRIPTION and ROTATE are below 1 KB each
+MAX_HEAD_BYTES = (64 << 10) + 16 * MAX_DOMAINS  # FORMAT_DESCRIPTION and ROTATE have less than 1 KB each
 
 
 class FileHead(NamedTuple):
-    """The head of a relay file. `format` is the raw FORMAT_DESCRIPTION event; `data_start` is where the first group
-    begins.
-    """
+    """Head of a relay file. `format`: raw FORMAT_DESCRIPTION event; `data_start`: offset of the first group."""
 
     format: bytes
     checksum: bool
@@ -38,7 +34,7 @@ class FileHead(NamedTuple):
 
     @property
     def server_id(self) -> int:
-        """The id of the server whose binlog the file was copied from."""
+        """Id of the server from whose binlog the file was copied."""
         return parse_header(memoryview(self.format)).server_id
 
     @property
@@ -47,11 +43,10 @@ class FileHead(NamedTuple):
 
 
 def file_identity(fde: bytes, primary_file: str) -> tuple[str, bytes]:
-    """Return what is equal for two dumps of one binlog file: its name, and its FORMAT_DESCRIPTION without what a dump
-    may change.
+    """Return what is equal in two dumps of one binlog file: its name, and the constant part of its FORMAT_DESCRIPTION.
 
-    The dump thread changes log_pos, the IN_USE flag and `created` when it starts inside a file
-    (sql_repl.cc: send_format_descriptor_event), and with them the checksum. Server id and time stay.
+    If a dump starts inside a file, the dump thread changes log_pos, the IN_USE flag, `created` and the checksum
+    (sql_repl.cc: send_format_descriptor_event). Server id and time stay.
     """
     created = HEADER_LENGTH + 2 + 50
     return primary_file, fde[:13] + fde[HEADER_LENGTH:created] + fde[created + 4 : -4]
@@ -73,8 +68,11 @@ def encode_file_head(fde: bytes, primary: BinlogPosition, position: GtidPosition
 
 
 def read_file_head(path: Path) -> FileHead:
-    """Read the head of a file; raise FileNotFoundError where there is no such file, RelayError where it does not begin
-    as ours do.
+    """Read the head of a relay file.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        RelayError: The file does not begin with a relay file head.
     """
     with path.open("rb") as file:
         data = file.read(MAX_HEAD_BYTES)

@@ -1,13 +1,14 @@
-"""The sidecar of a relay file: where its groups end, at least every 64 KB, with the position there.
+"""Index (sidecar) of a relay file: group ends, at least every 64 KB, with their positions.
 
     header   8  magic "RELAYIDX"
-             4  version = 2 (1 did not mark XA groups)
+             4  version = 2 (version 1 has no marks of XA groups)
              4  zero
     entry    4  length of the entry
-             4  flags: 1 last entry of a file that is complete and on disk; 2 sequence numbers went back before here;
-                4 a group since the entry before prepares or ends an XA transaction
-                8 with 1: no group of the file does, and sequence numbers only grew in it
-                16 with 1: the same of all files that were in the log when this one was complete
+             4  flags: 1 last entry of a file that is complete and on disk
+                2 sequence numbers went back before this group end
+                4 a group since the previous entry prepares or ends an XA transaction
+                8 with 1: the file has no XA group, and its sequence numbers only grow
+                16 with 1: the same holds for all files of the log up to this one
              8  relay file offset just after a group
              8  offset in the primary's file just after that group (64-bit)
              4  time of the group, seconds since 1970 UTC
@@ -16,8 +17,8 @@
             16  for each domain: domain id 4, server id 4, sequence number 8
              4  CRC32 of the entry before it
 
-All little endian. Between two entries, and before the first, groups end only within 64 KB of the earlier one: a lookup
-reads that much and never more. The sidecar is made from the relay file again when it is missing or torn.
+All numbers are little endian. Groups without an entry end at most 64 KB after the previous entry or the start of the
+data. A lookup therefore reads at most 64 KB. A missing or torn index is created again from the relay file.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<II")  # length and flags
 _ODD_FLAGS = UNORDERED_FLAG | XA_FLAG
-_TAIL_BYTES = 1024  # the last entry of a log with up to sixty domains
+_TAIL_BYTES = 1024  # holds the last entry of a log with up to sixty domains
 _READ_BYTES = 1 << 20  # the sidecar of a file of 256 MB with a few domains is smaller
 
 
 class IndexEntry(NamedTuple):
-    """One entry: a group end. `domains` are the raw rows; `position` makes a value of them when it is asked for."""
+    """Index entry, which describes a group end. `domains` holds the raw rows, and `position` decodes them on demand."""
 
     end: int
     primary_position: int
@@ -71,7 +72,7 @@ class IndexEntry(NamedTuple):
 
     @property
     def gtids(self) -> tuple[Gtid, ...]:
-        """The rows as they stand; the group's own is number `last_domain`."""
+        """Rows of the entry in order; the group's own GTID is number `last_domain`."""
         return tuple(Gtid(*row) for row in _DOMAIN.iter_unpack(self.domains))
 
     @property
@@ -92,22 +93,24 @@ class IndexEntry(NamedTuple):
 
     @property
     def plain_file(self) -> bool:
-        """True for the last entry of a sealed file that has no XA groups, and sequence numbers that only grow."""
+        """True for the last entry of a sealed file without XA groups whose sequence numbers only grow."""
         return bool(self.flags & PLAIN_FILE_FLAG)
 
     @property
     def plain_log(self) -> bool:
-        """True where the same holds of the files before it too."""
+        """True if the same holds for all earlier files of the log."""
         return bool(self.flags & PLAIN_LOG_FLAG)
 
     def judged(self, *, plain: bool, before: bool) -> IndexEntry:
-        """Return the entry that seals a file: `plain` of the entries before, `before` of the files before."""
+        """Return the sealing entry with its flags; `plain`: the earlier entries are plain, `before`: the earlier files
+        are plain.
+        """
         plain = plain and not self.flags & _ODD_FLAGS
         return self._replace(flags=self.flags | PLAIN_FILE_FLAG * plain | PLAIN_LOG_FLAG * (plain and before))
 
 
 def plain_entries(entries: memoryview) -> bool:
-    """Tell whether whole entries, as the kernel writes them, tell of nothing that makes a file not plain."""
+    """Return True if no entry in these bytes has a flag that makes a file not plain."""
     offset = 0
     while offset < len(entries):
         length, flags = _HEAD.unpack_from(entries, offset)
@@ -122,7 +125,7 @@ def encode_header() -> bytes:
 
 
 def encode_entry(entry: IndexEntry) -> bytes:
-    """Encode the bytes that the kernel writes for the same group."""
+    """Encode an entry, in the same bytes that the kernel writes."""
     length = _ENTRY.size + len(entry.domains) + ENTRY_CRC_BYTES
     content = (
         _ENTRY.pack(
@@ -135,7 +138,9 @@ def encode_entry(entry: IndexEntry) -> bytes:
 
 
 def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
-    """Decode the complete entries at the start of `data` and count the bytes they take; stop at the first torn one."""
+    """Return the complete entries at the start of `data` and the number of their bytes; stop at the first torn
+    entry.
+    """
     entries: list[IndexEntry] = []
     offset = 0
     while offset + _ENTRY.size <= len(data):
@@ -155,7 +160,7 @@ def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
 
 @dataclass(slots=True)
 class FileIndex:
-    """The entries of one relay file, read as far as they were written; `refresh` reads on where the last call ended."""
+    """Entries of one relay file that are written so far; `refresh` reads the entries after the last call."""
 
     path: Path
     entries: list[IndexEntry] = field(default_factory=list)
@@ -183,7 +188,7 @@ class FileIndex:
                     self._read += used
                     pending = data[used:]
                     if len(pending) > MAX_ENTRY_BYTES:
-                        break  # torn in the middle: what follows cannot be read
+                        break  # an entry in the middle is torn, and the rest cannot be read
         except FileNotFoundError:
             raise RelayError(
                 f"{self.path} is missing.",
@@ -191,23 +196,23 @@ class FileIndex:
             ) from None
 
     def forget_behind(self, end: int) -> None:
-        """Forget the entries of groups that end behind `end`; the next refresh reads them again."""
+        """Drop the entries of groups that end after `end`; the next refresh reads them again."""
         while self.entries and self.entries[-1].end > end:
             self.ends.pop()
             self._read -= len(encode_entry(self.entries.pop()))
 
     def at_or_before(self, offset: int) -> IndexEntry | None:
-        """Find the last entry that ends at or before `offset`."""
+        """Return the last entry whose group ends at or before `offset`."""
         found = bisect_right(self.ends, offset)
         return self.entries[found - 1] if found else None
 
     def at_or_after(self, offset: int) -> IndexEntry | None:
-        """Find the first entry that ends at or after `offset`."""
+        """Return the first entry whose group ends at or after `offset`."""
         found = bisect_left(self.ends, offset)
         return self.entries[found] if found < len(self.ends) else None
 
     def xa_marks(self, begin: int, limit: int, max_bytes: int) -> list[tuple[int, int]]:
-        """Find the parts of [begin, limit), two group ends, that may hold XA groups; neighbours joined up to
+        """Return the parts of [begin, limit), two group ends, that may contain XA groups; neighbours are joined up to
         `max_bytes`.
         """
         marks: list[tuple[int, int]] = []
@@ -222,11 +227,11 @@ class FileIndex:
                 marks.append((at, stop))
             at = stop
         if at < limit:
-            marks.append((at, limit))  # written since the last entry: nothing tells yet
+            marks.append((at, limit))  # no entry describes the groups after the last one yet
         return marks
 
     def reached(self, position: GtidPosition) -> IndexEntry | None:
-        """Find the last entry whose position is not after `position`."""
+        """Return the last entry whose position is not after `position`."""
         low, high = 0, len(self.entries)
         while low < high:
             middle = (low + high) // 2
@@ -239,13 +244,15 @@ class FileIndex:
 
 def _header(data: bytes) -> tuple[bytes, int, int]:
     if len(data) < INDEX_HEADER.size:
-        return MAGIC, VERSION, 0  # just being created: no entry yet
+        return MAGIC, VERSION, 0  # the writer is creating the file, which has no entry yet
     magic, version, zero = INDEX_HEADER.unpack(data)
     return magic, version, zero
 
 
 def last_entry(path: Path) -> IndexEntry | None:
-    """Read the entry a sidecar ends with, if that seals the file, from its end; None for any other sidecar or none."""
+    """Return the last entry of an index file if it seals the relay file; None otherwise. Reads only the end of the
+    file.
+    """
     try:
         with path.open("rb") as file:
             magic, version, _ = _header(file.read(INDEX_HEADER.size))
@@ -255,7 +262,7 @@ def last_entry(path: Path) -> IndexEntry | None:
             if magic != MAGIC or version != VERSION:
                 return None
             entry = _sealed_at_end(tail)
-            if entry is None and size > _TAIL_BYTES:  # an entry with hundreds of domains
+            if entry is None and size > _TAIL_BYTES:  # the entry may have hundreds of domains
                 file.seek(max(size - MAX_ENTRY_BYTES, INDEX_HEADER.size))
                 entry = _sealed_at_end(file.read(MAX_ENTRY_BYTES))
             return entry
@@ -267,6 +274,6 @@ def _sealed_at_end(tail: bytes) -> IndexEntry | None:
     for length in range(_ENTRY.size + ENTRY_CRC_BYTES, len(tail) + 1, _DOMAIN.size):
         if _LENGTH.unpack_from(tail, len(tail) - length)[0] == length:
             entries, _ = decode_entries(tail[-length:])
-            if len(entries) == 1:  # and no number inside of one that looks like its length
+            if len(entries) == 1:  # otherwise a number inside the entry only looked like its length
                 return entries[0] if entries[0].sealed else None
     return None

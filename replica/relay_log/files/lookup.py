@@ -1,8 +1,8 @@
-"""The files of a relay log as a reader sees them: which there are, their heads, sidecars and ends.
+"""Files of a relay log as a reader sees them: their numbers, heads, index files and ends.
 
-In: a directory that a writer may be writing and retention emptying. Out: facts, kept in memory while they hold. No call
-looks at more than a few files, however many there are: numbers have no gaps, so the oldest and the published head tell
-all of them. Refuses: files that were removed meanwhile (RelayFileRemovedError). Not thread-safe.
+`RelayFiles` works while a writer writes and retention removes files, and caches facts while they hold. File numbers
+have no gaps, so the oldest file and the published head determine all numbers. No call looks at more than a few files. A
+file that is removed meanwhile raises RelayFileRemovedError. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
 
 INDEXES_IN_MEMORY: Final = 16
-"""Sidecars are read again when they are needed: some 100 KB each."""
+"""Cached index files, some 100 KB each; others are read again on demand."""
 HEADS_IN_MEMORY: Final = 256
-"""Halving over 10 000 files looks at 14 of them, mostly the same ones. Some KB each."""
+"""Cached file heads, some KB each. A binary search over 10 000 files reads 14 of them, mostly the same ones."""
 _ALL: Final = 1 << 62
 _UNSEALED: Final = IndexEntry(0, 0, 0, 0, 0, b"")
 
 
 class _Oldest(NamedTuple):
-    """The oldest file, recognised: another one under its number means that the log was made again."""
+    """Identity of the oldest file. Another file with its number means that the log was created again."""
 
     number: int
     inode: int
@@ -40,7 +40,7 @@ class _Oldest(NamedTuple):
 
 
 class RelayFiles:
-    """The files of a directory. Numbers are of relay files with at least one committed group."""
+    """Files of a directory. Only relay files with at least one committed group count."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -51,7 +51,7 @@ class RelayFiles:
         self._unordered: set[int] = set()
 
     def published(self) -> RelayHead | None:
-        """Return where the last complete group ends; None where no replica has written."""
+        """Return the end of the last complete group; None if no replica has written."""
         return read_head(self.directory)
 
     def numbers(self) -> range:
@@ -74,15 +74,15 @@ class RelayFiles:
                 head = read_file_head(relay_path(self.directory, number))
             except FileNotFoundError:
                 raise purged(number) from None
-        self._heads[number] = head  # newest last
+        self._heads[number] = head  # last in the order of use
         if len(self._heads) > HEADS_IN_MEMORY:
             del self._heads[next(iter(self._heads))]
         return head
 
     def index(self, number: int) -> FileIndex:
-        """Return the sidecar of a file as far as its groups are published: the writer puts entries there first."""
+        """Return the index of a file up to the published end, because the writer adds entries before it publishes."""
         index = self._indexes.pop(number, None) or FileIndex(index_path(self.directory, number))
-        self._indexes[number] = index  # newest last
+        self._indexes[number] = index  # last in the order of use
         if len(self._indexes) > INDEXES_IN_MEMORY:
             del self._indexes[next(iter(self._indexes))]
         try:
@@ -96,7 +96,7 @@ class RelayFiles:
         return index
 
     def end_of(self, number: int) -> int:
-        """Return where the last committed group of a file ends."""
+        """Return the end of the last committed group of a file."""
         head = self.published()
         if head is not None and head.location.file == number:
             return head.location.offset
@@ -109,7 +109,7 @@ class RelayFiles:
             raise purged(number) from None
 
     def base(self, number: int, entry: IndexEntry | None) -> RelayHead:
-        """Return an index entry as a place; without one, the start of the file's groups."""
+        """Return an index entry as a `RelayHead`; without an entry, the start of the file's groups."""
         head = self.head(number)
         if entry is None:
             return RelayHead(RelayLocation(number, head.data_start), head.position, head.primary, 0)
@@ -120,7 +120,9 @@ class RelayFiles:
         return self.head(number).position.compare(position) in (Order.EQUAL, Order.BEFORE)
 
     def may_hold(self, numbers: range, position: GtidPosition) -> list[int]:
-        """List the files in which halving may have missed `position`, newest first: none where numbers only grow."""
+        """Return the files in which a binary search may have missed `position`, newest first; none if numbers only
+        grow.
+        """
         unordered = self.unordered(numbers)
         if not unordered:
             return []
@@ -129,17 +131,17 @@ class RelayFiles:
     def unordered(self, numbers: range) -> set[int]:
         """Return the files in which sequence numbers went back.
 
-        Each file is looked at once in the life of this object, and none before one that tells of all before it.
+        This object looks at each file once, and skips all files before one whose index covers the earlier files.
         """
         for number in reversed(range(max(self._checked, numbers.start), numbers.stop)):
             entry = last_entry(index_path(self.directory, number))
             if entry is not None and entry.plain_log:
                 self._checked = number + 1
             if entry is not None:
-                break  # the newest complete file
+                break  # this is the newest complete file
         for number in range(max(self._checked, numbers.start), numbers.stop):
             entry = last_entry(index_path(self.directory, number))
-            if entry is None:  # the one that is being written; or purged just now
+            if entry is None:  # the file is being written, or was just purged
                 entry = next(iter(self.index(number).entries[-1:]), None) if number == numbers[-1] else None
             else:
                 self._checked = number + 1
@@ -148,10 +150,10 @@ class RelayFiles:
         return self._unordered
 
     def not_plain(self, first: int, last: int) -> Iterator[int]:
-        """Yield the files from `first` to `last`, less those that hold no XA groups, as the ends of their sidecars
-        tell.
+        """Yield the files from `first` to `last`, without those whose index says that they contain no XA groups.
 
-        None of those between is looked at before the first that is not plain, or has such a one before it in the log.
+        A binary search finds the first file in between that is not plain or follows one, so most files are not looked
+        at.
         """
         yield first
         numbers = range(first + 1, last)
@@ -169,19 +171,21 @@ class RelayFiles:
         return self.starts_by(number, position) and (number == last or not self.starts_by(number + 1, position))
 
     def _forget(self, before: int) -> None:
-        """Forget what is known of files before that number; all of it where the log was made again."""
+        """Forget the files before number `before`; forget everything if the log was created again."""
         self._heads = {n: head for n, head in self._heads.items() if n >= before}
         self._indexes = {n: index for n, index in self._indexes.items() if n >= before}
         self._unordered = {n for n in self._unordered if n >= before}
         self._checked = 0 if before == _ALL else self._checked
 
     def _find_oldest(self, last: int) -> _Oldest | None:
-        """Find the oldest file by halving: files are removed oldest first, so none is missing behind it."""
+        """Find the oldest file by binary search: files are removed oldest first, so the remaining numbers have no
+        gap.
+        """
         while True:
             number = bisect_left(range(1, last + 1), 1, key=lambda n: int(relay_path(self.directory, n).exists())) + 1
             found = self._recognise(number, last)
             if found is not None or number > last:
-                return found  # else it was removed just now
+                return found  # otherwise the file was just removed, and the search repeats
 
     def _recognise(self, number: int, last: int) -> _Oldest | None:
         try:
@@ -189,7 +193,7 @@ class RelayFiles:
         except FileNotFoundError:
             return None
         if number > last:
-            return None  # it waits for its first group
+            return None  # the file waits for its first group
         return _Oldest(number, status.st_ino, status.st_mtime_ns if number < last else None)
 
 

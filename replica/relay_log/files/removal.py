@@ -1,9 +1,8 @@
-"""The removal of relay files so that a crash between any two steps leaves a log without a hole, and one that knows its
-end.
+"""Remove relay files in an order in which a crash leaves no hole in the log and never loses its end.
 
-The relay file goes before its sidecar: the next start removes a sidecar without a file, but walks a file without a
-sidecar. A file's name is off the disk before the next one's goes: a power cut brings back the newest of them, never an
-old one alone. Raises OSError as the system does.
+A relay file is removed before its index. The next start removes an index without a file, but would scan a file without
+an index. A file's name is off the disk before the next file is removed. After a power cut, the newest removed files
+come back first, and never an old one alone. OSErrors are passed on.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def remove_files(directory: Path, numbers: Iterable[int]) -> None:
-    """Remove relay files in the order given: ascending from the oldest, or descending from the newest."""
+    """Remove relay files in the given order: ascending from the oldest, or descending from the newest."""
     for number in numbers:
         relay_path(directory, number).unlink(missing_ok=True)
         sync_directory(directory)
@@ -29,13 +28,13 @@ def remove_files(directory: Path, numbers: Iterable[int]) -> None:
 
 
 def remove_oldest(directory: Path, numbers: range) -> None:
-    """Remove files that others follow, oldest first.
+    """Remove the oldest files, oldest first.
 
-    The files behind them may be all that is left to tell where the log ends, so those go to disk before.
+    The remaining files may be the only record of the log's end, so they are synced to disk first.
     """
     for number in range(numbers.stop, numbers.start, -1):
         if last_entry(index_path(directory, number)) is not None:
-            break  # sealed, and so are all before it
+            break  # this file is sealed, and so are all files before it
         _sync_file(relay_path(directory, number))
     sync_directory(directory)
     remove_files(directory, numbers)
@@ -45,7 +44,7 @@ def _sync_file(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # the caller gives up the whole log
+        return  # the caller removes the whole log
     try:
         os.fdatasync(descriptor)
     finally:

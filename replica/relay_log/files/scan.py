@@ -1,7 +1,7 @@
-"""Reading relay files with the same kernel that wrote them: bare events, no packets.
+"""Read relay files with the kernel that wrote them: bare events without packets.
 
-`group_ends` gives every group end of a short stretch, for lookups between two index entries. `scan_file` walks a whole
-file in constant memory and says where its last complete, undamaged group ends, for recovery.
+`group_ends` returns every group end of a short range, for lookups between two index entries. `scan_file` scans a whole
+file in constant memory and returns the end of its last complete, undamaged group, for recovery.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from replica.native.record import Records
     from replica.relay_log.files.file_head import FileHead
 
-SCAN_BYTES = 4 << 20  # read at once by recovery; must hold an event that is not streamed
-_ENDS = 2048  # a group has at least 65 bytes: no stretch of 64 KB holds more
+SCAN_BYTES = 4 << 20  # bytes per read of recovery; at least an event that is not streamed
+_ENDS = 2048  # a group has at least 65 bytes, so 64 KB contain fewer groups
 
 
 class ScannedFile(NamedTuple):
-    """The outcome of a walk. `end` is the offset after the last complete group, `entries` what its sidecar holds up to
-    there.
-    """
+    """Result of a scan. `end`: offset after the last complete group; `entries`: bytes of the index up to there."""
 
     end: int
     primary_position: int
@@ -40,14 +38,14 @@ class ScannedFile(NamedTuple):
     groups: int
     last_domain: int
     unordered: bool
-    xa: bool  # in a group behind the last of the entries
-    highest: dict[int, int]  # behind which numbers those of a domain went back (order.py)
+    xa: bool  # whether a group after the last entry is an XA group
+    highest: dict[int, int]  # domain -> highest number after which its numbers went back (order.py)
     domains: bytes
     entries: bytes
 
 
 def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_position: int) -> Records:
-    """Read the group ends in (begin, end], rows of END_COLUMNS; `begin` is a group end or the start of the data."""
+    """Return the group ends in (begin, end] as GroupEnd records; `begin` is a group end or the start of the data."""
     buffer = np.empty(end - begin, np.uint8)
     with path.open("rb") as file:
         size = os.preadv(file.fileno(), [buffer.data], begin)
@@ -63,14 +61,14 @@ def group_ends(path: Path, begin: int, end: int, *, checksum: bool, primary_posi
 
 
 def position_after(position: GtidPosition, ends: Records) -> GtidPosition:
-    """Return the position after the groups of `ends`, starting at `position`."""
+    """Return the position after the groups of `ends`, if `position` is the position before them."""
     last = {gtid.domain_id: gtid for gtid in position}
     last.update({gtid.domain_id: gtid for gtid in end_gtids(ends)})
     return GtidPosition(tuple(last.values()))
 
 
 def head_at(base: RelayHead, ends: Records, row: int) -> RelayHead:
-    """Return the facts about the group end at a row; `base` is where the first of these groups begins."""
+    """Return the `RelayHead` of the group end in a row; `base` is the start of the first of these groups."""
     end = ends[row]
     return RelayHead(
         RelayLocation(base.location.file, int(end["offset"])),
@@ -81,13 +79,13 @@ def head_at(base: RelayHead, ends: Records, row: int) -> RelayHead:
 
 
 def end_gtids(ends: Records) -> list[Gtid]:
-    """Return the GTIDs of group ends; the table holds the 64 bits of a sequence number as a signed number."""
+    """Return the GTIDs of group ends, whose table stores the unsigned 64-bit sequence numbers as signed."""
     columns = ends["domain"].tolist(), ends["server"].tolist(), ends["sequence"].view(np.uint64).tolist()
     return list(starmap(Gtid, zip(*columns, strict=True)))
 
 
 def scan_file(path: Path, head: FileHead) -> ScannedFile:
-    """Walk `path` from the start of its data, with every checksum, up to the first thing that is not a whole group."""
+    """Scan `path` from the start of its data, with every checksum, up to the first incomplete or damaged group."""
     state = _file_state(head.position, head.data_start, head.primary.position, checksum=head.checksum)
     buffer = np.empty(SCAN_BYTES, np.uint8)
     view, base = buffer.data, buffer.ctypes.data

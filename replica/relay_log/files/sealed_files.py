@@ -1,8 +1,7 @@
-"""Numbers and sizes of the relay files before the one that is being written, known without looking at each again.
+"""Numbers and sizes of the complete relay files, without a look at each file again.
 
-In: a directory, and the number of the newest complete file. Out: how many files and bytes there are. The directory is
-listed once; after that a call costs one look at the oldest file, however many there are: files come at the end and go
-at the beginning. Another process may remove them at any time. Thread-safe.
+`SealedFiles` lists the directory once. After that, a call only checks the oldest file, because files are added at the
+end and removed at the beginning. Another process may remove files at any time. Thread-safe.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SealedFiles:
-    """The files, none when made: `extend` and `add` put them in."""
+    """Complete relay files; empty at first, filled by `extend` and `add`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -27,7 +26,7 @@ class SealedFiles:
         self._next: int | None = None
 
     def extend(self, last: int) -> None:
-        """Take in the files up to number `last` that came since the last call."""
+        """Add the files up to number `last` that are new since the last call."""
         with self._lock:
             if self._next is None or not self._sizes:
                 numbers = [n for n in relay_numbers(self._directory) if n <= last and n not in self._sizes]
@@ -38,13 +37,13 @@ class SealedFiles:
             self._next = max(self._next or 0, last + 1)
 
     def add(self, number: int, size: int) -> None:
-        """Add a file that was just completed."""
+        """Add a file that has just been completed."""
         with self._lock:
             self._add(number, size)
             self._next = number + 1
 
     def oldest(self) -> tuple[int, int] | None:
-        """Return number and size of the oldest file that is still there."""
+        """Return the number and size of the oldest existing file."""
         with self._lock:
             while self._sizes:
                 number = next(iter(self._sizes))
@@ -54,7 +53,7 @@ class SealedFiles:
             return None
 
     def total(self) -> tuple[int, int]:
-        """Count the files and their bytes."""
+        """Return the number of files and their total bytes."""
         self.oldest()
         return len(self._sizes), self._bytes
 

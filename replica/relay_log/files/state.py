@@ -1,7 +1,6 @@
-"""The state that survives from one chunk of the stream to the next: the kernel's cells, its domain table and its small
-buffers.
+"""State between two chunks of a stream: the kernel's cells, its domain table and its small buffers.
 
-One `StreamState` belongs to one reader of bytes: the live stream of a `RelayWriter`, or one scan over a relay file.
+One `StreamState` belongs to one stream of bytes: the live stream of a `RelayWriter`, or one scan of a relay file.
 """
 
 from __future__ import annotations
@@ -26,18 +25,22 @@ if TYPE_CHECKING:
     from replica.native.record import Records
     from replica.protocol.gtid import Highest
 
-# Room for one entry with every domain there may be after one of the same size: the kernel stops when less is left.
+# The kernel stops when less than one entry with the maximum number of domains fits.
 INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
-# Events up to this size are gathered in the buffer, so that an event costs one pass; a larger one costs no memory.
+# Events up to this size are collected in the buffer and processed in one pass; larger ones are streamed to save memory.
 STREAM_ABOVE_BYTES = 256 << 10
 NEVER = 1 << 62
 
 
 class StreamState:
-    """The state of one stream. `state[Cell.group]` is a cell; `ends` is how many group ends are wanted at a time, 0 for
-    none.
+    """State of one stream. `state[Cell.group]` reads a cell.
 
-    The counters go on where those of `counted` are. `highest`: behind which numbers those of a domain went back.
+    Args:
+        position: GTID position at the start.
+        framed: Whether the bytes have packet headers.
+        ends: Maximum number of group ends to return at a time, 0 for none.
+        counted: State whose counters continue.
+        highest: For each domain, the highest number after which its numbers went back.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class StreamState:
         self.seed(position, highest or {})
 
     def seed(self, position: GtidPosition, highest: Highest) -> None:
-        """Put the domain table at `position`; the order of its rows is the order of the domains."""
+        """Set the domain table to `position`; its rows are in the order of the domains."""
         rows = [tuple(gtid) for gtid in position]
         if len(rows) > MAX_DOMAINS:
             raise ConfigError(
@@ -84,9 +87,7 @@ class StreamState:
         self[Cell.domains], self[Cell.last_domain] = len(rows), 0
 
     def reset_stream(self, *, semi_sync: bool, strict: bool) -> None:
-        """Begin a new connection: no packet, event or group is open, and its first event tells whether there are
-        CRCs.
-        """
+        """Start a new connection without open packet, event or group; its first event says whether there are CRCs."""
         for slot in range(Cell.packet_left, Cell.group + 8, 8):
             self[slot] = 0
         self[Cell.semi_sync], self[Cell.checksum], self[Cell.strict] = int(semi_sync), -1, int(strict)
@@ -94,25 +95,23 @@ class StreamState:
         self[Cell.ack_position] = 0
 
     def run(self, begin: int, end: int) -> int:
-        """Run the kernel over [begin, end), with OUT at `begin`; what it kept stands in [begin, cells[OUT])."""
+        """Run the kernel over [begin, end); the kept bytes are in [begin, state[Cell.out]) afterwards."""
         self[Cell.out], self[Cell.committed_out] = begin, 0
         return deframe(self._address, begin, end)
 
     def discard_group(self) -> None:
-        """Forget the open group, as if its bytes had never come."""
+        """Drop the open group, as if its bytes had never arrived."""
         self[Cell.group] = NO_GROUP
         self[Cell.offset] = self[Cell.committed_offset]
         self[Cell.discarded] += 1
 
     def position(self) -> GtidPosition:
-        """Return position after the last complete group."""
+        """Return the position after the last complete group."""
         rows: list[tuple[int, int, int]] = self._domains[: self[Cell.domains]].tolist()
         return GtidPosition(tuple(Gtid(*row) for row in rows))
 
     def highest(self) -> dict[int, int]:
-        """Return domain -> the highest number behind which its numbers went back; domains in which they never did are
-        out.
-        """
+        """Return, for each domain whose numbers went back, the highest number after which they did."""
         count = self[Cell.domains]
         rows = zip(self._domains["domain"][:count].tolist(), self._highest[:count].tolist(), strict=True)
         return {domain: number for domain, number in rows if number}
@@ -121,7 +120,7 @@ class StreamState:
         return bytes(self._domain_bytes[: self[Cell.domains] * DomainRow.BYTES])
 
     def snapshot(self, file: int, primary_file: str) -> Snapshot:
-        """Return the last complete group's end as the head of the log."""
+        """Return the end of the last complete group as the head of the log."""
         return Snapshot(
             file,
             self[Cell.committed_offset],
@@ -132,7 +131,7 @@ class StreamState:
         )
 
     def sealed_entry(self) -> IndexEntry:
-        """Return the last entry of a file that ends with the last complete group."""
+        """Return the sealing entry of a file that ends with the last complete group."""
         return IndexEntry(
             self[Cell.committed_offset],
             self[Cell.committed_position],
@@ -143,13 +142,13 @@ class StreamState:
         )
 
     def take_index(self) -> memoryview:
-        """Take the index entries made since the last call; valid until the next run."""
+        """Return the index entries since the last call, a view that is valid until the next run."""
         fill = self[Cell.index_fill]
         self[Cell.index_fill] = 0
         return self._index_bytes[:fill]
 
     def take_ends(self) -> Records:
-        """Take a copy of the group ends since the last call: GroupEnd records."""
+        """Return a copy of the group ends since the last call, as GroupEnd records."""
         fill = self[Cell.ends_fill]
         self[Cell.ends_fill] = 0
         return self._ends[:fill].copy()

@@ -1,1 +1,1 @@
-"""Event groups of a relay log: by time, by place on the primary, by GTID, and where numbers went back."""
+"""Event groups of a relay log: lookup by time, by primary place and by GTID, and sequence numbers that went back."""

@@ -1,13 +1,12 @@
-"""Single event groups of a relay log, as sidecars and group ends tell of them: by time, place on the primary, or GTID.
+"""Look up single event groups of a relay log by time, by place on the primary or by GTID.
 
-In: a relay directory, and from where to look. Out: the first group that fits, with the facts about its beginning and
-its end. Files far before it are not looked at where what is sought grows along the log. Nothing is decoded: group ends
-are found by the kernel that wrote them. Refused: files that were purged meanwhile (DataLossError).
+`RelayGroups` returns the first matching group with its start and end. It uses the index files and the group ends that
+the kernel finds, and decodes nothing. A binary search skips files if the searched value grows along the log. Files that
+are purged meanwhile raise DataLossError.
 
-Times are commit times, those of the event that ends a group, in seconds since 1970. They grow only roughly: a session
-takes its time before its turn, clocks are set, sessions choose their time themselves. So what is sought by time is
-looked for from DISORDER_S before the first sidecar entry that is late enough; of two groups in the wrong order, the
-first one in the log counts.
+Times are commit times in seconds since 1970, from the event that ends a group. They grow only roughly: commits wait,
+clocks are set, and sessions may choose their own time. A search by time therefore starts DISORDER_S before the first
+index entry that is late enough. If two groups are out of order, the first one in the log counts.
 """
 
 from __future__ import annotations
@@ -35,14 +34,16 @@ if TYPE_CHECKING:
     from replica.relay_log.groups.gtid_search import GtidSearch
 
 DISORDER_S: Final = 60
-"""Commits that wait for a lock, a disk or an acknowledgement are out of order by seconds; a minute is an outage."""
+"""Tolerated disorder of commit times in seconds. Commits that wait for a lock, a disk or an ACK are out of order by
+seconds; a minute means an outage.
+"""
 
 
 _ANY_TIME: Final = 1 << 32
 
 
 class LogGroup(NamedTuple):
-    """One event group: its GTID, and the places where it begins and ends."""
+    """Event group with its GTID, start and end."""
 
     gtid: Gtid
     before: RelayHead
@@ -50,39 +51,40 @@ class LogGroup(NamedTuple):
 
     @property
     def begins(self) -> int:
-        """The place where its first event stands in the primary's file; too late by what the primary was asked to leave
-        out.
+        """Offset of the group's first event in the primary's file. It is too late by the size of events that the
+        primary omitted.
         """
         return self.after.primary.position - (self.after.location.offset - self.before.location.offset)
 
 
 class Around(NamedTuple):
-    """The surroundings of a place of the primary's binlog. `before`: the last group end up to it; `group`: what comes
-    next, or holds it.
+    """Surroundings of a place in the primary's binlog.
+
+    `before` is the last group end at or before the place. `group` contains the place, or is the next group.
     """
 
     before: RelayHead
     group: LogGroup | None
     inside: bool
-    """Whether the place lies inside of `group`, or among events of no group right before it."""
+    """Whether the place is inside `group`, or among events without a group directly before it."""
 
 
 class _Stretch(NamedTuple):
-    """Group ends behind a sidecar entry, rows of END_COLUMNS; the next entry is the last of them."""
+    """Group ends after an index entry, as GroupEnd records; the next entry is the last of them."""
 
     base: RelayHead
     ends: Records
 
 
 class RelayGroups:
-    """The groups of one relay directory. Not thread-safe."""
+    """Groups of one relay directory. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.files = RelayFiles(directory)
 
     def first_at(self, time_s: int, start: RelayLocation | None = None) -> LogGroup | None:
-        """Find the first group from `start` on, in the order of the log, that was committed at `time_s` or later."""
+        """Return the first group from `start` on, in log order, that was committed at `time_s` or later."""
         early = time_s - DISORDER_S
         numbers = self.files.numbers()
         first = numbers.start + bisect_left(numbers, 1, key=lambda number: int(self._latest(number) >= early))
@@ -98,9 +100,9 @@ class RelayGroups:
         return None
 
     def around(self, place: BinlogPosition) -> Around | None:
-        """Find what lies at a place of the primary's binlog; None where the log has not got that part of it.
+        """Return the surroundings of a place in the primary's binlog; None if the log does not contain that part.
 
-        Of several primaries' files with one name the newest counts.
+        If several primaries have a file of this name, the newest counts.
         """
         numbers = self.files.numbers()
         number = next((n for n in reversed(numbers) if self._begins_by(n, place, numbers)), None)
@@ -125,10 +127,11 @@ class RelayGroups:
         return Around(end, self.next_to(end.location), inside=False)
 
     def find(self, search: GtidSearch, start: RelayLocation | None = None) -> LogGroup | None:
-        """Find the group that `search` is for, from `start` on or in all the log; else `search` knows its neighbours.
+        """Return the group that `search` looks for, from `start` on or in the whole log; otherwise `search` has its
+        neighbours.
 
-        Without `start`, by halving over files and sidecar entries, then a look at 64 KB. Where sequence numbers went
-        back, halving may miss it: then every file is walked, the newest first.
+        Without `start`, a binary search over files and index entries is followed by a scan of 64 KB. If sequence
+        numbers went back, the binary search may miss the group. Then every file is scanned, newest first.
         """
         numbers = self.files.numbers()
         if start is not None:
@@ -143,7 +146,7 @@ class RelayGroups:
         return found
 
     def _walk_on(self, search: GtidSearch, numbers: range) -> LogGroup | None:
-        """Walk from the last known place before the GTID until it, or one behind it, is met."""
+        """Scan from the last known location before the GTID until the GTID or a later one is found."""
         gtid = search.gtid
         begun = bisect_left(numbers, 1, key=lambda number: int(not _is_before(self.files.head(number).position, gtid)))
         for number in numbers[max(begun - 1, 0) :] if begun else ():
@@ -160,7 +163,7 @@ class RelayGroups:
         return None
 
     def _walk(self, search: GtidSearch, number: int, begin: int, *, only_to_it: bool = False) -> LogGroup | None:
-        """Find the group in a file behind `begin`; `only_to_it`: a group behind it ends the walk."""
+        """Find the group in a file after `begin`; with `only_to_it`, a later GTID of the domain ends the scan."""
         for base, ends in self.stretches(number, begin):
             behind = ends[ends["offset"] > begin]
             rows = search.look(behind["domain"], behind["server"], behind["sequence"])
@@ -171,7 +174,7 @@ class RelayGroups:
         return None
 
     def next_to(self, location: RelayLocation) -> LogGroup | None:
-        """Find the group that begins at a place of the log; None at its end."""
+        """Return the group that begins at a location of the log; None at the log's end."""
         numbers = self.files.numbers()
         for number in range(max(numbers.start, location.file), numbers.stop):
             begin = location.offset if number == location.file else 0
@@ -181,8 +184,8 @@ class RelayGroups:
         return None
 
     def _begins_by(self, number: int, place: BinlogPosition, numbers: range) -> bool:
-        """Tell whether a file begins at the place or before; one that follows another file of the primary has its
-        head.
+        """Return True if a file begins at or before the place. The first relay file of a primary's file covers it from
+        its head.
         """
         begin = self.files.head(number).primary
         whole = number - 1 in numbers and not self._of(number - 1, begin.file)
@@ -192,7 +195,7 @@ class RelayGroups:
         return self.files.head(number).primary.file == file
 
     def _end(self, number: int) -> RelayHead:
-        """Return the facts about the end of a file's last group."""
+        """Return the end of a file's last group."""
         last = None
         begin = self.files.end_of(number) - INDEX_EVERY_BYTES
         for base, ends in self.stretches(number, max(begin, 0)):
@@ -200,16 +203,15 @@ class RelayGroups:
         return last or self.files.base(number, None)
 
     def _latest(self, number: int) -> int:
-        """Return the latest time in a file, as far as its sidecar tells: one group with an odd time does not hide the
-        rest.
+        """Return the latest time in a file's index, so that one group with an odd time does not hide the others.
 
-        What a file holds is not all in its sidecar before that is sealed.
+        The index of a file is incomplete until it is sealed; such a file returns _ANY_TIME.
         """
         entries = self.files.index(number).entries
         return max(entry.timestamp for entry in entries) if entries and entries[-1].sealed else _ANY_TIME
 
     def _first(self, number: int, begin: int, fits: Callable[[Records], NDArray[np.bool_]]) -> LogGroup | None:
-        """Find the first group of a file that begins at `begin` or behind it and fits."""
+        """Return the first matching group of a file that begins at or after `begin`."""
         for base, ends in self.stretches(number, begin):
             fitting = fits(ends) & (ends["offset"] > begin)
             if fitting.any():
@@ -217,7 +219,7 @@ class RelayGroups:
         return None
 
     def stretches(self, number: int, begin: int) -> Iterator[_Stretch]:
-        """Yield all group ends of a file from the sidecar entry before `begin` on."""
+        """Yield all group ends of a file, starting at the index entry before `begin`."""
         files, limit = self.files, self.files.end_of(number)
         index = files.index(number)
         path, checksum = relay_path(self._directory, number), files.head(number).checksum
@@ -246,7 +248,7 @@ class RelayGroups:
                 yield from (place for offset in offsets if (place := RelayLocation(number, offset)) <= limit)
 
     def group(self, base: RelayHead, ends: Records, row: int) -> LogGroup:
-        """Return the group that ends at a row of a stretch."""
+        """Return the group that ends at a row of a range."""
         before = head_at(base, ends, row - 1) if row else base
         (gtid,) = end_gtids(ends[row : row + 1])
         return LogGroup(gtid, before, head_at(base, ends, row))
@@ -258,7 +260,7 @@ def _is_before(position: GtidPosition, gtid: Gtid) -> bool:
 
 
 def _row(entry: IndexEntry) -> Records:
-    """Return a sidecar entry as a row of the table of group ends."""
+    """Return an index entry as a GroupEnd record."""
     last = entry.gtids[entry.last_domain]
     sequence = np.uint64(last.seq_no).view(np.int64)
     row = (entry.end, last.domain_id, last.server_id, sequence, entry.timestamp, entry.primary_position)

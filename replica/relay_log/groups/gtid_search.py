@@ -1,8 +1,7 @@
-"""Looks for one GTID among event groups: which of them have it, and what stands in its place where none has.
+"""Search for one GTID among event groups, and collect its neighbours if no group has it.
 
-In: the GTIDs of event groups as columns of numbers, fed in the order of the log. Out: the rows that have the wanted
-one; else what tells why it is not there: the GTIDs of its domain before and behind it, and whether another server used
-the number.
+`GtidSearch.look` takes the GTIDs of groups as columns, in log order, and returns the rows with the wanted GTID. The
+attributes explain a missing GTID: the nearest GTIDs of its domain, and another server's GTID with the same number.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class GtidSearch:
-    """Hold a wanted GTID, and what was met of its domain so far."""
+    """Search for one GTID, with the neighbours found so far."""
 
     gtid: Gtid
     before: Gtid | None = None
-    """The GTID of its domain with the next lower number that was met."""
+    """GTID of the domain with the nearest lower number."""
     after: Gtid | None = None
-    """The GTID with the next higher one."""
+    """GTID of the domain with the nearest higher number."""
     other: Gtid | None = None
-    """The GTID with the same number, of another server."""
+    """GTID of another server with the same number."""
 
     def look(
         self, domains: NDArray[np.int64], servers: NDArray[np.int64], sequences: NDArray[np.int64]
     ) -> NDArray[np.intp]:
-        """Return the rows of the wanted GTID, in order; `sequences` hold the 64 bits of the numbers."""
+        """Return the rows with the wanted GTID, in order; `sequences` hold the unsigned numbers as int64."""
         mine = np.flatnonzero(domains == self.gtid.domain_id)
         if not len(mine):
             return mine

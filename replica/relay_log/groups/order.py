@@ -1,8 +1,9 @@
-"""Keep where sequence numbers went back in a relay log: what makes a GTID position name two places (`ambiguous`).
+"""Record where sequence numbers went back in a relay log, because a GTID position is then ambiguous (`ambiguous`).
 
-In and out: `relay.order` beside the relay log, a small JSON file that is there only where it says something: those
-highest numbers, and the place at which the log was begun. It is on disk before the head of the log shows readers a
-group that went back. If it is lost, recovery finds the numbers again in the files that are marked and still there.
+`relay.order` is a small JSON file beside the relay log that exists only if numbers went back. It holds the highest
+number of each such domain before its numbers went back, and the place at which the log began. It is on disk before the
+published head shows such a group to readers. If the file is lost, recovery computes it again from the marked files that
+still exist.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
 ORDER_NAME: Final = "relay.order"
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 10
-"""4096 domains (domains.MAX_DOMAINS) take some 30 bytes each; a larger file is not ours."""
+"""Maximum size of the file. 4096 domains (domains.MAX_DOMAINS) take about 30 bytes each."""
 
 
 class Begun(NamedTuple):
-    """The first group of relay file `number`, the first of its log, is the one that follows `place` on the primary."""
+    """The first group of the log, in relay file `number`, is the one after `place` on the primary."""
 
     number: int
     place: BinlogPosition
 
 
 class LogOrder(NamedTuple):
-    """The content of `relay.order`; nothing of it for a log whose numbers only grew."""
+    """Content of `relay.order`; empty for a log whose numbers only grow."""
 
     highest: Highest
     begun: Begun | None = None
@@ -44,10 +45,10 @@ IN_ORDER: Final = LogOrder({})
 
 
 def read_order(directory: Path) -> LogOrder:
-    """Read what is known of a log.
+    """Read the record of a log.
 
     Raises:
-        RelayError: the file cannot be read, or is not one of ours.
+        RelayError: The file cannot be read, or is malformed.
     """
     path = directory / ORDER_NAME
     try:
@@ -68,7 +69,7 @@ def read_order(directory: Path) -> LogOrder:
 
 
 def write_order(directory: Path, order: LogOrder) -> None:
-    """Replace the file, durably; remove it where there is nothing to say. An OSError is raised as the disk does."""
+    """Replace the file durably, or remove it if there is nothing to record. OSErrors are passed on."""
     path = directory / ORDER_NAME
     if not order.highest and order.begun is None:
         path.unlink(missing_ok=True)

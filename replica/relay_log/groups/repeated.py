@@ -1,7 +1,7 @@
-"""The places of a position in a relay log where sequence numbers went back, and the groups that went back.
+"""Find every location of a position in a relay log whose sequence numbers went back, and the groups that went back.
 
-In: a log, and a position or a part of the log. Out: places. Sidecars mark the files in which numbers went back
-(index.py), so that all others cost one look; of those, group ends are read and nothing is decoded.
+The index files mark the files in which numbers went back (index.py). Unmarked files cost one look; in marked files,
+group ends are read and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
 
 PLACES_NAMED = 3
-"""The number of places that a message names, of several."""
+"""Maximum number of places that a message names."""
 
 GO_ON = (
     "To go on behind it, set gtid_strict_mode=false (gtidStrictMode=false in Spark): every transaction is then read "
@@ -35,7 +35,7 @@ GO_ON = (
 
 
 def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
-    """Make the error that ends a reading right before a group; `where` it stands."""
+    """Return the error that ends a read directly before a group; `where` describes the group's place."""
     return OutOfOrderGtidError(
         f"the transaction {gtid} {where} comes behind {last}: its sequence number is not above the last one of domain "
         f"{gtid.domain_id}. Nothing of it was taken.",
@@ -44,9 +44,7 @@ def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
 
 
 def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead]:
-    """Yield each place of the log where exactly `position` is reached, in order; the beginning of the log may be
-    one.
-    """
+    """Yield each location at which exactly `position` is reached, in order; the start of the log may be one."""
     numbers = groups.files.numbers()
     for number in numbers:
         first = groups.files.base(number, None)
@@ -60,10 +58,10 @@ def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead
 
 
 def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
-    """Refuse to tell which of several transactions with one GTID is meant.
+    """Raise an error if a GTID names several transactions.
 
     Raises:
-        AmbiguousPositionError: the log holds more than one.
+        AmbiguousPositionError: The log contains more than one transaction with the GTID.
     """
     places = [
         head_at(base, ends, int(row)).primary
@@ -81,7 +79,10 @@ def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
 
 
 def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
-    """Find the first group between two group ends that is not above the last of its domain, and return that one too."""
+    """Return the first group between two group ends whose number is not above the previous one of its domain.
+
+    The second value is that previous GTID.
+    """
     numbers = groups.files.numbers()
     for number in range(max(start.file, numbers.start), min(end.file + 1, numbers.stop)):
         entries = groups.files.index(number).entries
@@ -104,7 +105,7 @@ def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLoca
 
 
 def _named(ends: Records, position: Iterable[Gtid]) -> NDArray[np.bool_]:
-    """Mark the rows whose group is one of the position's."""
+    """Return a mask of the rows whose group is one of the position's."""
     named = np.zeros(len(ends), np.bool_)
     sequence = ends["sequence"].view(np.uint64)
     for gtid in position:

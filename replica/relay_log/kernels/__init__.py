@@ -1,1 +1,1 @@
-"""Kernels that cut a dump into event groups, and the records that they share with Python."""
+"""Kernels that divide a dump into event groups, and the records that they share with Python."""

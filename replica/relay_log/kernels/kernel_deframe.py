@@ -1,13 +1,14 @@
-"""One pass over a chunk of the dump: packet headers out, CRC32 checked, event groups delimited, index entries made.
+"""Kernel that processes a chunk of the dump in one pass: packet headers, CRC32, event groups and index entries.
 
-In: the bytes between two addresses of the receive buffer (or of a relay file, unframed), and the state (`Cell`). Out:
-the reason it stopped (stops.py). The bytes of event groups have been moved together, to `Cell.out`, so that one write
-stores them; the state says where the last complete group ends there, in the relay file and in the primary's file. An
-event that is not complete yet is left for the next call; one longer than `Cell.stream_above`, or split over packets,
-passes through piece by piece. Refuses: all that breaks the framing, a wrong CRC, unknown events that may not be
-ignored, INCIDENT, events of a group outside a group, and where asked for (`Cell.strict`) a group whose sequence number
-is not above the last one of its domain, whatever servers they are of: mariadbd's own rule. Everything before the
-refused event keeps its place in the state.
+`deframe` takes the bytes between two addresses of the receive buffer (or of a relay file, unframed) and the state
+(`Cell`). It moves the bytes of event groups together at `Cell.out`, so that one write stores them. The state records
+the end of the last complete group in the buffer, in the relay file and in the primary's file. An incomplete event waits
+for the next call. An event longer than `Cell.stream_above`, or split over packets, is streamed in pieces. `deframe`
+returns the reason why it stopped (stops.py).
+
+It refuses broken framing, wrong CRCs, unknown events without the IGNORABLE flag, INCIDENT, and group events outside a
+group. With `Cell.strict` it also refuses a group whose sequence number is not above the last one of its domain, from
+any server, as mariadbd does. Everything before the refused event stays in the state.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MAX_REPLY_BYTES = 1 << 16  # an ERR packet holds 512 bytes of text; more is not a reply
-WINDOW_BYTES = 16  # last bytes of a streamed event: CRC and the longest terminal text
+MAX_REPLY_BYTES = 1 << 16  # an ERR packet has 512 bytes of text; a longer packet is no reply
+WINDOW_BYTES = 16  # last bytes of a streamed event: the CRC and the longest text that ends a group
 
 _FULL_PACKET = 0xFFFFFF
 _ENDLESS = 1 << 62  # "packet" length of a file
@@ -87,10 +88,10 @@ _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPT
 
 
 def _live_roles() -> NDArray[np.int64]:
-    """Make the roles as a MariaDB primary's events have them.
+    """Return the roles of events from a MariaDB primary.
 
-    What only MySQL writes is a stranger here. Its groups are refused whatever their flags say: kept as ignorable events
-    inside of a group, they would end that group for the readers of the relay log.
+    Events that only MySQL writes are strangers. Their groups are refused whatever their flags say. As ignorable events
+    inside a group, they would end that group for readers of the relay log.
     """
     roles = ROLES.copy()
     for row in EventType:
@@ -104,21 +105,23 @@ _ROLES = _live_roles()
 
 @kernel
 def advance(position: int, size: int, log_pos: int) -> int:
-    """Return the 64-bit end of an event whose header has the low 32 bits of it, or 0 (11.7+ inside a group)."""
+    """Return the 64-bit end of an event from the low 32 bits in its header; without them (0, 11.7+ inside a group), add
+    its size.
+    """
     if log_pos == 0:
         return position + size
     candidate = (position & ~_U32) | log_pos
     if candidate < position:
-        # Either the 32 bits wrapped, or the dump began behind the position that the first ROTATE named.
+        # Either the 32 bits wrapped, or the dump began after the position in the first ROTATE.
         return candidate + _WRAP if position - candidate > _WRAP // 2 else position
     return candidate
 
 
 @kernel
 def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -> int:
-    """Take the effects of an event that is complete, checked and stored; `end` is the address after its last body byte.
+    """Apply the effects of a complete, checked and stored event; `end` is the address after its last body byte.
 
-    Of an event that passed through piece by piece, only the last WINDOW_BYTES of its `size` bytes are there.
+    For a streamed event, only the last WINDOW_BYTES of its `size` bytes are in memory.
     """
     put(state + Cell.events, get(state + Cell.events) + 1)
     if (get(state + Cell.event_flags) & _ARTIFICIAL) == 0:
@@ -136,7 +139,7 @@ def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -
 
 @kernel
 def _count_statement(state: int, event: int, size: int) -> None:
-    """Count a text inside a transaction, unless it is a border of it, or defines (temporary) tables."""
+    """Count a row-changing statement inside a transaction, but no border of it, and no DDL of temporary tables."""
     if get(state + Cell.group) != TRANSACTION:
         return
     if get(state + Cell.event_type) == _QUERY and (is_border(event, event + size) or defines(event, event + size)):
@@ -146,9 +149,9 @@ def _count_statement(state: int, event: int, size: int) -> None:
 
 @kernel
 def _admit(state: int, event: int, size: int, complete: int) -> int:
-    """Read a header into the state and decide by type alone: NEED_BYTES goes on, else the reason to stop.
+    """Read a header into the state and decide by type: NEED_BYTES to continue, otherwise the reason to stop.
 
-    Outside of groups the body may tell, if it is there (`complete`): a dummy event of an old server is passed over.
+    Outside groups, the body decides too if it is `complete`, so that a dummy event of an old server is skipped.
     """
     kind = event_type(event)
     put(state + Cell.event, event)
@@ -161,7 +164,7 @@ def _admit(state: int, event: int, size: int, complete: int) -> int:
     role = _ROLES[kind]
     is_open = get(state + Cell.group) != NO_GROUP
     if is_open and (role == BEGIN or kind == _FDE):
-        return stops.DISCARD  # a group never spans files: a new one ends what the primary did not finish
+        return stops.DISCARD  # a group never spans files, so a new group or file ends an unfinished group
     if is_unreadable(role, event):
         return stops.UNKNOWN_EVENT
     if role == LOST:
@@ -180,14 +183,14 @@ def _admit(state: int, event: int, size: int, complete: int) -> int:
 
 @kernel
 def _verify(state: int, event: int, size: int) -> int:
-    """Check the CRC32 at the end of a complete event; return its bytes (0 or 4), or -1 where they do not match."""
+    """Check the CRC32 of a complete event; return its size (0 or 4), or -1 for a mismatch."""
     body = size - CHECKSUM_BYTES
     if get(state + Cell.event_type) == _FDE:
-        # Computed with the flag cleared that is set while the file is open (log_event.cc: event_checksum_test).
+        # The CRC is computed without the flag that marks an open file (log_event.cc: event_checksum_test).
         store_u2(event + FLAGS_AT, get(state + Cell.event_flags) & ~_IN_USE)
         if load_u1(event + body - 1) == 0:
-            # Always four bytes, but without checksums in the log 11.4+ changes the event (it starts at a place of its
-            # GTID index) and leaves the old value there (sql_repl.cc: send_format_descriptor_event).
+            # The field always has four bytes. Without checksums in the log, 11.4+ changes the event when a dump starts
+            # at a place of its GTID index, and keeps the old value (sql_repl.cc: send_format_descriptor_event).
             return CHECKSUM_BYTES
     elif get(state + Cell.checksum) == 0:
         return 0
@@ -200,9 +203,9 @@ def _verify(state: int, event: int, size: int) -> int:
 
 @kernel
 def deframe(state: int, begin: int, end: int) -> int:
-    """Consume [begin, end) as far as it goes and return the reason for stopping (stops.py).
+    """Consume as much of [begin, end) as possible and return the reason for stopping (stops.py).
 
-    `state` is the address of the area that `Cell` describes.
+    `state` is the address of the `Cell` record.
     """
     window = get(state + Cell.window)
     cursor, out, offset = begin, get(state + Cell.out), get(state + Cell.offset)
@@ -311,7 +314,7 @@ def deframe(state: int, begin: int, end: int) -> int:
                 reason = stops.BAD_LENGTH
                 break
             if role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
-                _count_statement(state, event, 0)  # a border is never so long
+                _count_statement(state, event, 0)  # borders of transactions are too short to be streamed
             put(state + Cell.event_left, size)
             put(state + Cell.packet_left, in_packet)
             put(state + Cell.empty_packet, 1 if split else 0)
@@ -347,7 +350,7 @@ def deframe(state: int, begin: int, end: int) -> int:
             out += size
             offset += size
         if role == CONTROL and get(state + Cell.event_type) in (_FDE, _HEARTBEAT):
-            # Their positions mean something of their own, which Python reads.
+            # The positions of these events have another meaning, which Python handles.
             put(state + Cell.events, get(state + Cell.events) + 1)
         else:
             reason = _finish(state, role, size - trailer, body_end, out, offset)

@@ -1,7 +1,8 @@
-"""Enter a complete group into the state: its domain's last number, now and then an index entry, its end if asked for.
+"""Kernel that records a complete group: the last GTID of its domain, an index entry at intervals, and its end on
+request.
 
-In: the address of a stream's state (`Cell`), with the group that ends. A number that is not above the last one of its
-domain marks the entries to come, and is remembered with the highest number behind which it went back.
+`end_group` takes the address of a stream's state (`Cell`). If a sequence number is not above the last one of its
+domain, all later index entries are marked. The state also keeps the highest number before such a step back.
 """
 
 from __future__ import annotations
@@ -16,24 +17,26 @@ from replica.relay_log.kernels import stops
 from replica.relay_log.kernels.domains import MAX_DOMAINS
 from replica.relay_log.kernels.stream_record import Cell, DomainRow, EntryHead, GroupEnd
 
-INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this much beyond an entry
+INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this many bytes after an entry
 UNORDERED_FLAG = 2  # in an index entry
 XA_FLAG = 4
 ENTRY_CRC_BYTES = 4
 MAX_ENTRY_BYTES = EntryHead.BYTES + DomainRow.BYTES * MAX_DOMAINS + ENTRY_CRC_BYTES
 
-_SIGN = -(1 << 63)  # with this bit turned over, signed numbers order as unsigned ones
+_SIGN = -(1 << 63)  # with this bit inverted, signed numbers sort as unsigned ones
 
 
 @kernel
 def _above(one: int, other: int) -> bool:
-    """Tell whether a sequence number, of 64 bits without a sign, is the higher one."""
+    """Return True if `one` is above `other`, as unsigned 64-bit sequence numbers."""
     return (one ^ _SIGN) > (other ^ _SIGN)
 
 
 @kernel
 def _row_of(state: int, domain: int) -> int:
-    """Find a domain's row in the table: first where the last group's is; the row behind the last, where it has none."""
+    """Return a domain's row in the table, or the row after the last if there is none; the last group's row is tried
+    first.
+    """
     domains, count = get(state + Cell.domain_table), get(state + Cell.domains)
     row = get(state + Cell.last_domain)
     if row >= count or load_u4(domains + DomainRow.BYTES * row + DomainRow.domain) != domain:
@@ -45,7 +48,7 @@ def _row_of(state: int, domain: int) -> int:
 
 @kernel
 def goes_back(state: int, domain: int, seq: int) -> bool:
-    """Tell whether a group would not be above the last one of its domain."""
+    """Return True if a group is not above the last one of its domain."""
     row = _row_of(state, domain)
     last = get(state + Cell.domain_table) + DomainRow.BYTES * row
     return row < get(state + Cell.domains) and not _above(seq, load_u8(last + DomainRow.sequence))
@@ -53,7 +56,7 @@ def goes_back(state: int, domain: int, seq: int) -> bool:
 
 @kernel
 def _write_entry(state: int) -> None:
-    """Append the index entry for the group that just ended (layout: relay_log/index.py)."""
+    """Append the index entry for the group that just ended (layout: relay_log/files/index.py)."""
     begin = get(state + Cell.index_arena) + get(state + Cell.index_fill)
     count = get(state + Cell.domains)
     size = EntryHead.BYTES + DomainRow.BYTES * count + ENTRY_CRC_BYTES
@@ -73,8 +76,8 @@ def _write_entry(state: int) -> None:
 
 @kernel
 def end_group(state: int, out: int, offset: int) -> int:
-    """Enter a complete group into the domain table, the index and the ends; return the reason to stop, if there is
-    one.
+    """Add a complete group to the domain table, the index and the group ends; return the reason to stop, or
+    NEED_BYTES.
     """
     seq = get(state + Cell.group_seq)
     row, count = _row_of(state, get(state + Cell.group_domain)), get(state + Cell.domains)

@@ -1,8 +1,8 @@
-"""Lay out the state of the deframe kernel, which lives from one chunk of a stream to the next.
+"""Layout of the deframe kernel's state, which lives from one chunk of a stream to the next.
 
-The kernel loads and stores at `state + Cell.group`, Python reads and writes `state[Cell.group]` between two calls. It
-is an area at an address and no array, because arrays that are handed from function to function are counted references
-(measured: half of the kernel's time on small events).
+The kernel loads and stores at `state + Cell.group`, and Python accesses `state[Cell.group]` between two calls. The
+state is memory at an address and no array. Arrays passed between functions are reference counted, which takes half of
+the kernel's time on small events (measured).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from replica.native.record import Record, half, unsigned, word
 
 
 class Cell(Record):
-    """The state of one stream, an int64 a cell."""
+    """State of one stream, one int64 per cell."""
 
-    # What the stream is (set once by Python).
+    # Properties of the stream, set once by Python.
     framed = word("1: packets of the client/server protocol; 0: bare events, as in a file")
     semi_sync = word("1: two more bytes stand before each event")
     checksum = word("0 none, 1 CRC32, -1 not known before the first FORMAT_DESCRIPTION (the first ROTATE tells)")
     stream_above = word("events longer than this pass through piece by piece, without being gathered in the buffer")
     strict = word("1: a group whose sequence number did not grow within its domain is refused")
-    # The packet and the streamed event we are inside of.
+    # The current packet and the current streamed event.
     packet_left = word("payload bytes of this packet that have not been seen")
     empty_packet = word("1: the last packet was full (0xFFFFFF) and its event is complete, so an empty one follows")
     event_left = word("bytes of a streamed event still to come; 0 outside")
@@ -39,7 +39,7 @@ class Cell(Record):
     group_seq = word("sequence number of its GTID, 64 bits without a sign")
     group_xa = word("1: it prepares or ends an XA transaction")
     group_statements = word("changes of rows in it that were logged as statements")
-    # Where we are.
+    # Current offsets and positions.
     position = word("64-bit end of the last real event in the primary's file")
     offset = word("relay file offset that the next kept byte gets")
     out = word("address where the next kept byte is put (in the receive buffer, never beyond what was read)")
@@ -58,10 +58,10 @@ class Cell(Record):
     last_entry = word("relay file offset of the last index entry")
     index_fill = word("bytes in the index arena")
     ends_fill = word("rows in the table of group ends")
-    # Where the kernel stopped.
+    # The place at which the kernel stopped.
     cursor = word("address of the first byte it did not consume")
     event = word("address of the control event, packet or refused event")
-    # Buffers that live as long as the state: addresses and sizes, set once by Python.
+    # Addresses and sizes of buffers that live as long as the state, set once by Python.
     window = word("address of the last 16 bytes of a streamed event")
     domain_table = word("address of DomainRow records, a row a domain")
     highest_table = word(
@@ -71,7 +71,7 @@ class Cell(Record):
     index_arena_bytes = word("its size")
     ends_table = word("address of GroupEnd records")
     ends_rows = word("how many group ends are wanted in a call, perhaps none")
-    # Counters since the state was made.
+    # Counters since the creation of the state.
     groups = word("complete groups")
     events = word("events, of whatever kind")
     ignored = word("unknown events outside a group that carry the IGNORABLE flag")
@@ -80,11 +80,11 @@ class Cell(Record):
 
 
 COUNTERS = (Cell.groups, Cell.events, Cell.ignored, Cell.discarded, Cell.statements)
-"""The cells that count since the state was made."""
+"""Cells that count since the creation of the state."""
 
 
 class GroupEnd(Record):
-    """One group end of those that a scan asked for."""
+    """Group end that a scan returns."""
 
     offset = word("relay file offset after its last event")
     domain = word("domain of its GTID")
@@ -95,7 +95,7 @@ class GroupEnd(Record):
 
 
 class DomainRow(Record):
-    """A domain's last GTID, as it stands in the state, in index entries and in the head of the log."""
+    """Last GTID of a domain, in the state, in index entries and in the head of the log."""
 
     domain = half("the domain's id")
     server = half("server id of its last GTID")
@@ -103,7 +103,7 @@ class DomainRow(Record):
 
 
 class EntryHead(Record):
-    """The numbers that an index entry begins with; DomainRow records and a CRC32 follow (index.py)."""
+    """Numbers at the start of an index entry; DomainRow records and a CRC32 follow (index.py)."""
 
     length = half("the entry's size in bytes, all of it")
     flags = half("what index.py says of the groups since the entry before")

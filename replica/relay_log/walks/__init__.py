@@ -1,1 +1,1 @@
-"""Walks over a part of the relay log: its statements, its XA transactions, its last event."""
+"""Scans of a part of the relay log: its statements, its XA transactions, its last event."""

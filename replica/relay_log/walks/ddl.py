@@ -1,8 +1,8 @@
-"""The statements in a part of the relay log that stand there as text, each with the place where its event group begins.
+"""Read the statements in a part of the relay log that are logged as text, with the start of their event groups.
 
-In: two places of the log. Out: the statements between them in order, as values: those that may be DDL, or all but the
-borders of transactions. Files are mapped and walked from event header to event header, a kernel's work; rows are not
-looked at. The parts are walked as they are asked for.
+`statements_between` yields statements that may be DDL, and `texts_between` yields all statements except transaction
+borders. Files are mapped, and a kernel goes from event header to event header without looking at rows. The scan is
+lazy.
 """
 
 from __future__ import annotations
@@ -27,12 +27,18 @@ if TYPE_CHECKING:
     from replica.schema.definition.session import Logged
 
 STRETCH_BYTES: Final = 64 << 20
-"""Walked at once: what a planner looks through for one batch is mostly one stretch."""
+"""Bytes per scan; the scan of one batch is mostly a single range."""
 
 
 class RelayStatement(NamedTuple):
-    """A statement in the log. `location` is the beginning of its group; `server`: the rules to read it by; `alone`: the
-    group has no rows.
+    """Statement in the log that may be DDL.
+
+    Attributes:
+        location: Start of its group.
+        gtid: GTID of its group.
+        query: The statement.
+        server: Rules by which to read the statement.
+        alone: Whether the group has no rows.
     """
 
     location: RelayLocation
@@ -43,7 +49,7 @@ class RelayStatement(NamedTuple):
 
 
 class RelayText(NamedTuple):
-    """A text in the log, the same of any statement; `begin` is the event that begins its group."""
+    """Any statement in the log. `location`: start of its group; `begin`: first event of the group."""
 
     location: RelayLocation
     begin: GtidEvent
@@ -64,11 +70,11 @@ class _MappedGroups(NamedTuple):
 
 
 def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayStatement]:
-    """Yield the statements of the groups in [start, end), which are group ends, that may be DDL.
+    """Yield the statements in the groups [start, end), two group ends, that may be DDL.
 
     Raises:
-        DataLossError: groups of the part were purged.
-        ProtocolError: the bytes are damaged.
+        DataLossError: Groups of the part were purged.
+        ProtocolError: The log is damaged.
     """
     for file, begin, mapped, description, server in _stretches(log, start, end):
         for found in logged_statements(mapped.data, description, mapped.passed):
@@ -77,7 +83,7 @@ def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) 
 
 
 def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
-    """Yield all statements of the groups in [start, end) but the borders of transactions; errors as above."""
+    """Yield all statements in the groups [start, end) except transaction borders; errors as in `statements_between`."""
     for file, begin, mapped, description, server in _stretches(log, start, end):
         for found in logged_texts(mapped.data, description, mapped.passed):
             if not isinstance(found.begin, GtidEvent):

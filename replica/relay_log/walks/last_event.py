@@ -1,4 +1,4 @@
-"""The last group of a relay log, read back: what a primary must still have, byte for byte or as its own copy."""
+"""Read the last group of a relay log, which a primary must have too: its last event, or its fingerprint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
-    """Read the last event of the group that ends at `end`, a group end; None before the first group."""
+    """Return the last event of the group that ends at `end`, a group end; None before the first group."""
     if not end.offset or (place := log.group_end(end)) is None:
         return None
     end = place
@@ -31,7 +31,7 @@ def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
 
 
 def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:
-    """Return what the group that ends at `end` is known by on every server; None before the first group."""
+    """Return the fingerprint of the group that ends at `end`, equal on every server; None before the first group."""
     if not end.offset or (place := log.group_end(end)) is None:
         return None
     end = place
@@ -42,8 +42,8 @@ def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:
 
 @lru_cache(maxsize=16)
 def _fingerprint(log: RelayLog, _last: bytes, end: RelayLocation) -> Fingerprint | None:
-    # A query asks for the same few places at every trigger, and written groups never change. Its last bytes (the
-    # transaction number, the checksum) tell a group from another one there of a log that was begun again.
+    # A query asks for the same few locations at every trigger, and written groups never change. The last bytes of the
+    # group (transaction number and checksum) distinguish it from a group of a log that was created again.
     path = relay_path(log.directory, end.file)
     description = decode_description(read_file_head(path).format)
     offset = log.last_group(end).offset

@@ -1,7 +1,7 @@
-"""A range of a relay file, mapped, for walks in the process that plans: its memory does not grow with a transaction.
+"""Memory map of a relay file range, with which a scan uses constant memory whatever the size of a transaction.
 
-In: a range. Out: its bytes. Pages come in as they are read, and count as the process's memory as long as they are
-mapped, though they are the file's; a walk says what it has passed, and those pages go. They may be read again.
+Mapped pages count as memory of the process while they are in use. A scan calls `passed` to release the pages that it
+has processed. Another scan may read them again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class MappedRelayRange:
-    """The range. Its bytes stay valid as long as `data` is held.
+    """Mapped range. Its bytes stay valid as long as `data` is referenced.
 
     Raises:
-        DataLossError: the file was removed.
+        DataLossError: The file was removed.
     """
 
     def __init__(self, part: RelayRange) -> None:
@@ -35,9 +35,9 @@ class MappedRelayRange:
         self.data = memoryview(self._map)[part.start :]
 
     def passed(self, offset: int) -> None:
-        """Give back the memory of what lies before `offset` of the range."""
+        """Release the memory of the range before `offset`."""
         end = (self._start + offset) // mmap.PAGESIZE * mmap.PAGESIZE
-        if end < self._gone:  # another walk
+        if end < self._gone:  # another scan has started
             self._gone = self._first
         if end > self._gone:
             self._map.madvise(mmap.MADV_DONTNEED, self._gone, end - self._gone)

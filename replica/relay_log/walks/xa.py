@@ -1,8 +1,8 @@
-"""The XA transactions that are prepared at a place of the relay log, and the earlier groups that a range of it needs.
+"""Find the XA transactions that are prepared at a location, and the earlier groups that a range of the log needs.
 
-In: places of the log, and the transactions that are open at the first of them. Out: per range the prepared groups that
-an XA COMMIT in it releases, and the transactions open behind it. Only the parts that the sidecars mark are read, and
-of those only what tells XA groups apart; a log without XA costs a look into the sidecars and at its last 64 KB.
+`follow` takes consecutive ranges and the transactions open at the start. For each range, it returns the prepared groups
+that an XA COMMIT in the range releases. It also returns the transactions open at the end. Only the parts that the index
+files mark are read. A log without XA costs a look into the index files and at its last 64 KB.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import Gtid
     from replica.relay_log.log import RelayLog, RelayRange
 
-# A coordinator has as many transactions prepared as it has connections; each costs some 500 bytes here.
+# A coordinator prepares at most one transaction per connection, and each takes about 500 bytes here.
 MAX_OPEN: Final = 65_536
 
 
 class PreparedGroup(NamedTuple):
-    """The place of a prepared group in the log; `location` is its beginning, the end of the group before."""
+    """Prepared group in the log. `location`: its start, which is the end of the previous group."""
 
     xid: XaId
     gtid: Gtid
@@ -35,19 +35,22 @@ class PreparedGroup(NamedTuple):
 
 
 Prepared = tuple[PreparedGroup, ...]
-"""The transactions open at a place, oldest first."""
+"""Open transactions at a location, oldest first."""
 
 
 class XaCommit(NamedTuple):
-    """The bytes of the group that commits a prepared one."""
+    """Bytes of the group that commits a prepared group."""
 
     bytes: RelayRange
     prepared: PreparedGroup
 
 
 class RangeNeeds(NamedTuple):
-    """The groups that a range needs. `commits`: of groups prepared before the range, in order. `unknown`: XA COMMITs of
-    others.
+    """Earlier groups that a range needs.
+
+    Attributes:
+        commits: XA COMMITs of groups that were prepared before the range, in order.
+        unknown: XA COMMITs of transactions that are not known to be prepared.
     """
 
     commits: tuple[XaCommit, ...]
@@ -55,26 +58,26 @@ class RangeNeeds(NamedTuple):
 
     @property
     def carried(self) -> Prepared:
-        """The groups prepared before the range and committed in it, oldest first."""
+        """Groups prepared before the range and committed in it, oldest first."""
         return tuple(sorted((commit.prepared for commit in self.commits), key=_begin))
 
 
 def follow(
     log: RelayLog, ranges: Sequence[tuple[RelayLocation, RelayLocation]], prepared: Prepared
 ) -> tuple[list[RangeNeeds], Prepared]:
-    """Go over neighbouring ranges [start, end) of the log.
+    """Return the needs of consecutive ranges [start, end) of the log.
 
     Args:
-        log: the relay log.
-        ranges: in order, each beginning where the one before ends.
-        prepared: the transactions open at the first one's start.
+        log: Relay log.
+        ranges: Ranges in order; each begins where the previous one ends.
+        prepared: Transactions open at the start of the first range.
 
     Returns:
-        What each range needs, and the transactions open at the end of the last one.
+        The needs of each range, and the transactions open at the end of the last one.
 
     Raises:
-        DataLossError: a file of the ranges was purged.
-        ProtocolError: the bytes are damaged, or there are more open transactions than any server has.
+        DataLossError: A file of the ranges was purged.
+        ProtocolError: The log is damaged, or more transactions are open than any server has.
     """
     opened = {group.xid: group for group in prepared}
     needs = []
@@ -96,7 +99,7 @@ def follow(
 
 
 def prepared_at(log: RelayLog, location: RelayLocation) -> Prepared:
-    """Find the XA transactions open at a place, as far back as the log goes."""
+    """Return the XA transactions that are open at a location, within the range of the log."""
     return log.steadily(lambda: follow(log, [(log.oldest(), location)], ())[1])
 
 
@@ -113,11 +116,7 @@ def _begin(group: PreparedGroup) -> RelayLocation:
 
 
 def check_open(opened: Collection[XaId]) -> None:
-    """Refuse more open XA transactions than any server has.
-
-    Raises:
-        ProtocolError: names the first of them.
-    """
+    """Raise ProtocolError, with the oldest transaction, if more XA transactions are open than any server has."""
     if len(opened) > MAX_OPEN:
         raise ProtocolError(
             f"more than {MAX_OPEN} XA transactions are prepared and not ended; the oldest is "
@@ -127,6 +126,6 @@ def check_open(opened: Collection[XaId]) -> None:
 
 
 def xa_groups_in(part: RelayRange) -> list[XaGroup]:
-    """Find the XA groups in whole groups of a relay file."""
+    """Return the XA groups in a range of whole groups."""
     mapped = MappedRelayRange(part)
     return find_xa_groups(mapped.data, checksum=part.checksum, passed=mapped.passed)

@@ -1,7 +1,7 @@
-"""The columns that the images of a range leave out: by row, as lists of names, and nothing at all where all are whole.
+"""Columns that the images of a range leave out, as lists of names per row.
 
-In: a scan and the tables of its slots. Out: per batch and side a ListArray for `ChangeBatch`. Rows events are numbered
-by table map and bitmap once per range, in a kernel; Python sees each distinct bitmap once.
+`AbsentColumns` makes the ListArrays of a `ChangeBatch`, one per side; None if all images are whole. A kernel numbers
+the rows events by table map and bitmap once per range, so Python handles each distinct bitmap once.
 """
 
 from __future__ import annotations
@@ -29,33 +29,39 @@ NAMES: Final = pa.list_(pa.string())
 
 
 class AbsentColumns:
-    """The lists for one range. `names(slot)`: per column of a slot's table map the name it is put out under."""
+    """The lists of one range. `names(slot)` returns the output name of each wire column of a slot."""
 
     def __init__(self, found: Scan, names: Callable[[int], Sequence[str | None]]) -> None:
         self._found = found
         self._names = names
-        self.any = not found.events["whole"].all()  # else no one need ask
+        self.any = not found.events["whole"].all()  # if False, callers skip the other methods
         self._choices: dict[str, tuple[npt.NDArray[np.int32], list[list[str] | None]]] = {}
 
     def before(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
-        """List, for rows of these events, what their before images lack. NULL outside `rows`; None if nothing is
-        lacking.
+        """List the columns that the before images of these rows lack.
+
+        Args:
+            events: int32 event number per row.
+            rows: Mask of the rows that have a before image; other rows are NULL.
+
+        Returns:
+            None if no image lacks a column.
         """
         return self._lists(events, rows, np.zeros(len(rows), np.bool_))
 
     def after(self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_]) -> pa.ListArray | None:
-        """List the same for after images, that of an INSERT among them."""
+        """List the columns that the after images of these rows lack; the image of an INSERT is an after image."""
         return self._lists(events, rows, rows)
 
     def flat(self, events: npt.NDArray[np.int32], second: npt.NDArray[np.bool_]) -> pa.ListArray | None:
-        """List the same for rows that are one image each; `second` marks those that are an UPDATE's after image."""
+        """List the columns that each row's single image lacks; `second` marks the after images of updates."""
         return self._lists(events, np.ones(len(second), np.bool_), second)
 
     def _lists(
         self, events: npt.NDArray[np.int32], rows: npt.NDArray[np.bool_], second: npt.NDArray[np.bool_]
     ) -> pa.ListArray | None:
         before, before_names = self._of("before")
-        after, after_names = self._of("after")  # where an event has one image only, it has one bitmap only
+        after, after_names = self._of("after")  # events with one image per row have one bitmap
         taken = np.where(second, after[events] + len(before_names), before[events])
         taken[~rows | (np.where(second, after[events], before[events]) < 0)] = -1
         names = [*before_names, *after_names]
@@ -65,9 +71,7 @@ class AbsentColumns:
         return array_of_values(names, NAMES).take(array_of(taken, taken < 0))
 
     def _of(self, field: str) -> tuple[npt.NDArray[np.int32], list[list[str] | None]]:
-        """Return, per event, the number of its choice of columns, -1 for all of them, and per number the names that it
-        lacks.
-        """
+        """Return the choice number of each event, -1 for whole images, and the missing names of each choice."""
         if field not in self._choices:
             events = self._found.events
             numbers, firsts = np.empty(len(events), np.int32), np.empty(len(events), np.int32)
@@ -88,7 +92,7 @@ class AbsentColumns:
     def _missing(self, event: int, field: str) -> list[str] | None:
         record = self._found.events[event]
         width, start = int(record["width"]), int(record[field])
-        # Bitmaps of rewritten events stand outside the range: an offset may lead there.
+        # Read by address, because the bitmaps of rewritten events are outside the range.
         bitmap = ctypes.string_at(address(self._found.data) + start, (width + 7) // 8)
         if all(is_set(bitmap, i) for i in range(width)):
             return None

@@ -1,9 +1,8 @@
-"""Memory for the columns of a batch, as Arrow wants it: validity bits, values or int32 offsets, data that grows.
+"""Memory of a batch's columns in Arrow's layout: validity bits, values or int32 offsets, and growing data.
 
-One `ColumnSet` holds all columns of one side of the output (before, after, or the flat row). Kernels write into it
-through the addresses in `values`, `valid` and `tails`; `arrays()` wraps what they wrote without a copy. Fresh pages
-cost as much as decoding into them, so a set can be reset and filled again: then the arrays of the last batch change
-under their reader.
+One `ColumnSet` holds the columns of one side of the output (before, after, or the flat row). Kernels write through the
+addresses in `values`, `valid` and `tails`; `arrays()` wraps the result without a copy. Fresh pages cost as much time as
+decoding, so a set can be reset and filled again. The arrays of the previous batch change when their set is refilled.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
     from replica.native.record import Records
 
 ALIGN: Final = 64
-# Columns of equal size would start at equal page offsets and fight for the same lines of the first-level cache.
+# Without an offset, columns of equal size start at equal page offsets and compete for the same lines of the L1 cache.
 STAGGER: Final = 320
 # Arrow's string and binary arrays count bytes in int32.
 MAX_DATA: Final = (1 << 31) - 1
 # Kernels that write words may write a few bytes beyond a value.
 SLACK: Final = 64
-# A column of strings begins with this much at least, and no longer doubles beyond the other.
+# A string column has at least SMALL bytes at first. Beyond LARGE bytes it grows to the needed size, without doubling.
 SMALL: Final = 16 << 10
 LARGE: Final = 16 << 20
-# By the type's id: equal types may differ in the names of their fields, as Spark's and Arrow's lists do.
+# By the type's id, because the field names of lists differ between Spark and Arrow.
 _ASSEMBLED: Final = {
     entry.arrow.id: entry.assemble
     for entry in KINDS.values()
@@ -44,17 +43,22 @@ _ASSEMBLED: Final = {
 
 
 def item_bytes(kind: pa.DataType) -> int:
-    """Return the bytes of one value in Arrow's buffer; 0 for what kernels write as bytes: strings, vectors, geometries
-    too.
+    """Return the bytes of one value in Arrow's buffer; 0 for types that kernels write as bytes.
+
+    Those are strings, bytes, vectors and geometries.
     """
     return 0 if kind in (pa.string(), pa.binary()) or kind.id in _ASSEMBLED else kind.bit_width // 8
 
 
 class ColumnSet:
-    """Buffers for `rows` rows of columns of these Arrow types, in one allocation: large pages spare address look-ups.
+    """Buffers for `rows` rows of columns of these Arrow types, in one allocation, so that large pages save address
+    lookups.
 
-    `capacities`: bytes of data that each column of strings begins with; `first_capacities` gives a fair share. Without
-    `nullable` no column has a validity bitmap: its rows are NULL where their parent is.
+    Args:
+        kinds: The Arrow types.
+        rows: Rows at most.
+        capacities: Initial bytes of data of each string column; `first_capacities` gives equal shares.
+        nullable: False if the columns have no validity bitmap, because their parent struct has one.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class ColumnSet:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the rows: all values count as set, all strings are empty."""
+        """Forget the rows: all values become valid, and all strings empty."""
         start = self._base - address(self._memory)
         self._memory[start : start + self._bitmap * len(self.kinds)] = 0xFF
         self.tails["end"] = 0
@@ -112,8 +116,13 @@ class ColumnSet:
                 self.tails[place]["capacity"] = capacity
 
     def want_room(self, tail_address: int, need: int) -> bool:
-        """Let a column of strings hold `need` bytes at least, from the next `reset` on; False if it is not of this
-        set.
+        """Make space for at least `need` bytes in a string column, from the next `reset` on.
+
+        Returns:
+            False if the tail does not belong to this set.
+
+        Raises:
+            ProtocolError: The column would exceed 2 GiB.
         """
         place, rest = divmod(tail_address - address(self.tails), TailRecord.BYTES)
         if rest or not 0 <= place < len(self.capacities):
@@ -124,15 +133,15 @@ class ColumnSet:
         return True
 
     def arrays(self, rows: int) -> list[pa.Array]:
-        """Return the first `rows` rows of every column. The arrays keep this set's memory alive."""
-        # Buffers may be longer than their rows: Arrow trims what it sends.
+        """Return the first `rows` rows of every column. The arrays keep the memory of this set alive."""
+        # Buffers may be longer than their rows: Arrow trims them when it sends them.
         return [
             make(kind, rows, *buffers) if make else pa.Array.from_buffers(kind, rows, buffers)
             for kind, make, buffers in zip(self.kinds, self._makers, self._buffers, strict=True)
         ]
 
     def text(self, index: int) -> tuple[int, int]:
-        """Return the addresses of the offsets and of the data of a column of strings."""
+        """Return the addresses of the offsets and of the data of a string column."""
         return int(self.values[index]), int(self.tails["data"][self._strings.index(index)])
 
     def _slice(self, start: int, size: int) -> pa.Buffer:
@@ -144,8 +153,9 @@ def _from_bytes(kind: pa.DataType) -> Callable[..., pa.Array] | None:
 
 
 def first_capacities(kinds: Sequence[pa.DataType], batch_bytes: int) -> list[int]:
-    """Divide the data among the columns of strings to begin with: together twice what a batch of `batch_bytes` takes on
-    the wire.
+    """Divide the initial data space equally among the string columns.
+
+    Together they get twice the `batch_bytes` of a batch.
     """
     count = sum(not item_bytes(kind) for kind in kinds)
     return [max(SMALL, 2 * batch_bytes // count)] * count if count else []

@@ -1,7 +1,7 @@
-"""A RowLayout (names and types) -> PLAN records (numbers and addresses) that the decode kernels read.
+"""Conversion of a RowLayout (names and types) to PLAN records (numbers and addresses) for the decode kernels.
 
-Out: a template whose output fields are still empty, and the memory that its addresses point to (label tables, character
-tables). `bind` completes a template with the addresses of one ColumnSet.
+A `Template` has PLAN records without output addresses, and owns the memory that its addresses point to (label tables,
+character tables). `Template.bind` adds the addresses of one ColumnSet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DIGIT_BYTES: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4)
 
 
 class Template:
-    """The PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
+    """PLAN records of one table; `outputs[i]` is the output column that wire column i feeds, or ABSENT."""
 
     def __init__(self, columns: Sequence[ColumnPlan], outputs: Sequence[int], policy: ValuePolicy) -> None:
         self.records: Records = np.zeros(len(columns), PlanRecord.dtype)
@@ -100,7 +100,7 @@ class Template:
         return address(table)
 
     def bind(self, columns: ColumnSet) -> Records:
-        """Return the records with the addresses of a set of output columns."""
+        """Return a copy of the records with the addresses of a set of output columns."""
         bound = self.records.copy()
         wanted = self.outputs >= 0
         slots = self.outputs[wanted]
@@ -109,7 +109,7 @@ class Template:
         return bound
 
     def absent(self, columns: ColumnSet) -> Records:
-        """Return PLAN records of the output columns that no column of the wire feeds."""
+        """Return PLAN records of the output columns that no wire column feeds."""
         if self._missing is None:
             self._missing = np.setdiff1d(np.arange(len(columns.kinds)), self.outputs)
         missing = self._missing
@@ -120,7 +120,7 @@ class Template:
 
 
 def decimal_shape(precision: int, scale: int) -> int:
-    """Pack into one word where the digits of a packed DECIMAL stand: see `decimal_small` for the bit positions."""
+    """Pack the digit counts of a packed DECIMAL into one word; kernel_numbers.py lists the bit positions."""
     whole, fraction = precision - scale, scale
     lead, tail = whole % 9, fraction % 9
     return (
@@ -135,10 +135,10 @@ def decimal_shape(precision: int, scale: int) -> int:
 
 @cache
 def label_table(labels: tuple[str, ...]) -> npt.NDArray[np.uint8]:
-    """Build the table: count, count + 1 offsets from the table's start (all u4), then the labels in UTF-8."""
+    """Build a label table: count, count + 1 offsets from the table's start (all u4), then the labels in UTF-8."""
     texts = [label.encode() for label in labels]
     start = 4 + (len(texts) + 1) * 4
     offsets = np.cumsum([start, *(len(text) for text in texts)])
     head = np.array([len(texts), *offsets], "<u4").tobytes()
-    # Kernels copy short labels in words of 32 bytes.
+    # Kernels copy short labels as blocks of 32 bytes.
     return np.frombuffer(head + b"".join(texts) + bytes(32), np.uint8)

@@ -1,18 +1,12 @@
-"""A range of relay log bytes -> batches of row changes in Arrow, in stream order.
+"""Decoder: a range of relay log bytes to Arrow batches of row changes, in stream order.
 
-One scan finds groups, rows events and distinct table maps; the resolver says which tables are wanted; one kernel then
-decodes all wanted rows of all tables into the buffers of a batch. Rows of other tables that stand before a wanted row
-of the same transaction are stepped over, because ordinals count every row; groups without wanted rows cost the scan
-alone.
+`RangeDecoder.decode` scans the range, selects tables with the resolver, and runs one kernel that decodes the selected
+rows of all tables. Ordinals count every row of a transaction, so the kernel steps over unselected rows that precede a
+selected row. Groups without selected rows cost only the scan. images.py rewrites images that kernels cannot read.
 
-Images that kernels cannot read (compressed ones, MySQL's JSON) are written out plain before, in slices (images.py).
-
-Shapes: `envelope` (before and after columns), `flat` (one row an image), `variant` (before and after as Spark VARIANT).
-
-Rows of an XA transaction come at its XA COMMIT (xa.py); those that are only prepared in the range do not come.
-
-Refused: what the scan refuses, images that do not fit their table map, values the server never writes, and an XA COMMIT
-whose rows are not at hand. What stands before an image that cannot be read comes before the error.
+Shapes: `envelope` (before and after columns), `flat` (one row per image), `variant` (before and after as VARIANT). Rows
+of an XA transaction are delivered at its XA COMMIT (xa.py). Errors: everything that the scan refuses, images that do
+not fit their table map, invalid values, and an XA COMMIT without its rows. Rows before the fault are delivered first.
 """
 
 from __future__ import annotations
@@ -56,20 +50,28 @@ __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "cou
 
 Shape = Literal["envelope", "flat", "variant"]
 GroupChoice: TypeAlias = "Callable[[Groups], npt.NDArray[np.bool_]]"
-"""Says of the groups of a range which are wanted."""
+"""Function that marks the selected groups of a range."""
 Walked: TypeAlias = "Callable[[Scan, SlotTable], None]"
-"""Takes a range's rows events, with the tables of their slots."""
+"""Function that receives the rows events of a range, with the tables of their slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """The options. `batch_rows` and `batch_bytes` (of row images) end a batch, whichever comes first; one row is never
-    split.
+    """Options of the decoder.
 
-    `reuse_buffers`: each batch overwrites the one before, and each range its groups, for readers that are done with
-    them when they ask for the next. `want_sql`: batches carry the text of their statement as the server logged it
-    (ANNOTATE_ROWS). `lenient`: an error of a single table does not end the decoding: `CompiledTable.fault` and
-    `SlotTable.faults` tell of it. Only for output without columns.
+    Attributes:
+        shape: The shape of the output: `envelope`, `flat` or `variant`.
+        invalid_dates: See `ValuePolicy`.
+        invalid_text: See `ValuePolicy`.
+        geometry: See `ValuePolicy`.
+        stored_digits: See `ValuePolicy`.
+        batch_rows: Rows of a batch at most.
+        batch_bytes: Bytes of row images after which a batch ends. A row is never split.
+        want_sql: True if batches carry the statement's text as the server logged it (ANNOTATE_ROWS).
+        reuse_buffers: True if each batch overwrites the previous one, and each range overwrites its groups. The reader
+            must have finished with them when it asks for the next.
+        lenient: True if the error of a single table does not stop the decoder. `CompiledTable.fault` and
+            `SlotTable.faults` report the error. Only for output without columns.
     """
 
     shape: Shape = "envelope"
@@ -93,14 +95,14 @@ class DecodeOptions:
 
 
 class UnreadableGroup(NamedTuple):
-    """The number of a group in its range, and what is wrong with one of its row images."""
+    """Number of a group in its range, and the error of one of its row images."""
 
     number: int
     error: ProtocolError
 
 
 class RangeDecoder:
-    """A decoder of ranges, one after the other; what it knows of tables is kept from one to the next."""
+    """Decoder of consecutive ranges, which keeps its compiled tables between them."""
 
     def __init__(
         self,
@@ -108,8 +110,13 @@ class RangeDecoder:
         options: DecodeOptions,
         output: Sequence[OutputColumn] | None = None,
     ) -> None:
-        """Keep the options. `output`: the columns of typed shapes, which all wanted tables are fitted to. None: VARIANT
-        only.
+        """Take the options.
+
+        Args:
+            resolver: Selects the tables.
+            options: The options.
+            output: The columns of the typed shapes, which all selected tables must fit. None for the shape `variant`
+                only.
         """
         if (output is None) != (options.shape == "variant"):
             raise ConfigError("typed shapes need output columns, and only they")
@@ -119,8 +126,8 @@ class RangeDecoder:
         self._tables = TableCache(resolver, columns, options.policy, lenient=options.lenient)
         self._arena = Arena()
         self._records = RecordMemory() if options.reuse_buffers else None
-        self._unreadable: int | None = None  # the group of the images that the last error is about
-        self._given_out = False  # whether the writer's buffers are in a batch that someone may keep
+        self._unreadable: int | None = None  # the group of the unreadable image, after an error
+        self._given_out = False  # whether a delivered batch refers to the writer's buffers
         self._writer: TypedWriter | VariantWriter = (
             VariantWriter(limits, want_sql=options.want_sql)
             if columns is None
@@ -146,18 +153,25 @@ class RangeDecoder:
         delivered: DeliveredKeys | None = None,
         walked: Walked | None = None,
     ) -> Iterator[ChangeBatch]:
-        """Yield all wanted row changes of a range of whole event groups. Offsets in errors count from its start.
+        """Yield the selected row changes of a range of whole event groups. Offsets in errors count from its start.
 
-        At an event that must not be passed (INCIDENT, an unknown one) it stops with the error, after the groups before.
-        At images that cannot be read it does so too, after the rows before them; or, with `unreadable`, which takes
-        them, it goes on with the next group: what was given of the group itself is of no use then.
+        At an event that cannot be skipped (INCIDENT, an unknown event), the decoder delivers the groups before it and
+        raises. At an unreadable image, it delivers the rows before the image and raises.
 
-        `carried`: XA groups prepared before the range and committed in it, oldest first; an error in one of them counts
-        from its own start, and says so. `unprepared` takes the XA COMMITs whose rows are neither there nor in the
-        range; without it the first of them is a DataLossError. `only`: which groups are wanted at all; the others are
-        not decoded. `ends`: of a range that was cut inside a transaction. `delivered`: how far tables are delivered
-        that are being read meanwhile; None: they all are. `walked` is told of all rows events first, also those of
-        tables that are not wanted, or not delivered.
+        Args:
+            data: The bytes of the range.
+            checksum: True if events carry a CRC32.
+            carried: XA groups that were prepared before the range and commit in it, oldest first. Offsets in an error
+                of such a group count from the group's own start; a note of the error says so.
+            unprepared: Receives the XA COMMITs whose rows are missing in `carried` and in the range. Without it, the
+                first one is a DataLossError.
+            only: Selects the groups to decode.
+            ends: The open ends of a range that begins or ends inside a transaction.
+            unreadable: Receives the groups with unreadable images. Then decoding continues with the next group, and the
+                caller must discard the rows of the faulty group.
+            delivered: The delivered part of tables whose snapshot is running. None: all tables are delivered
+                completely.
+            walked: Called first with all rows events, including those of tables that are not selected or not delivered.
         """
         found, stop = scan_until(data, checksum=checksum, memory=self._records)
         groups = Groups(found.groups, found.expansion)
@@ -270,10 +284,13 @@ def _of_group(error: ProtocolError, groups: Groups, number: int) -> ProtocolErro
 def count_rows(
     data: Bytes, resolver: TableResolver, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
 ) -> tuple[Groups, npt.NDArray[np.int64]]:
-    """Count the row changes of wanted tables in each of the range's groups (an UPDATE of one row counts once); return
-    the groups too.
+    """Count the row changes of selected tables in each group of a range.
 
-    Rows of an XA transaction count in the group that commits it; those that are not at hand count nothing.
+    An UPDATE of one row counts once. Rows of an XA transaction count in the group that commits it; missing ones count
+    nothing.
+
+    Returns:
+        The groups, and one int64 count per group.
     """
     found = scan(data, checksum=checksum)
     counts = np.zeros(len(found.groups), np.int64)
@@ -287,8 +304,13 @@ def count_rows(
 def count_group(
     data: Bytes, resolver: TableResolver, *, checksum: bool, passed: Passed
 ) -> tuple[Groups, npt.NDArray[np.int64]]:
-    """Count as `count_rows` does in exactly one group, of any size, that commits no XA transaction; `passed` is told
-    what has been walked over.
+    """Count as `count_rows` does, in exactly one group of any size that commits no XA transaction.
+
+    Args:
+        data: The bytes of the group.
+        resolver: Selects the tables.
+        checksum: True if events carry a CRC32.
+        passed: Called with the offset up to which the walk has passed.
     """
     tables = TableCache(resolver, None, ValuePolicy())
     total = np.zeros(1, np.int64)
@@ -307,9 +329,16 @@ def count_group(
 def count_by_table(
     found: Scan, resolver: TableResolver, *, carried: Sequence[CarriedGroup] = (), shown: npt.NDArray[np.bool_] | None
 ) -> dict[TableName, npt.NDArray[np.int64]]:
-    """Count the row changes of wanted tables in a scanned range: three counts a table, indexed by OP_*.
+    """Count the row changes of selected tables in a scanned range. Rows of XA transactions count as in `count_rows`.
 
-    `shown`: per group, whether its rows count; None: all do. Rows of XA transactions as in `count_rows`.
+    Args:
+        found: The scan of the range.
+        resolver: Selects the tables.
+        carried: XA groups that were prepared before the range and commit in it.
+        shown: Per group, True if its rows count; None if all do.
+
+    Returns:
+        Three int64 counts per table, indexed by OP_*.
     """
     counts: dict[TableName, npt.NDArray[np.int64]] = {}
     tables = TableCache(resolver, None, ValuePolicy())
@@ -327,7 +356,7 @@ def count_by_table(
 
 
 def add_counts(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32], counts: npt.NDArray[np.int64]) -> None:
-    """Add the row changes of the rows events with the numbers `work` to `counts`, where `group` of each says."""
+    """Add the rows of the rows events numbered in `work` to `counts`, indexed by the event's field `group`."""
     if not len(work):
         return
     run_over_images(count_images, found, slots, work, counts, walk_only=True)

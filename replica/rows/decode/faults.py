@@ -1,4 +1,4 @@
-"""A kernel's code for images it could not read -> the error that says which table, column and byte."""
+"""Conversion of a kernel's fault code to the error that names table, column and byte offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ OURS: Final = "The bytes may well be right: report this with the column's declar
 
 
 def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
-    """Make the error. `column`: its number, -1 where no single one is to blame. `offset`: of the byte, in the range."""
+    """Make the error of a fault code.
+
+    Args:
+        status: The fault code (rows/decode/records.py).
+        slots: The tables of the range.
+        slot: The slot of the table.
+        column: The number of the column, -1 if the fault is not in a single column.
+        offset: The offset of the byte in the range.
+    """
     where = slots.name(slot)
     if column >= 0:
         where = f"column {slots.column_name(slot, column)} of {where}"
@@ -47,10 +55,10 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
 
 
 def run_fault(status: int, run: Records, found: Scan, slots: SlotTable) -> ProtocolError:
-    """Make the same error from what a kernel leaves in its RUN record."""
+    """Make the error from the RunState that a kernel left."""
     event = found.events[int(run["event"])]
     offset = int(run["fault"])
-    if not 0 <= offset < len(found.data):  # in images that were written out plain
+    if not 0 <= offset < len(found.data):  # in rewritten images
         offset = int(event["start"])
     slot, column = int(event["slot"]), int(run["column"])
     return image_fault(status, slots, slot, column=column, offset=found.origin(offset))

@@ -1,7 +1,7 @@
-"""The part of a stream's tables that is delivered while they are being read, as plain values that pickle.
+"""Delivered part of the tables while their snapshot is running, as plain values that pickle.
 
-Tables are delivered in the order of their names, and within a table in the order of its key. A change of the stream
-counts where its row lies in what is delivered; the rest comes later, when the table is read up to there.
+Tables are delivered in the order of their names, and a table in the order of its key. A change of the stream counts if
+its row lies inside the delivered part. Other rows are delivered later, when the snapshot reaches them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 class OpenTable(NamedTuple):
-    """A table that is not simply delivered by its name.
+    """A table whose delivered part does not follow from its name.
 
-    `columns`: those of the key, in key order, as the catalog has them. `upto`: the canonical bytes of the last key that
-    is delivered; None: all of the table is.
+    Attributes:
+        name: Database and table.
+        columns: The catalog's definitions of the key columns, in key order.
+        upto: The canonical bytes of the last delivered key; None if the whole table is delivered.
     """
 
     name: tuple[str, str]
@@ -27,9 +29,13 @@ class OpenTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeliveredKeys:
-    """The delivered part: the tables up to the name `after`, in the byte order of UTF-8, but for `open` and `pending`.
+    """The delivered part of a stream's tables.
 
-    `pending`: tables of which nothing is delivered, whatever their names.
+    Attributes:
+        after: The last delivered table, in the byte order of UTF-8; None if no table is delivered. Every table up to
+            this name is delivered, except those in `open` and `pending`.
+        open: Tables with their own delivered part.
+        pending: Tables of which nothing is delivered, whatever their names.
     """
 
     after: tuple[str, str] | None
@@ -37,7 +43,7 @@ class DeliveredKeys:
     pending: tuple[tuple[str, str], ...] = ()
 
     def of(self, name: tuple[str, str]) -> OpenTable | bool:
-        """Return whether the table is delivered, or how far."""
+        """Return True if the table is delivered, False if not, or its OpenTable if a part of it is."""
         for table in self.open:
             if table.name == name:
                 return table.upto is None or table

@@ -1,7 +1,6 @@
-"""A kernel that walks row images, run over a worklist of rows events: compressed ones are written out plain before.
+"""Run of a kernel that walks row images, over a worklist of rows events; compressed images are rewritten first.
 
-In: a scan, its tables, numbers of rows events, and an int64 array that the kernel writes its results into. Refused:
-what the kernel cannot walk, with the place and the column.
+The kernel writes its results into an int64 array. Images that it cannot walk raise an error with offset and column.
 """
 
 from __future__ import annotations
@@ -33,10 +32,18 @@ def run_over_images(
     *,
     walk_only: bool,
 ) -> None:
-    """Run `kernel(data, events, work, work_size, slots, results, run)`; `walk_only`: lengths are all that it looks at.
+    """Run `kernel(data, events, work, work_size, slots, results, run)` over the worklist.
+
+    Args:
+        kernel: The compiled function.
+        found: The scan of the range.
+        slots: The tables of its slots.
+        work: uint32 numbers of rows events.
+        results: int64 array that the kernel writes.
+        walk_only: True if the kernel uses only the lengths of values.
 
     Raises:
-        ProtocolError: images that do not fit their table map, or cannot be inflated.
+        ProtocolError: Images that do not fit their table map, or cannot be inflated.
     """
     slots.load(found, work, walk_only=walk_only)
     images = PlainImages(found, slots, work, Arena(), walk_only=walk_only)

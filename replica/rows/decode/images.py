@@ -1,15 +1,11 @@
-"""Row images that the kernels cannot read as they stand in the log, written out plain before the kernels run.
+"""Rewriting of row images that kernels cannot read in their logged form.
 
-Three things are undone here, event by event: log_bin_compress (all images of an event are one compressed block),
-COMPRESSED columns and MySQL's JSON (the value is put behind a length of four bytes, inflated or as text), and MySQL's
-PARTIAL_UPDATE_ROWS (differences of JSON values become the values).
-
-In: a scan and the worklist of its rows events. Out: the scan again, with event records of its own in which `images`
-and `end` point at plain images. Those stand in an arena outside of the range, which is just another offset to the
-kernels. The arena holds ARENA_BYTES, or one event that is larger: the worklist is done slice by slice.
-
-Refused: what cannot be inflated or parsed, images that do not fit their table map, and an event that would grow beyond
-MAX_IMAGES_BYTES.
+`PlainImages` undoes three encodings, event by event. With log_bin_compress, all images of an event are one compressed
+block. COMPRESSED columns and MySQL's JSON become plain values after a length of four bytes. MySQL's PARTIAL_UPDATE_ROWS
+has differences of JSON values. The result is the same scan with other event records, whose `images` and `end` point
+into an `Arena` outside of the range. The arena holds ARENA_BYTES, or one larger event, so the worklist is processed in
+slices. Errors: data that cannot be inflated or parsed, images that do not fit their table map, and an event that would
+exceed MAX_IMAGES_BYTES.
 """
 
 from __future__ import annotations
@@ -40,19 +36,19 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
     from replica.rows.tables.stored import StoredColumns
 
-# Twice what a batch holds (DecodeOptions.batch_bytes): a slice's end cuts a batch short, and the images should still
-# be in the processor's cache when they are decoded.
+# Twice the size of a batch (DecodeOptions.batch_bytes), because the end of a slice cuts a batch short. The images
+# should still be in the processor's cache when they are decoded.
 ARENA_BYTES: Final = 4 << 20
-# What offsets of 32 bits reach in Arrow, whose columns the values end in.
+# The limit of 32-bit offsets in Arrow columns, which will hold the values.
 MAX_IMAGES_BYTES: Final = (1 << 31) - 1
 
 _FIRST_PIECES: Final = 1024
-_CHUNK: Final = 1024  # events whose records are taken out of numpy at once
+_CHUNK: Final = 1024  # events whose records are copied out of numpy at once
 _FIELDS: Final = ("images", "end", "form", "slot")  # of an event to prepare
 
 
 class Arena:
-    """Memory for plain images, used again for every slice; what does not fit stands on its own."""
+    """Memory for plain images, reused for every slice; an event that does not fit keeps its own memory."""
 
     def __init__(self, size: int = ARENA_BYTES) -> None:
         self._size = size
@@ -70,7 +66,7 @@ class Arena:
         return self.used >= self._size or self._large is not None
 
     def put(self, images: Buffer) -> int:
-        """Copy the images in, or keep them where they are; return their address."""
+        """Copy the images into the arena, or keep them in their own memory; return their address."""
         if self._memory is None:
             memory = np.empty(self._size, np.uint8)
             self._memory, self._address = memory.data, address(memory)
@@ -84,16 +80,17 @@ class Arena:
 
 
 class ImageFault(NamedTuple):
-    """The number of the event group whose images cannot be made plain, and why."""
+    """Number of the event group whose images cannot be rewritten, and the error."""
 
     group: int
     error: ProtocolError
 
 
 class PlainImages:
-    """The images of one worklist. `found` is the scan to decode; `advance` says how far.
+    """The images of one worklist. `found` is the scan to decode; `advance` rewrites the next slice.
 
-    At images that cannot be made plain it goes no further; `fault` says why, once everything before them is done.
+    It stops at images that cannot be rewritten. `fault` has their error; the caller must handle everything before it
+    first.
     """
 
     def __init__(
@@ -106,9 +103,15 @@ class PlainImages:
         walk_only: bool = False,
         lengths: npt.NDArray[np.int64] | None = None,
     ) -> None:
-        """Prepare a worklist. `walk_only`: rows are only counted, so values may stay as they are stored.
+        """Prepare a worklist.
 
-        `lengths`: per event of the range, how many bytes of its plain images are of interest.
+        Args:
+            found: The scan of the range.
+            slots: The tables of its slots.
+            work: uint32 numbers of rows events.
+            arena: Memory for the plain images.
+            walk_only: True if rows are only counted, so values may keep their stored form.
+            lengths: int64 per event of the range, the bytes of its plain images to decode. None for all.
         """
         self._slots = slots
         self._work = work
@@ -135,7 +138,7 @@ class PlainImages:
         return unplain
 
     def advance(self) -> int:
-        """Prepare the next slice in place of the one before; return the place in the worklist where it ends."""
+        """Rewrite the next slice, in place of the previous one; return the index in the worklist after it."""
         self._arena.reset()
         first, arena = self._next, self._arena
         starts: list[int] = []
@@ -165,7 +168,7 @@ class PlainImages:
 
     def _plain(self, number: int, start: int, end: int, form: int, slot: int) -> Buffer:
         images: Buffer = self._data[start:end]
-        event = self.found.events[number, ...]  # still the memory itself: a kernel takes its address
+        event = self.found.events[number, ...]  # a view, not a copy: a kernel takes its address
         try:
             if form == r.FORM_COMPRESSED:
                 images = inflate(images)
@@ -192,7 +195,7 @@ class PlainImages:
         )
 
     def _rewritten(self, images: Buffer, event: Records, slot: int, stored: StoredColumns) -> bytes:
-        """Return the images with the values of the stored columns plain, each behind a length of four bytes."""
+        """Return the images with the values of the stored columns in plain form, each after a length of four bytes."""
         view = memoryview(images)
         parts: list[Buffer] = []
         done = size = 0
@@ -240,8 +243,9 @@ class PlainImages:
 
 
 def _event_words(work: npt.NDArray[np.uint32], todo: npt.NDArray[np.intp], events: Records) -> Iterator[list[int]]:
-    """Yield number, and `images`, `end`, `form` and `slot`, of each event to prepare. It knows no PlainImages: one that
-    holds what it is held by keeps its range until garbage is collected.
+    """Yield number, `images`, `end`, `form` and `slot` of each event to rewrite.
+
+    It must not refer to PlainImages, which holds it: a reference cycle would keep the range until garbage collection.
     """
     for first in range(0, len(todo), _CHUNK):
         numbers = work[todo[first : first + _CHUNK]]

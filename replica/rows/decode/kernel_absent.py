@@ -1,4 +1,4 @@
-"""The rows events that hold the same columns of the same table: events are many, column choices are few."""
+"""Kernel that numbers the distinct column choices of rows events: events are many, column choices few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FNV_PRIME = 0x100000001B3
 
 @helper
 def same_choice(data: int, event: int, other: int, field: int) -> bool:
-    """Tell whether two events have one table map and the same bits in the bitmap that `field` points at."""
+    """Return True if two events have one table map and the same bits in the bitmap at `field`."""
     width = load_u8(event + EventRecord.width)
     if load_u8(event + EventRecord.slot) != load_u8(other + EventRecord.slot) or width != load_u8(
         other + EventRecord.width
@@ -29,10 +29,11 @@ def same_choice(data: int, event: int, other: int, field: int) -> bool:
 
 @kernel
 def number_choices(data: int, events: int, count: int, field: int, out: int, table: int, mask: int, firsts: int) -> int:
-    """Number the distinct (table map, bitmap) pairs of partial events; return how many there are.
+    """Give each distinct (table map, bitmap) pair of partial events a number; return how many there are.
 
-    `field`: EventRecord.before or .after. `out`: an int32 an event, its number, -1 where the event is whole. `firsts`:
-    int32 numbers of the first event of each. `table`: zeros, `mask` + 1 words of int32, more than events.
+    `field`: EventRecord.before or .after. `out`: int32 per event, the number of its pair, -1 if the event is whole.
+    `firsts`: int32 per pair, the number of its first event. `table`: `mask` + 1 int32 zeros, more than there are
+    events.
     """
     found = 0
     for number in range(count):

@@ -1,7 +1,7 @@
-"""The rows of tables that are delivered up to a key only: what of each row change lies in what is delivered.
+"""Kernel that decides, for tables that are delivered up to a key, which part of each row change is delivered.
 
-An update that moves a key over the border is two changes: its before half takes a row out of what is delivered (it is a
-delete there), its after half brings one in (an insert).
+An update that moves a key across the border counts by half. If the row leaves the delivered part, its before image is a
+delete. If the row enters, its after image is an insert.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from replica.rows.scan import records as r
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernel_keys import write_key
 
-# What of a row change lies in what is delivered.
+# The part of a row change that is delivered.
 DROPPED = 0
 WHOLE = 1
-LEAVES = 2  # only its before half
-ENTERS = 3  # only its after half
+LEAVES = 2  # only the before image
+ENTERS = 3  # only the after image
 
-# How the kernel returns, beside the codes of the decode kernels.
+# Return codes of the kernel, in addition to those of the decode kernels.
 MORE_FLAGS = 20  # there is no room for the next row
 UNTOLD_KEY = 21  # an image lacks a column of the key
 PARTIAL_ROW = 22  # a row enters whose image lacks columns
 
 MAX_KEY_BYTES = 1 << 14
-"""Bytes of a key in canonical form: InnoDB's longest has 3072, and each may take two, with two behind a column."""
+"""Bytes of the longest key in canonical form: InnoDB's longest has 3072, each may take two, plus two per column."""
 
 
 class FrontierRecord(Record):
-    """The delivered part of the table of one table map."""
+    """The delivered part of one table map's table."""
 
     open = word("1: a part of it, 0: all or nothing")
     upto = word("address of the canonical bytes of the last key that is delivered")
@@ -61,7 +61,7 @@ class KeyScratch(Record):
 
 @helper
 def lies_inside(keys: int, values: int, scratch: int, frontier: int) -> int:
-    """Return 1 if a key is at or before the frontier, 0 if it lies behind, -1 if it is not told."""
+    """Return 1 if a key is at or before the frontier, 0 if it is after it, -1 if a key value is missing."""
     count = load_u8(keys + RowKeyRecord.count)
     parts = load_u8(keys + RowKeyRecord.parts)
     room = most_key_bytes(parts, count, values)
@@ -90,12 +90,13 @@ def find_halves(
     rows_before: int,
     run: int,
 ) -> int:
-    """Write, for the rows of open tables, which half of each is delivered; return DONE, or a code with its fault.
+    """Write, for each row of open tables, which part of the change is delivered; return DONE, or a fault code.
 
-    The worklist holds whole groups up to their last event of an open table, so that ordinals can be counted;
-    `rows_before`: of group 0. `flags`: a byte a row. `bases`: int64 per event of the range: the flag of its row with
-    the ordinal n stands at bases + n. `lengths`: int64 per event: the bytes of images up to the end of its last row
-    that is selected, 0 where none is; of events of open tables alone. MORE_FLAGS: call again with more room.
+    The worklist holds whole groups up to their last event of an open table, so that ordinals can be counted.
+    `rows_before`: rows of group 0 before the range. `flags`: one byte per row. `bases`: int64 per event of the range;
+    the flag of its row with the ordinal n is at bases + n. `lengths`: int64 per event, written for events of open
+    tables only. It is the bytes of images up to the last selected row, 0 if none is selected. After MORE_FLAGS, call
+    again with more space.
     """
     item = load_u8(run + RunState.item)
     offset = load_u8(run + RunState.offset)

@@ -1,4 +1,4 @@
-"""The places of the values of some columns in the row images of an event: what it takes to put others there."""
+"""Kernel that finds the values of some columns in an event's row images, so that Python can replace them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def find_values(
     pieces: int,
     capacity: int,
 ) -> int:
-    """Write a piece for every value, other than NULL, of the columns whose byte of `marks` is set.
+    """Write a PieceRecord for every value, other than NULL, of the columns marked in `marks`.
 
-    `images` and `size`: the event's images, wherever they are. `widths`: int64 per column, see StoredColumns. Return
-    how many pieces there are, GROW when there is no room for the next, or minus SHORT_IMAGE, BAD_WIDTH or NO_COLUMNS.
+    `images` and `size` give the event's images. `widths` has int64 per column, see StoredColumns. Return the number of
+    pieces, GROW if there is no space for the next, or minus SHORT_IMAGE, BAD_WIDTH or NO_COLUMNS.
     """
     before = data + load_u8(event + EventRecord.before)
     after = data + load_u8(event + EventRecord.after)

@@ -1,4 +1,4 @@
-"""The values of a key's columns in the images of a row: where they stand, and whether all of them are told."""
+"""Kernels that find the values of a key's columns in the images of a row, and detect missing ones."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class KeyValueRecord(Record):
 def find_key_values(
     plan: int, columns: int, present: int, bitmap: int, position: int, end: int, ranks: int, values: int
 ) -> int:
-    """Return the address of the byte after the image at `position`, 0 if it runs over the event's end.
+    """Return the address after the image at `position`, 0 if it exceeds the event's end; store its key values.
 
-    `values`: KeyValueRecords, one a column of the key; those of columns that the image lacks are left as they are.
+    `values` has a KeyValueRecord per key column. The records of columns that the image lacks are not changed.
     """
     p = position + ((present + 7) >> 3)
     if p > end:
@@ -73,7 +73,7 @@ def forget_values(values: int, count: int) -> None:
 
 @helper
 def inherit_values(before: int, after: int, count: int) -> None:
-    """Give an after image what it lacks of the key: a column that it does not hold was not set."""
+    """Fill missing key values of an after image from the before image: a column that it lacks was not set."""
     for i in range(count):
         offset = i * KeyValueRecord.BYTES
         if load_u8(after + offset + KeyValueRecord.size) < 0:
@@ -83,7 +83,7 @@ def inherit_values(before: int, after: int, count: int) -> None:
 
 @helper
 def most_key_bytes(parts: int, count: int, values: int) -> int:
-    """Return how many bytes the key takes at most, or -1 where one of its values is not told."""
+    """Return the maximal bytes of the key, or -1 if one of its values is missing."""
     for i in range(count):
         if load_u8(values + i * KeyValueRecord.BYTES + KeyValueRecord.size) < 0:
             return -1
@@ -92,7 +92,7 @@ def most_key_bytes(parts: int, count: int, values: int) -> int:
 
 @helper
 def compare_bytes(left: int, left_size: int, right: int, right_size: int) -> int:
-    """Return -1, 0 or 1, as the first bytes sort before, like or behind the second."""
+    """Return -1, 0 or 1 if the first bytes sort before, equal to or after the second."""
     size = min(left_size, right_size)
     i = 0
     while i < size and load_u1(left + i) == load_u1(right + i):

@@ -1,14 +1,12 @@
-"""Run the row loop of both decode kernels: from the worklist's events to their rows, and what stands beside each.
+"""Row loop of both decode kernels: from the worklist's events to their rows, with the batch's own columns.
 
-A decode kernel brings the function that writes one row image; the loop is compiled into each with that function inside
-of it. Rows of tables that are not wanted are walked, so that the ordinals count every row of a transaction.
+A decode kernel passes the function that writes one row image; the loop is compiled into each kernel with that function
+inlined. Rows of unselected tables are walked, so that ordinals count every row of a transaction.
 
-A row is written whole or not at all: when the rows, the bytes or one column's data are used up, the loop returns before
-the row it could not finish and begins with it at the next call. Every length is checked against the event's end first;
-a wrong one returns a code with the offset.
-
-One loop for both costs no time (CPU of the kernels alone, two processes in turn, 46 MB of binlog: narrow rows -3 to
-+2 %, wide typed rows -8 %, wide VARIANT rows -45 %), and 5 to 6 CPU seconds of compiling once.
+A row is written whole or not at all. When the rows, the bytes or one column's data are used up, the loop returns before
+the unfinished row. The next call begins with that row. Every length is checked against the event's end first; an
+invalid one returns a code with the offset. Sharing the loop costs no decoding time, and 5 to 6 CPU seconds of
+compiling.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ if TYPE_CHECKING:
 
 
 EVENTS_AHEAD = 4
-"""Which of the next rows events is asked for while one is decoded: narrow rows take a tenth less time with it."""
+"""Distance, in rows events, of the event to prefetch: narrow rows decode in a tenth less time."""
 
 
 @helper
 def no_rows(side: int, first: int, row: int) -> None:
-    """Set NULL, and no data, in all columns of a side from row `first` up to `row`."""
+    """Set all columns of a side to NULL, without data, from row `first` up to `row`."""
     tails = load_u8(side + SideRecord.tails)
     for i in range(load_u8(side + SideRecord.tail_count)):
         tail = tails + i * TailRecord.BYTES
@@ -74,11 +72,11 @@ def decode_rows(
     flat: int,
     scratch: int,
 ) -> int:
-    """Decode until the work is done or the batch is full; records.py has the codes that come back.
+    """Decode until the worklist is done or the batch is full; return a code of rows/decode/records.py.
 
-    `write_image(slot, side, second, row, columns, bitmap, present, position, end, history, run, scratch)` writes an
-    image into row `row` of a side, `second`: the after side. It gives a code, the address behind the image or of the
-    fault, and what `column` and `need` of RunState are to be.
+    `write_image` writes an image into row `row` of a side. Its parameters are `slot, side, second, row, columns,
+    bitmap, present, position, end, history, run, scratch`; `second` is true for the after side. It returns a code, the
+    address after the image or of the fault, and the values for `column` and `need` of RunState.
     """
     item = load_u8(run + RunState.item)
     stop = load_u8(run + RunState.stop)
@@ -115,7 +113,7 @@ def decode_rows(
         later = load_u4(work + min(item + EVENTS_AHEAD, stop - 1) * 4)
         images_ahead = data + load_u8(events + later * EventRecord.BYTES + EventRecord.images)
         prefetch(images_ahead)
-        prefetch(images_ahead + 64)  # the processor follows by itself; more of these cost large rows events more
+        prefetch(images_ahead + 64)  # the processor prefetches the rest; more prefetches slow down large rows events
         columns = load_u8(slot + SlotRecord.columns)
         before = data + load_u8(event + EventRecord.before)
         after = data + load_u8(event + EventRecord.after)
@@ -155,7 +153,7 @@ def decode_rows(
                 break
 
             for image in range(images):
-                # The flat shape has one set of columns, the after set; an UPDATE fills two rows of it.
+                # The flat shape has one set of columns, the after set; an UPDATE fills two of its rows.
                 row = rows + image if flat else rows
                 second = flat or op == r.OP_INSERT or image == 1
                 side = side_after if second else side_before
@@ -195,7 +193,7 @@ def decode_rows(
             break
         offset = 0
         item += 1
-        # The worklist ends for a group with its last selected row. It is delivered, unless a filter leaves it out.
+        # In the worklist a group ends with its last selected row, which is delivered unless a filter drops it.
         if rows and wanted:
             following = events + load_u4(work + item * 4) * EventRecord.BYTES if item < work_size else 0
             if following == 0 or load_u8(following + EventRecord.group) != group:

@@ -1,13 +1,11 @@
 # ruff: noqa: PLR0911, PLR1714  (one return a fault; numba has no sets)
-"""The typed decode kernel: row images of any table -> Arrow buffers of the output, one compile for all tables.
+"""Typed decode kernel: row images of any table to Arrow buffers, one compilation for all tables.
 
-In: rows events named by a worklist, in stream order; per table map a SlotRecord and a PlanRecord a column (records.py);
-the addresses of all output buffers stand in the plans. Out: values, int32 offsets and data of strings, validity bits
-(set beforehand, cleared here for NULL), and the batch's own columns. The row loop is that of both decoders
-(kernel_rows.py).
-
-Columns that a partial image (binlog_row_image=MINIMAL) leaves out are NULL here; only VARIANT can tell absent from
-NULL.
+It takes the rows events of a worklist in stream order. Each table map has a SlotRecord, and each column a PlanRecord
+with the addresses of its output buffers (records.py). It writes values, int32 offsets and data of strings, validity
+bits (set in advance, cleared here for NULL), and the batch's own columns. Both decoders use the row loop in
+kernel_rows.py. Columns that a partial image (binlog_row_image=MINIMAL) leaves out are NULL here; only VARIANT
+distinguishes absent from NULL.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ from replica.rows.types.plan_record import PlanRecord
 
 @helper
 def clear(plan: int, row: int) -> None:
-    """Set NULL in one column of one row."""
+    """Set one column of one row to NULL."""
     valid = load_u8(plan + PlanRecord.valid) + (row >> 3)
     store_u1(valid, load_u1(valid) & ~(1 << (row & 7)))
     tail = load_u8(plan + PlanRecord.tail)
@@ -63,7 +61,7 @@ def clear(plan: int, row: int) -> None:
 @inlined
 def write_typed(
     slot: int,
-    side: int,  # noqa: ARG001  (its addresses stand in the plan)
+    side: int,  # noqa: ARG001  (the plan has its addresses)
     second: int,
     row: int,
     columns: int,
@@ -201,7 +199,7 @@ def write_typed(
                 store_u4(values + row * 4, value)
             else:
                 store_u2(values + row * 2, value)
-        else:  # strings, bytes and what is printed as text
+        else:  # strings, bytes and types that are output as text
             tail = load_u8(plan + PlanRecord.tail)
             if tail == 0:
                 return d.UNKNOWN_KIND, p, c, 0
@@ -271,7 +269,7 @@ def decode_typed(
     max_bytes: int,
     flat: int,
 ) -> int:
-    """Decode into columns of their own types. `flat`: one row an image, all in the columns of the after side."""
+    """Decode into columns of their own types. `flat`: one row per image, all in the columns of the after side."""
     return decode_rows(
         write_typed,
         data,

@@ -1,8 +1,8 @@
-"""Updates that change nothing of what is asked for: the two images of a row compared as bytes, column by column.
+"""Kernel that finds unchanged updates: it compares the two images of a row as bytes, column by column.
 
-Compared are the columns whose plan reads them, the end of a versioned row's period among them: a row that ends did
-change. Equal bytes are equal values. A column that the after image lacks was not set, so it is as it was; one that only
-the after image has may have been anything before, so it counts as changed.
+It compares the columns that the plan reads, including the end of a versioned row's period: closing a row is a change.
+Equal bytes are equal values. A column that the after image lacks was not set, so it is unchanged. A column that only
+the after image has counts as changed, because its old value is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replica.rows.types.plan_record import PlanRecord
 
 @helper
 def value_extent(plan: int, position: int, end: int) -> tuple[int, int]:
-    """Return where the value of a column begins, and how long it is; -1 if it runs over the event's end."""
+    """Return start and size of a column's value; size -1 if it exceeds the event's end."""
     size = load_u8(plan + PlanRecord.width)
     if size < 0:
         prefix = -size
@@ -49,10 +49,9 @@ def equal_bytes(first: int, second: int, size: int) -> bool:
 def end_if_same(
     plan: int, columns: int, present_before: int, before: int, present_after: int, after: int, position: int, end: int
 ) -> int:
-    """Return the address of the byte after both images at `position`, if they agree in all columns that are read; 0 if
-    not.
+    """Return the address after both images at `position` if they agree in all columns that are read; else 0.
 
-    Images that run over the event's end agree in nothing: the code that reads them says what is wrong.
+    Images that exceed the event's end do not agree: the code that reads them reports the fault.
     """
     middle = skip_image(plan, columns, present_before, before, position, end)
     if middle == 0:
@@ -95,10 +94,11 @@ def end_if_same(
 
 @kernel
 def find_changes(data: int, events: int, work: int, work_size: int, slots: int, lengths: int, run: int) -> int:
-    """Find for each UPDATE event of the worklist the bytes of images up to the end of the last row that changed, 0 if
-    none did.
+    """Store, for each UPDATE event of the worklist, the bytes of images up to its last changed row; 0 if no row
+    changed.
 
-    `lengths`: int64 per event of the range, by its number. Return DONE, or a code with its fault, as `count_images`.
+    `lengths` has int64 per event of the range, indexed by event number. Return DONE, or a fault code, as
+    `count_images`.
     """
     for item in range(work_size):
         number = load_u4(work + item * 4)

@@ -1,13 +1,11 @@
 # ruff: noqa: PLR0911  (one return a fault)
-"""The VARIANT decode kernel: each row image -> one Spark VARIANT object (Spark's common/variant specification).
+"""VARIANT decode kernel: each row image to one Spark VARIANT object (Spark's common/variant specification).
 
-An object is: header, number of fields, field ids in the order of their names, offsets, values. The ids point into the
-table's dictionary (metadata), which is sorted and built once per table, so a column's id is its rank among the names;
-the values stand in the order of the wire, because offsets need not grow. Columns that the image does not hold are
-absent from the object, and so are columns without a rank; NULL is the variant null. Integers take their smallest
-width, dates that no calendar has are null.
-
-Rows, restarts and faults are the row loop's (kernel_rows.py).
+An object is: header, number of fields, field ids in the order of their names, offsets, values. The ids refer to the
+table's sorted dictionary (metadata), made once per table, so the id of a column is the rank of its name. Values are in
+wire order, because offsets need not ascend. Columns without a rank, and columns that the image lacks, are absent from
+the object; NULL is the variant null. Integers take their smallest width, and invalid dates are null. The row loop
+(kernel_rows.py) handles rows, restarts and faults.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ def number_bytes(value: int) -> int:
 
 @helper
 def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int) -> int:
-    """Count the columns present that are put out."""
+    """Count the columns of the image that are output."""
     if shown == columns:
         return present
     fields = 0
@@ -57,7 +55,7 @@ def shown_fields(plan: int, columns: int, shown: int, present: int, bitmap: int)
 
 @helper
 def value_fault(code: int) -> int:
-    """Choose what the kernel returns where `put_value` gave an error."""
+    """Return the kernel's code for an error of `put_value`."""
     if code == INVALID:
         return d.BAD_DATE
     if code == NO_TEXT:
@@ -80,7 +78,7 @@ def write_variant(
     run: int,
     scratch: int,
 ) -> tuple[int, int, int, int]:
-    """Write one image as an object and its dictionary beside it; see `decode_rows`."""
+    """Write one image as an object, and its dictionary; see `decode_rows`."""
     plans = load_u8(slot + SlotRecord.plan_before)
     metadata = load_u8(slot + SlotRecord.metadata)
     metadata_size = load_u8(slot + SlotRecord.metadata_size)
@@ -97,7 +95,7 @@ def write_variant(
     limit = target + capacity - used
     count_bytes = 4 if fields > 255 else 1
     fixed = 1 + count_bytes + fields * id_bytes
-    # Room for the largest offsets, so that the guess can be corrected in place.
+    # Reserve space for the largest offsets, so that a wrong guess of their width can be corrected in place.
     if target + fixed + (fields + 1) * 4 > limit:
         return d.ROOM, position, tail, used + fixed + (fields + 1) * 4 + FIXED_ROOM
     first = target + fixed + (fields + 1) * guess
@@ -239,7 +237,9 @@ def decode_variant(
     max_bytes: int,
     scratch: int,
 ) -> int:
-    """Decode into VARIANT: two columns a side, value and metadata. `scratch`: one int64 a column of any table."""
+    """Decode into VARIANT: two columns per side, value and metadata. `scratch`: one int64 per column of the widest
+    table.
+    """
     return decode_rows(
         write_variant,
         data,

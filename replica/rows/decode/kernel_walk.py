@@ -1,6 +1,6 @@
-"""Walking row images without decoding them: where the next one begins, and how many there are.
+"""Kernels that walk row images without decoding them, to find the next image and to count rows.
 
-Only the widths of the columns matter here, so this works on any table, also on types that cannot be decoded.
+They use only the widths of the columns, so they work on any table, including types that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from replica.rows.types.plan_record import PlanRecord
 
 @helper
 def bits_set(bitmap: int, count: int) -> int:
-    """Count the bits set among the first `count`."""
+    """Count the set bits among the first `count`."""
     total = 0
     for i in range(count >> 3):
         byte = load_u1(bitmap + i)
@@ -37,7 +37,7 @@ def bits_set(bitmap: int, count: int) -> int:
 
 @helper
 def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int, int]:
-    """Return how many columns the before and the after image hold; -1 if the event's table is not as wide as its table
+    """Return the number of columns in the before and the after image; -1 if the event's width differs from its table
     map.
     """
     if load_u8(event + EventRecord.width) != columns:
@@ -48,7 +48,7 @@ def begin_event(event: int, before: int, after: int, columns: int) -> tuple[int,
 
 @helper
 def open_event(data: int, event: int, number: int, slots: int, run: int) -> tuple[int, int, int, int]:
-    """Say in the run which event is read now; return its columns, their plan, and what `begin_event` returns."""
+    """Store the current event in the run state; return its columns, their plan, and the result of `begin_event`."""
     slot = slots + load_u8(event + EventRecord.slot) * SlotRecord.BYTES
     columns = load_u8(slot + SlotRecord.columns)
     store_u8(run + RunState.event, number)
@@ -62,7 +62,7 @@ def open_event(data: int, event: int, number: int, slots: int, run: int) -> tupl
 
 @helper
 def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int, end: int) -> int:
-    """Return address of the byte after the row image at `position`, or 0 if the image runs over the event's end."""
+    """Return the address after the row image at `position`, or 0 if the image exceeds the event's end."""
     p = position + ((present + 7) >> 3)
     if p > end:
         return 0
@@ -90,9 +90,7 @@ def skip_image(plan: int, columns: int, present: int, bitmap: int, position: int
 
 @kernel
 def count_images(data: int, events: int, work: int, work_size: int, slots: int, counts: int, run: int) -> int:
-    """Add the rows of each event of the worklist to its group's count (int64 each). Return DONE, or a code with its
-    fault.
-    """
+    """Add the rows of each event of the worklist to its group's count (int64 each). Return DONE, or a fault code."""
     for item in range(work_size):
         number = load_u4(work + item * 4)
         event = events + number * EventRecord.BYTES

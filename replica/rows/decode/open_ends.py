@@ -1,4 +1,4 @@
-"""The open ends of a range of the log that was cut inside a transaction: what its decoder cannot see."""
+"""Open ends of a range that begins or ends inside a transaction: facts that the range itself does not show."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 
 class OpenEnds(NamedTuple):
-    """The first and the last group of such a range may be incomplete.
+    """Open ends of a range, whose first and last group may be incomplete.
 
-    `rows_before`: row changes of the first group before the range. `rows_follow`: whether delivered rows of the last
-    group come in another range, so that none here is the transaction's last. `committed`: the range is a part of a
-    prepared XA group behind the GTID event of its XA COMMIT: the rows are delivered where they stand.
+    Attributes:
+        rows_before: Row changes of the first group before the range.
+        rows_follow: True if another range has delivered rows of the last group, so that no row here is the
+            transaction's last.
+        committed: True if the range is a part of a prepared XA group, after the GTID event of its XA COMMIT. Its rows
+            are delivered at their place in the range.
     """
 
     rows_before: int = 0

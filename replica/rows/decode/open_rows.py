@@ -1,11 +1,9 @@
-"""The rows of a range that lie in what is delivered of their tables: those that count, whole or by half.
+"""Selection of the rows that lie inside the delivered part of their tables, while the snapshot of these tables runs.
 
-In: a scan with the tables of its slots, and how far each table is delivered. Out: tables of which nothing is delivered
-are left out of the decoder's work; of the rows of tables that are delivered in part, which the worklist ends with, and
-what a batch has of them: `op` of a half is that of what it is then, `kept` says which rows count at all.
-
-Refused: rows whose images do not tell their key, and a row that comes in with a part of its columns: both take
-binlog_row_image=FULL.
+`OpenRows` removes tables of which nothing is delivered. For partly delivered tables, `find` decides which rows the
+worklist must contain, and `settle` corrects the batch. An update that crosses the border counts as an insert or a
+delete: `op` says which, and `kept` marks the rows that count. Images without their key are refused, and so are rows
+that enter with some of their columns: both require binlog_row_image=FULL.
 """
 
 from __future__ import annotations
@@ -47,11 +45,11 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema
 
 FIRST_FLAGS: Final = 1 << 12
-"""Rows there is room for at first; the room doubles when it was too little."""
+"""Initial number of rows of the flag array; it doubles when it is full."""
 
 
 class OpenRows:
-    """The rows of one range. `opened` marks the table maps of tables that are delivered in part."""
+    """The rows of one range. `opened` marks the table maps of partly delivered tables."""
 
     def __init__(
         self,
@@ -61,8 +59,14 @@ class OpenRows:
         rows_before: int,
         unfit: dict[int, SchemaError] | None = None,
     ) -> None:
-        """Leave out tables of which nothing is delivered; `rows_before`: of the first group, before the range. `unfit`
-        takes the table maps that do not have the key of their tables, as with `RowKeys`.
+        """Remove the tables of which nothing is delivered.
+
+        Args:
+            found: The scan of the range.
+            slots: The tables of its slots.
+            delivered: The delivered part of the tables.
+            rows_before: Rows of the first group before the range.
+            unfit: Receives the table maps that lack the key of their tables, as in `RowKeys`.
         """
         upto: dict[tuple[str, str], bytes] = {}
         columns: dict[tuple[str, str], tuple[ColumnSchema, ...]] = {}
@@ -80,7 +84,7 @@ class OpenRows:
         self._slots = slots
         self._rows_before = rows_before
         self.refused: int | None = None
-        """The number of the table map whose rows `find` has refused."""
+        """Number of the table map whose rows `find` refused, None if it refused none."""
         self._keys = RowKeys(slots, columns.get, unfit)
         self.opened = self._keys.asked
         self._frontiers: Records = np.zeros(count, FrontierRecord.dtype)
@@ -100,14 +104,16 @@ class OpenRows:
         self._flags: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def find(self, work: npt.NDArray[np.uint32], lengths: npt.NDArray[np.int64]) -> None:
-        """Look at the rows of these events: whole groups, up to their last event of an open table.
+        """Decide which rows of these events lie inside the delivered part.
 
-        `lengths`, per event of the range: those of open tables get the bytes of images up to their last row that is
-        selected.
+        Args:
+            work: uint32 event numbers of whole groups, up to their last event of an open table.
+            lengths: int64 per event of the range. For events of open tables, receives the bytes of images up to the
+                last selected row.
 
         Raises:
-            PrerequisiteError: an image lacks what has to be known of it.
-            ProtocolError: images that do not fit their table map.
+            PrerequisiteError: An image lacks a required column.
+            ProtocolError: Images that do not fit their table map.
         """
         slots = self._slots
         slots.load(self._found, work)
@@ -142,7 +148,7 @@ class OpenRows:
         self._flags = flags[: int(run["rows"])]
 
     def settle(self, batch: ChangeBatch, *, flat: bool) -> None:
-        """Turn halves into what they are, and mark the rows that count."""
+        """Change updates that cross the border to inserts and deletes, and mark the rows that count."""
         if not self.opened.any() or batch.event is None:
             return
         opened = self.opened[self._found.events["slot"][batch.event]]
@@ -174,7 +180,7 @@ class OpenRows:
 
 
 def partial_images(gtid: str, table: str, what: str) -> PrerequisiteError:
-    """Make the error for a transaction that was logged without whole row images, of a table that is being read."""
+    """Make the error for a transaction without whole row images, in a table whose snapshot is running."""
     return PrerequisiteError(
         f"the row images of transaction {gtid} {what} of {table}, which is being read while it changes.",
         hint="Let every session write with binlog_row_image=FULL, and start again with a new checkpoint.",

@@ -1,4 +1,4 @@
-"""Lay out what decode kernels write to and keep: output columns, tables with their plans, the state of a run.
+"""Layout of the memory that decode kernels write and keep: output columns, tables with their plans, and the run state.
 
 All offsets count bytes from the start of the scanned range.
 """
@@ -11,7 +11,7 @@ from replica.native.record import Record, word
 
 
 class TailRecord(Record):
-    """The growing data of a column of strings or bytes."""
+    """The growing data of a string or bytes column."""
 
     data = word("address")
     capacity = word("bytes there is room for")
@@ -47,7 +47,7 @@ class SlotRecord(Record):
 
 
 class RunState(Record):
-    """The state that a decode kernel keeps between two calls, and what it says of the batch."""
+    """The state that a decode kernel keeps between two calls, and its results for the batch."""
 
     item = word("place in the worklist")
     offset = word("offset of the next row in that event, 0: at its beginning")
@@ -63,7 +63,7 @@ class RunState(Record):
 
 
 class RowColumns(Record):
-    """The addresses of the batch's own columns, one value a row."""
+    """The addresses of the batch's own columns, one value per row."""
 
     op = word("int8: OP_*, or FLAT_*")
     table = word("int32: number of the table")
@@ -74,10 +74,10 @@ class RowColumns(Record):
     history = word("int8: HISTORY_*, written for versioned tables only")
 
 
-# How a decode kernel returns.
-DONE: Final = 0  # the worklist is at its end, or at the place to stop before
-FULL: Final = 1  # rows or bytes of the batch are used up: take it and call again
-ROOM: Final = 2  # a column's data is full: take the batch if it has rows, else make room, and call again
+# Return codes of a decode kernel.
+DONE: Final = 0  # the worklist is at its end, or at the item to stop before
+FULL: Final = 1  # rows or bytes of the batch are used up: take the batch and call again
+ROOM: Final = 2  # a column's data is full: take the batch if it has rows, else enlarge the column, and call again
 SHORT_IMAGE: Final = 3
 BAD_WIDTH: Final = 4
 BAD_VALUE: Final = 5
@@ -86,6 +86,6 @@ NO_COLUMNS: Final = 7
 BAD_TEXT: Final = 8
 UNKNOWN_KIND: Final = 9  # the kernel has no branch for the kind of a column
 
-# The flat shape's operations. There an UPDATE is two rows, OP_UPDATE for the image before and the next one after.
+# Operations of the flat shape. An UPDATE is two rows: OP_UPDATE for the before image, FLAT_AFTER for the after image.
 FLAT_AFTER: Final = 2
 FLAT_DELETE: Final = 3

@@ -1,12 +1,10 @@
-"""The places where a large event group may be cut, and how many row changes lie before each.
+"""Borders where a large event group may be cut, and the number of row changes before each.
 
-In: the bytes of one group. Out: a `RowIndex`: borders between rows events, at most some 16 K of them however large the
-group is, each with the rows before it (so the ordinal of the next one), how many of these are of selected tables, and
-what a reader that begins there needs: the table maps of the running statement, the place of its text.
-
-The whole group is walked once, without decoding a value; images of compressed events are inflated for it.
-
-No index (None) for a group with events that hold other events (large events of 12.3, sent in fragments).
+`index_rows` makes a `RowIndex` from the bytes of one group. A border is between rows events. A group has at most about
+16 K borders, whatever its size. A border has the number of rows before it, which is the ordinal of the next row. It
+also has what a reader that starts there needs: the table maps of the running statement, and the offset of its text. The
+group is walked once, without decoding values; images of compressed events are inflated. A group with events that
+contain other events (large events of 12.3, sent in fragments) has no index (None).
 """
 
 from __future__ import annotations
@@ -37,10 +35,12 @@ if TYPE_CHECKING:
     Maps = tuple[tuple[int, int], ...]  # (table id, slot)
 
 BORDERS: Final = 1 << 14
-"""The borders of a group: 64 KB apart in one of 1 GB, where a partition has some megabytes. They take 1 MB of
-memory."""
+"""Maximal number of borders of a group.
+
+In a group of 1 GB they are 64 KB apart, while a partition has some megabytes. They take 1 MB of memory.
+"""
 LEAST_BORDER_BYTES: Final = 8 << 10
-"""How large servers make rows events unless told otherwise (binlog_row_event_max_size)."""
+"""Minimal distance of borders: the server's default size of rows events (binlog_row_event_max_size)."""
 _ID_AND_FLAGS: Final = np.arange(HEADER_LENGTH, HEADER_LENGTH + 7)  # of a rows event: six bytes, and the low flags
 _STATEMENT_ENDS: Final = 1
 _TABLE_MAP_FLAGS: Final = b"\1\0"  # as the server sets them
@@ -48,11 +48,23 @@ _TABLE_MAP_FLAGS: Final = b"\1\0"  # as the server sets them
 
 @dataclass(frozen=True, slots=True)
 class RowIndex:
-    """The borders of one group. Arrays have one entry a border. All offsets count from the group's first byte.
+    """The borders of one group. Arrays have one entry per border. All offsets count from the group's first byte.
 
-    `rows`: row changes of the group before the border, of all tables; `selected`: those of selected tables among them.
-    `statements`: offset of the running statement's text event, 0 where none runs. `heads`: its table maps as events,
-    which `head` picks from. `last_event`: where the event begins that ends the group; its bytes go up to `size`.
+    Attributes:
+        gtid: The group's GTID.
+        ending: One of ENDS_*.
+        size: Bytes of the group.
+        first_event_end: Offset after the GTID event.
+        last_event: Offset of the event that ends the group; the event extends to `size`.
+        total_rows: Row changes of the group, of all tables.
+        total_selected: Row changes of selected tables.
+        offsets: int64, offsets of the borders.
+        rows: int64, row changes before the border, of all tables.
+        selected: int64, row changes of selected tables before the border.
+        statements: int64, offset of the text event of the running statement, 0 without one.
+        statement_ends: int64, offset after that event.
+        head: int64, index into `heads`.
+        heads: Table maps of running statements, encoded as events.
     """
 
     gtid: Gtid
@@ -80,18 +92,21 @@ def index_rows(
     block_events: int = BLOCK_EVENTS,
     passed: Passed | None = None,
 ) -> RowIndex | None:
-    """Walk exactly one group.
+    """Walk exactly one group and return its index.
 
     Args:
-        data: its bytes, from the GTID event to the end of its last event.
-        checksum: whether events carry a CRC32.
-        resolver: tells which tables are selected.
-        border_bytes: how far borders are apart; by default as far as BORDERS asks for.
-        block_events: rows events held in memory at once.
-        passed: told what has been walked over.
+        data: The bytes of the group, from the GTID event to the end of its last event.
+        checksum: True if events carry a CRC32.
+        resolver: Selects the tables.
+        border_bytes: Distance of the borders in bytes; by default the distance that BORDERS borders need.
+        block_events: Rows events held in memory at once.
+        passed: Called with the offset up to which the walk has passed.
+
+    Returns:
+        None if the group has events that contain other events.
 
     Raises:
-        ProtocolError: what the decoder refuses too: damaged events, rows without their table map.
+        ProtocolError: Damaged events, or rows without their table map, as in the decoder.
     """
     walk = _Walk(resolver, checksum=checksum, every=border_bytes or max(len(data) // BORDERS, LEAST_BORDER_BYTES))
     block = None
@@ -110,7 +125,7 @@ class _Walk:
         self._heads: dict[Maps, int] = {(): 0}
 
     def take(self, block: EventBlock) -> None:
-        """Take in one block of rows events."""
+        """Add one block of rows events."""
         found, events = block.found, block.found.events
         if not len(events):
             return
@@ -136,16 +151,17 @@ class _Walk:
         self._rows, self._selected, self._end = int(before[-1]), int(selected[-1]), int(ends[-1])
 
     def _table_maps(self, block: EventBlock, borders: Ints) -> Ints:
-        """Return, per border, the number of its table maps in `_heads`; -1 where a statement ends there.
+        """Return, per border, the index of its table maps in `_heads`; -1 if a statement ends there.
 
-        In force are those the rest of the statement uses; of one that goes on behind the block, all it has mapped.
+        The table maps at a border are those that the rest of the statement uses. If the statement continues after the
+        block, they are all that it has mapped.
         """
         events = block.found.events
         fields = block.found.data[events["start"][:, None] + _ID_AND_FLAGS].astype(np.int64)
         stops = fields[:, 6] & _STATEMENT_ENDS
         table_ids = (fields[:, :6] << (8 * np.arange(6))).sum(axis=1)
         stop_at = np.flatnonzero(stops)
-        after = np.searchsorted(stop_at, borders)  # the first end of a statement at or behind the border
+        after = np.searchsorted(stop_at, borders)  # the first end of a statement at or after the border
         ends_at = np.append(stop_at, len(events))[after]
         first, code = _distinct(table_ids, events["slot"])
         pairs = np.column_stack((table_ids, events["slot"]))[first]
@@ -173,7 +189,7 @@ class _Walk:
         group = found.groups[0]
         size = len(found.data)
         columns = np.hstack(self._parts) if self._parts else np.empty((6, 0), np.int64)
-        columns = columns[:, columns[0] < self._end]  # behind the last rows event there is nothing to read
+        columns = columns[:, columns[0] < self._end]  # no rows follow the last rows event
         domain, server, sequence = (int(group[f]) for f in ("domain", "server", "sequence"))
         dropped = group["ending"] == r.ENDS_ROLLBACK
         return RowIndex(
@@ -195,7 +211,7 @@ class _Walk:
         return at
 
     def _events(self, found: Scan, maps: Maps) -> bytes:
-        """Return table maps as the server would send them again."""
+        """Return table maps encoded as the server would send them."""
         return b"".join(
             encode_event(
                 EventType.TABLE_MAP,
@@ -208,7 +224,7 @@ class _Walk:
 
 
 def _distinct(table_ids: Ints, slots: Ints) -> tuple[Ints, Ints]:
-    """Return where each pair of the two stands first, and per entry the number of its pair."""
+    """Return the first index of each distinct pair, and per entry the number of its pair."""
     _, number = np.unique(table_ids, return_inverse=True)
     _, first, code = np.unique(number * (int(slots.max()) + 1) + slots, return_index=True, return_inverse=True)
     return first, code

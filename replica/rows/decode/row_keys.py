@@ -1,8 +1,7 @@
-"""The keys of the tables of a range, for the kernels that look at the keys of rows: one record per table map.
+"""Key records of the tables of a range, one per table map, for kernels that read the keys of rows.
 
-In: the compiled tables of a range, and the key's columns, as the catalog has them, of those that are asked for. Columns
-meet by name, whichever table map is met. Refused: a table map without a column of the key, or with one of another type,
-because then the rows cannot be told apart.
+`RowKeys` matches the catalog's key columns to each table map by name. A table map that lacks a key column, or has one
+of another type, is refused, because its rows cannot be identified.
 """
 
 from __future__ import annotations
@@ -30,8 +29,12 @@ if TYPE_CHECKING:
 
 
 class RowKeys:
-    """The records of one range. `asked`: per table map whether its keys are asked for; `most`: columns of the longest
-    key.
+    """The records of one range.
+
+    Attributes:
+        records: RowKeyRecord per table map.
+        asked: Mask of the table maps whose keys are read.
+        most: Number of columns of the longest key.
     """
 
     def __init__(
@@ -40,13 +43,16 @@ class RowKeys:
         columns_of: Callable[[tuple[str, str]], Sequence[ColumnSchema] | None],
         unfit: dict[int, SchemaError] | None = None,
     ) -> None:
-        """Make the records. `columns_of`: the key's columns in key order, None for tables that are not asked for.
+        """Make the records.
 
-        `unfit` takes the numbers of table maps that do not fit their table, with the error; they count as not asked
-        for.
+        Args:
+            slots: The tables of the range.
+            columns_of: Returns the key columns of a table in key order, None for a table whose key is not read.
+            unfit: Receives the numbers of table maps that do not fit their table, with the error. Their keys are not
+                read.
 
         Raises:
-            SchemaError: a table map does not fit its table, and `unfit` does not take it.
+            SchemaError: A table map does not fit its table, and `unfit` is None.
         """
         count = len(slots.records)
         self.records: Records = np.zeros(count, RowKeyRecord.dtype)
@@ -87,7 +93,7 @@ class RowKeys:
 
 
 def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[ColumnSchema]) -> list[int]:
-    """Return the numbers of the key's columns on the wire, whose columns have these names."""
+    """Return the wire numbers of the key's columns; `names` are the names of the wire columns."""
     places = {column_key(name): number for number, name in enumerate(names)}
     missing = [column.name for column in key if column_key(column.name) not in places]
     if missing:

@@ -1,7 +1,7 @@
-"""The tables of a range that are wanted, and their compiled plans: the SLOT records of one range.
+"""Compiled tables of a range, and their SLOT records for kernels.
 
-Tables are compiled once per distinct table map and kept by its content, never by table id. What a resolver says of one
-content holds for the life of the cache.
+`TableCache` compiles a table once per distinct table map, keyed by content, never by table id. The resolver's answer
+for one content must hold for the life of the cache. `SlotTable` has the tables of one range.
 """
 
 from __future__ import annotations
@@ -43,21 +43,19 @@ if TYPE_CHECKING:
     from replica.rows.types.types import OutputColumn, ValuePolicy
     from replica.schema.table import TableSchema
 
-# Distinct table maps kept; beyond this many (a server that alters tables all day) the oldest go.
+# Distinct table maps kept. Beyond this number the oldest are dropped, for servers that alter tables all day.
 MAX_TABLES: Final = 4096
 
 SELECTION: Final = np.dtype([("operations", np.int64), ("delivered", np.int64), ("skips", np.int64)])
-"""What is selected of a table: a mask of operations, one of those that a filter leaves, and whether updates that change
-nothing are left out.
-"""
+"""Selection of a table: masks of selected and of delivered operations, and whether unchanged updates are skipped."""
 VERSIONED, COMPARES, REWRITES = 1, 2, 4
-"""What holds of a table whose images are decoded: it may have history rows, its updates are looked at for what they
-change, values are rewritten before.
-"""
+"""Flags of a decoded table: it may have history rows, its updates are compared, some values are rewritten first."""
 
 
 class SlotTemplate(NamedTuple):
-    """The part of a table's slot that is the same in every range: made once, as ranges may meet thousands of tables."""
+    """The part of a table's slot that is equal in every range. It is made once, because a range may have thousands of
+    tables.
+    """
 
     record: bytes
     flags: int = 0
@@ -65,9 +63,9 @@ class SlotTemplate(NamedTuple):
 
 
 class CompiledTable:
-    """One distinct table map: its plans for walking and for decoding.
+    """One distinct table map, with its plans for walking and for decoding.
 
-    `fault`: the error that the rows of a wanted table would be refused with; only a lenient cache keeps one.
+    `fault` is the error that refuses the rows of a selected table; only a lenient cache sets it.
     """
 
     def __init__(
@@ -102,7 +100,7 @@ class CompiledTable:
 
     @property
     def schema(self) -> TableSchema | None:
-        """The catalog's word on the table."""
+        """The catalog's definition of the table, None if it is unknown."""
         return self._target.schema if self._target else None
 
     @property
@@ -117,8 +115,8 @@ class CompiledTable:
     def walk(self) -> Template:
         """A plan that steps over every column.
 
-        The catalog is asked for the widths of old temporal formats alone, and for the column that tells rows of the
-        past from those of now: it may be of another time than the rows.
+        It takes two facts from the catalog: the widths of old temporal formats, and the column that marks history rows.
+        The catalog's definition may be newer or older than the rows.
         """
         if self._walk is None:
             schema = self.schema
@@ -126,7 +124,7 @@ class CompiledTable:
             if schema is not None and any(map(has_hidden_width, self._map.columns)):
                 plans = list(compile_layout(self._map, schema, (), self._policy).columns)
             elif schema is not None and schema.versioned:
-                with contextlib.suppress(SchemaError):  # it is said where the rows are decoded
+                with contextlib.suppress(SchemaError):  # raised when the rows are decoded
                     plans = list(compile_layout(self._map, schema, (), self._policy).columns)
             if plans is None:
                 plans = [skip_column(column, column.name or "") for column in self._map.columns]
@@ -144,30 +142,30 @@ class CompiledTable:
 
     @property
     def compares(self) -> bool:
-        """Whether updates are looked at for what they change; where no column is read, none of them would be left."""
+        """True if updates are compared to skip unchanged ones. Tables of which no column is read are not compared."""
         return self.skips and any(column.kind != Kind.OPAQUE for column in self.layout.columns)
 
     @property
     def stored(self) -> StoredColumns:
-        """The columns whose values are rewritten before `decode` fits them."""
+        """The columns whose values are rewritten before `decode` applies."""
         if self._stored is None:
             self._stored = StoredColumns(self._map.columns, self.layout.columns)
         return self._stored
 
     @property
     def shown_names(self) -> tuple[str | None, ...]:
-        """The name, per wire column, that it is put out under; none of a table that is not wanted."""
+        """Output name of each wire column; empty for a table that is not selected."""
         return self.layout.names if self.wanted else ()
 
     @property
     def text(self) -> frozenset[int]:
-        """Output columns that get their bytes as they are, and claim that these are UTF-8."""
+        """Output columns whose bytes are copied unchecked, as UTF-8."""
         sources = enumerate(self.layout.sources)
         return frozenset(out for out, i in sources if i != ABSENT and self.layout.columns[i].kind == Kind.TEXT)
 
     @property
     def decode(self) -> Template:
-        """A plan that decodes the columns that the output asks for; in VARIANT, all, with the rank of each name."""
+        """A plan that decodes the requested columns; for VARIANT all columns, with the rank of each name."""
         if self._decode is None:
             layout = self.layout
             if self._output is None:
@@ -184,12 +182,12 @@ class CompiledTable:
 
     @cached_property
     def walked_slot(self) -> SlotTemplate:
-        """The slot of a range whose images are stepped over."""
+        """The slot of a table in a range whose images are stepped over."""
         return SlotTemplate(self._slot(self.walk).tobytes())
 
     @cached_property
     def decoded_slot(self) -> SlotTemplate:
-        """The slot of a range whose images are decoded."""
+        """The slot of a table in a range whose images are decoded."""
         record = self._slot(self.decode)
         told = ((VERSIONED, self.layout.versioned), (COMPARES, self.compares), (REWRITES, self.stored))
         return SlotTemplate(record.tobytes(), sum(flag for flag, holds in told if holds), self.text)
@@ -209,8 +207,9 @@ class CompiledTable:
 class TableCache:
     """Compiled tables by table map content.
 
-    `lenient`: an error of one table is kept as its `fault`, and does not end the walk over the others. Its rows are
-    stepped over if the table map tells how, and are not wanted otherwise. Only for output without columns.
+    A `lenient` cache keeps the error of a table as its `fault`, and the walk over the other tables continues. Rows of
+    that table are stepped over if the table map gives their widths; otherwise the table is not selected. Only for
+    output without columns.
     """
 
     def __init__(
@@ -229,8 +228,8 @@ class TableCache:
         self._tables: dict[bytes, CompiledTable] = {}
 
     def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> CompiledTable:
-        """Return the table of a TABLE_MAP event's body that stands at `offset` of the range; `mysql`: which server
-        wrote it.
+        """Return the compiled table of a TABLE_MAP body at `offset` of the range; `mysql` is True for a log written by
+        MySQL.
         """
         content = bytes(body[ID_AND_FLAGS:])
         return self._tables.get(content) or self._compiled(content, offset, mysql=mysql)
@@ -255,13 +254,13 @@ class TableCache:
         return self._with_fault(table_map, target)
 
     def _with_fault(self, table_map: TableMapEvent, target: TableTarget) -> CompiledTable:
-        """Compile a wanted table leniently."""
+        """Compile a selected table leniently."""
         try:
             if target.schema is None:
                 check_named(table_map)
             compile_layout(table_map, target.schema, (), self._policy)
         except SchemaError as error:
-            hidden = any(map(has_hidden_width, table_map.columns))  # then only a definition tells how long values are
+            hidden = any(map(has_hidden_width, table_map.columns))  # then only a definition gives the widths
             bare = None if hidden else replace(target, schema=None)
             return CompiledTable(table_map, bare, self._output, self._policy, error)
         return CompiledTable(table_map, target, self._output, self._policy)
@@ -291,7 +290,10 @@ def _parse(content: bytes, offset: int, *, mysql: bool) -> TableMapEvent:
 
 @lru_cache(maxsize=MAX_TABLES)
 def _parsed(content: bytes, *, mysql: bool) -> TableMapEvent:
-    """Return the table of a map, whatever its number: each task of a mirror meets the maps of all tables of a batch."""
+    """Return the table map of this content, for any table id.
+
+    Cached, because each task of a mirror parses the table maps of all tables of a batch.
+    """
     return parse_table_map(bytes(ID_AND_FLAGS) + content, mysql=mysql)
 
 
@@ -307,7 +309,7 @@ class SlotTable:
         self._selected = _operations(selection["operations"])
         self._delivered = _operations(selection["delivered"])
         self._everything = bool(self._selected.all())
-        self.filtered = not np.array_equal(self._selected, self._delivered)  # whether a filter takes rows away
+        self.filtered = not np.array_equal(self._selected, self._delivered)  # whether a filter drops rows
         self.skips = bool(selection["skips"].any())  # whether updates may have to be compared
         numbers: dict[TableName, int] = {}
         self._number = np.array([numbers.setdefault(table.name, len(numbers)) for table in tables], np.int64)
@@ -316,33 +318,35 @@ class SlotTable:
         self._used: list[int] = []
         self._rewritten: list[int] = []
         self._absent: AbsentColumns | None = None
-        self.versioned = False  # whether history rows of any table of the worklist can be told
+        self.versioned = False  # whether any table of the worklist is system-versioned
         self.text: frozenset[int] = frozenset()  # output columns of unchecked UTF-8
         self._keep: list[Records] = []
         self.faults: dict[TableName, ReplicaError] = {}
-        """Tables whose rows are left out of the range because of an error; only those of a lenient cache."""
+        """Tables whose rows are skipped in this range because of an error; only with a lenient cache."""
 
     def table(self, slot: int) -> CompiledTable:
         return self._tables[slot]
 
     def leave_out(self, left_out: npt.NDArray[np.bool_]) -> None:
-        """Treat these tables as not wanted, in this range."""
+        """Remove these tables from the selection, in this range."""
         self.wanted &= ~left_out
         self._masks[left_out] = 0
         self._selected[left_out] = self._delivered[left_out] = False
         self._everything = bool(self._selected.all())
 
     def leave_out_faulty(self, errors: Mapping[int, ReplicaError]) -> None:
-        """Treat tables as not wanted, in this range and keep their errors, by the number of one of their table maps."""
+        """Remove tables from the selection, in this range, and keep their errors. Each is given by the slot of a table
+        map.
+        """
         for slot, error in errors.items():
             self.faults.setdefault(self._tables[slot].name, error)
         left_out = np.array([table.name in self.faults for table in self._tables], np.bool_)
         self.leave_out(left_out)
 
     def take_halves(self, tables: npt.NDArray[np.bool_]) -> None:
-        """Let updates of these tables count where inserts or deletes do: one half of them may be all that is meant.
+        """Let updates of these tables count as selected if inserts or deletes are: an update may become one of them.
 
-        They are not compared: of one that changes nothing that is read, the key may have changed.
+        Such updates are not compared: an update that changes no column that is read may still change the key.
         """
         self._halved |= tables
         halves = 1 << r.OP_INSERT | 1 << r.OP_DELETE
@@ -357,11 +361,11 @@ class SlotTable:
         return self._selected[events["slot"], events["op"]]
 
     def delivers(self, events: Records) -> npt.NDArray[np.bool_]:
-        """Mark the same, less what a filter takes away."""
+        """Mark the selected rows events that a filter keeps."""
         return self._delivered[events["slot"], events["op"]]
 
     def compares(self, events: Records) -> npt.NDArray[np.bool_]:
-        """Mark the selected events that are updates of a table that leaves out the unchanged ones."""
+        """Mark the selected updates of tables that skip unchanged updates."""
         found = np.zeros(len(events), np.bool_)
         if not self.skips:
             return found
@@ -379,7 +383,7 @@ class SlotTable:
         return self._tables[slot].column_name(column)
 
     def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
-        """Fill the records of the tables that the worklist meets, all but the addresses of output buffers."""
+        """Fill the records of the tables in the worklist, except the addresses of output buffers."""
         met = np.bincount(found.events["slot"][work], minlength=len(self._tables))
         used = np.flatnonzero(met)
         self._used = used.tolist()
@@ -400,22 +404,22 @@ class SlotTable:
         self._rewritten = used[flags & REWRITES != 0].tolist()
 
     def stored(self) -> dict[int, StoredColumns]:
-        """Return, by slot, the columns to rewrite, of the tables that `load` met and that are decoded."""
+        """Return, by slot, the columns to rewrite, for the decoded tables that `load` filled."""
         return {slot: self._tables[slot].stored for slot in self._rewritten}
 
     def absent(self, found: Scan) -> AbsentColumns:
-        """Return which columns the images of the range lack."""
+        """Return the columns that the images of the range lack."""
         if self._absent is None:
-            tables = self._tables  # not `self`: a circle would keep the range until garbage is collected
+            tables = self._tables  # not `self`: a reference cycle would keep the range until garbage collection
             self._absent = AbsentColumns(found, lambda slot: tables[slot].shown_names)
         return self._absent
 
     @property
     def max_columns(self) -> int:
-        return int(self.records["columns"].max())  # those of tables that were not met are zero
+        return int(self.records["columns"].max())  # unused tables have zero
 
     def bind(self, before: ColumnSet, after: ColumnSet) -> None:
-        """Write the addresses of these buffers into the plans of the wanted tables."""
+        """Write the addresses of these buffers into the plans of the selected tables."""
         self._keep = []
         for slot in self._used:
             table, record = self._tables[slot], self.records[slot]

@@ -1,8 +1,7 @@
-"""The check of columns of strings whose bytes were copied unseen: are they UTF-8, and if not, what becomes of them.
+"""UTF-8 check of string columns whose bytes a decode kernel copied unchecked from utf8mb3 or utf8mb4 columns.
 
-In: columns of strings that a decode kernel filled from utf8mb3 or utf8mb4 columns. Out: the first row that is no
-text, the array with U+FFFD for what is no character, or the error that says whose bytes they are. A column of plain
-ASCII costs one pass over its data; the rest is looked at value by value.
+`damaged_row` finds invalid text, `repaired` replaces it with U+FFFD, and `bad_text` makes the error. A column of ASCII
+costs one pass over its data; other columns are checked value by value.
 """
 
 from __future__ import annotations
@@ -23,14 +22,18 @@ if TYPE_CHECKING:
 
 
 def damaged_row(columns: ColumnSet, index: int, rows: int) -> int | None:
-    """Find the first row of a column of strings that is no UTF-8; None if all are."""
+    """Find the first row of a string column with invalid UTF-8; None if all are valid."""
     offsets, data = columns.text(index)
     row = int(first_damaged(offsets, rows, data))
     return None if row == ALL_VALID else row
 
 
 def repaired(array: pa.StringArray) -> pa.StringArray:
-    """Return the same values, with U+FFFD for what is no character. ProtocolError if they no longer fit a column."""
+    """Return the same values, with U+FFFD for invalid bytes.
+
+    Raises:
+        ProtocolError: The repaired values exceed an Arrow column of 2 GiB.
+    """
     valid, offsets, data = array.buffers()
     size = int(repaired_size(offsets.address, len(array), data.address))
     if size > MAX_DATA:
@@ -53,7 +56,7 @@ def bad_text(batch: ChangeBatch, row: int, column: str) -> ProtocolError:
 
 
 def no_text(where: str, offset: int | None) -> ProtocolError:
-    """Return the error that `invalid_text='error'` stops with."""
+    """Return the error of `invalid_text='error'`."""
     return ProtocolError(
         f"{where} holds bytes that are no text in its character set",
         offset=offset,

@@ -1,7 +1,6 @@
-"""The tables of a range whose rows do not have the key that a part of them was delivered by.
+"""Detection of tables whose rows in a range lack the key by which a snapshot delivered a part of the table.
 
-In: a range of a relay log, how far tables are delivered. Out: the names of those whose rows no task could tell apart
-there. No row is decoded.
+Without that key, no task can decide which rows lie inside the delivered part. No row is decoded.
 """
 
 from __future__ import annotations
@@ -38,8 +37,10 @@ def unfit_keys(
     carried: Sequence[CarriedGroup] = (),
     ends: OpenEnds = WHOLE,
 ) -> set[TableName]:
-    """Return the tables with rows of another key, of those that `delivered` has a part of. The range is given as
-    `RangeDecoder.decode` gets it. What else is wrong with it is for the task that decodes it to say.
+    """Return the partly delivered tables whose table maps in the range do not have the snapshot's key.
+
+    The range is given as for `RangeDecoder.decode`. Other faults of the range are ignored: the task that decodes the
+    range reports them.
     """
     columns = {table.name: table.columns for table in delivered.open if table.upto is not None}
     if not columns:

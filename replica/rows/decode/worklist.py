@@ -1,10 +1,8 @@
-"""The rows events of a range that a decode kernel goes through: the selected ones, and those that ordinals need
-counted.
+"""Worklist of a decode kernel: the selected rows events, and the events whose rows ordinals must count.
 
-In: a scan with the tables of its slots, and optionally which groups are wanted at all. Out: numbers of rows events, and
-how far the images of each are to be read. Per group the list ends with the last row that is selected, so that this one
-is known as the last of its transaction; a group of which nothing is delivered is not in it. Updates that change nothing
-count as not selected where a table leaves them out: they are found here first, by comparing images.
+`worklist` returns event numbers, and how many bytes of each event's images to read. In each group the list ends with
+the last selected row, so that the kernel can mark the transaction's last row. A group without delivered rows is not in
+the list. Unchanged updates of a table that skips them are not selected; a comparison of images finds them here first.
 """
 
 from __future__ import annotations
@@ -24,12 +22,15 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
 
 ALL: Final = (1 << 63) - 1
-"""The length of images that are read to their end."""
+"""Length of images that are read to their end."""
 
 
 class Worklist(NamedTuple):
-    """A worklist. `events`: numbers of rows events; `lengths`: bytes of images to read of each event of the range,
-    None: all.
+    """A worklist.
+
+    Attributes:
+        events: uint32 numbers of rows events.
+        lengths: int64 per event of the range, the bytes of images to read; None for all.
     """
 
     events: npt.NDArray[np.uint32]
@@ -39,13 +40,17 @@ class Worklist(NamedTuple):
 def worklist(
     found: Scan, slots: SlotTable, groups: npt.NDArray[np.bool_] | None = None, open_rows: OpenRows | None = None
 ) -> Worklist:
-    """List the rows events to go through; `groups`: per group of the range whether any of its rows are wanted.
+    """List the rows events to process.
 
-    `open_rows` takes the list to find out which rows of tables that are delivered in part are selected.
+    Args:
+        found: The scan of the range.
+        slots: The tables of its slots.
+        groups: Per group of the range, True if its rows are selected; None if all are.
+        open_rows: Decides which rows of partly delivered tables are selected.
 
     Raises:
-        PrerequisiteError: images that lack what `open_rows` has to know.
-        ProtocolError: images that do not fit their table map, where they have to be compared.
+        PrerequisiteError: Images lack columns that `open_rows` requires.
+        ProtocolError: Images that must be compared do not fit their table map.
     """
     selected = slots.selects(found.events)
     group = found.events["group"]
@@ -61,7 +66,9 @@ def worklist(
 
 
 def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
-    """Mark the rows events that hold a row that is selected; updates that change nothing are not, as above."""
+    """Mark the rows events with at least one selected row. Unchanged updates do not count, as in the module's
+    description.
+    """
     selected = slots.selects(found.events)
     updates = np.flatnonzero(slots.compares(found.events)).astype(np.uint32)
     if len(updates):
@@ -72,7 +79,7 @@ def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
 def _until_last_change(
     found: Scan, slots: SlotTable, selected: npt.NDArray[np.bool_], open_rows: OpenRows | None
 ) -> Worklist:
-    """Return the list of these events, less updates that change nothing, and rows that are not delivered."""
+    """Return the worklist of these events, without unchanged updates and rows that are not delivered."""
     compared = slots.compares(found.events) & selected
     opened = np.zeros_like(selected) if open_rows is None else selected & open_rows.opened[found.events["slot"]]
     if not (compared | opened).any():
@@ -86,25 +93,23 @@ def _until_last_change(
     events = _counted(found, selected)
     group = found.events["group"][events]
     inside = np.append(group[1:] == group[:-1], False) if len(events) else np.zeros(0, np.bool_)
-    lengths[events[inside]] = ALL  # rows behind them need their ordinals: only the last event of a group is cut short
+    lengths[events[inside]] = ALL  # later rows need these ordinals: only the last event of a group is cut short
     return Worklist(events, lengths)
 
 
 def _counted(found: Scan, selected: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
-    """List, per group, all events up to its last selected one."""
+    """List the events of each group up to its last selected event."""
     if selected.all():
         return np.arange(len(selected), dtype=np.uint32)
     numbers = np.flatnonzero(selected)
     group = found.events["group"]
     last = np.full(len(found.groups), -1, np.int64)
-    last[group[numbers]] = numbers  # assignment in order: the last one stays
+    last[group[numbers]] = numbers  # assigned in order: the last one remains
     return np.flatnonzero(np.arange(len(selected)) <= last[group]).astype(np.uint32)
 
 
 def _changed(found: Scan, slots: SlotTable, updates: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
-    """Return, per event of the range, how many bytes of images lead up to its last changed row; 0 where no row
-    changed.
-    """
+    """Return, per event of the range, the bytes of images up to its last changed row; 0 if no row changed."""
     lengths = np.full(len(found.events), ALL, np.int64)
     run_over_images(find_changes, found, slots, updates, lengths, walk_only=False)
     return lengths

@@ -1,5 +1,6 @@
-"""The side that a decode kernel writes to: the buffers of a batch, the kernel's call, and the batch made of them
-afterwards.
+"""Output side of a decode kernel: the buffers of a batch, the call of the kernel, and the batch made from the result.
+
+`TypedWriter` writes columns of their own types, `VariantWriter` writes VARIANT.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from replica.rows.scan.scan import Scan
     from replica.rows.types.types import OutputColumn
 
-# The mark on `metadata` is how Spark's reader tells a VARIANT from a struct of two binaries.
+# Spark's reader recognises a VARIANT by the field metadata of `metadata`.
 VARIANT = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
@@ -53,11 +54,11 @@ class RowMeta:
         self.addresses = np.array(tuple(address(getattr(self, field)) for field in RowColumns.FIELDS), RowColumns.dtype)
 
     def closed(self, rows: int, slots: SlotTable, *, flat: bool) -> pa.BooleanArray | None:
-        """Mark the rows that are history rows; None where no table is versioned."""
+        """Return which rows are history rows; None if no table is versioned."""
         if not slots.versioned:
             return None
         history = self.history[:rows]
-        if flat:  # an after image without row_end has that of the before image, one row up
+        if flat:  # an after image without row_end inherits it from the before image, one row before
             silent = np.flatnonzero((history == pr.HISTORY_UNKNOWN) & (self.op[:rows] == d.FLAT_AFTER))
             history[silent] = history[silent - 1]
         return array_of(history == pr.HISTORY_CLOSED, history == pr.HISTORY_UNKNOWN)
@@ -80,12 +81,12 @@ class RowMeta:
 
 
 class Writer:
-    """Two sets of columns, before and after, or one that is both (flat), and the row columns beside them."""
+    """Two sets of columns, before and after, or one set for both (flat), with the row columns."""
 
     def __init__(self, before: ColumnSet, after: ColumnSet, limits: tuple[int, int], *, want_sql: bool) -> None:
         self.before = before
         self.after = after
-        self._limits = limits  # rows and bytes of a batch
+        self._limits = limits  # rows and bytes of a batch at most
         self._want_sql = want_sql
         self._meta = RowMeta(limits[0])
 
@@ -107,7 +108,7 @@ class Writer:
         run: Records,
         last: int,
     ) -> int:
-        """Call the kernel: both take the same arguments, but for the last one."""
+        """Call the kernel. Both kernels take the same arguments except for the last."""
         if slots.versioned:
             self._meta.history.fill(pr.HISTORY_UNKNOWN)
         return kernel(
@@ -136,7 +137,7 @@ class Writer:
 
 
 class TypedWriter(Writer):
-    """A writer of the columns of the output, twice or once."""
+    """Writer of the output columns: twice in the envelope shape, once in the flat shape."""
 
     def __init__(
         self,
@@ -148,8 +149,15 @@ class TypedWriter(Writer):
         strict_text: bool = False,
         like: TypedWriter | None = None,
     ) -> None:
-        """Make the buffers. `strict_text`: bytes that are no text are an error. `like`: a writer whose strings' columns
-        have grown.
+        """Make the buffers.
+
+        Args:
+            output: The output columns.
+            limits: Rows and bytes of a batch at most.
+            flat: True for the flat shape.
+            want_sql: True if batches carry the text of their statement.
+            strict_text: True if invalid text is an error.
+            like: A writer whose grown capacities the new one takes over.
         """
         kinds = [column.arrow for column in output]
         first = first_capacities(kinds, limits[1])
@@ -184,7 +192,7 @@ class TypedWriter(Writer):
             batch.before = self._arrays(self.before, rows, batch)
             batch.after = self._arrays(self.after, rows, batch)
         self._tell_absent(batch, slots.absent(found), flat=self._flat)
-        if open_rows is not None and self._flat:  # what stands above tells the images of an update by their `op`
+        if open_rows is not None and self._flat:  # last: the lines above need the `op` of an update's images
             open_rows.settle(batch, flat=True)
         return batch
 
@@ -200,7 +208,7 @@ class TypedWriter(Writer):
 
 
 class VariantWriter(Writer):
-    """A writer of two binary columns a side: the values, and the dictionary again for each row."""
+    """Writer of two binary columns per side: the values, and the dictionary, repeated for each row."""
 
     def __init__(self, limits: tuple[int, int], *, want_sql: bool, like: VariantWriter | None = None) -> None:
         kinds = [pa.binary(), pa.binary()]
@@ -238,7 +246,7 @@ def _variant(columns: list[pa.Array], valid: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
-    """Return, per row, the text of its statement, NULL where the server logged none."""
+    """Return the text of each row's statement, NULL if the server logged none."""
     data = found.data.data
     starts, ends = (found.events[f][events].tolist() for f in ("sql", "sql_end"))
     texts: dict[int, str] = {}

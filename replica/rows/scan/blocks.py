@@ -1,12 +1,11 @@
-"""One event group of any size -> its rows events, a block at a time, so that a transaction of 100 GB takes no memory.
+"""Scan of one event group of any size in blocks, so that a transaction of 100 GB needs little memory.
 
-In: the bytes of exactly one group. Out: scans of the whole group whose `events` are those of the block, which ends with
-so many rows events or where a window does; `maps` are all that were met up to there. With each block comes what a
-reader that goes on behind it needs: the table maps of the running statement and the place of its text. Errors are those
-of the scan.
+`event_blocks` yields scans of the whole group, whose `events` are those of one block. A block ends after a number of
+rows events, or at the end of a window; `maps` has all table maps up to there. Each block comes with the table maps of
+the running statement, which a reader that continues after the block needs. The errors are those of the scan.
 
-A block may have been undone by a ROLLBACK TO that stands far behind it. At the first savepoint of the group the headers
-of its other events are walked in search of these, so that no block has rows that do not exist.
+A later ROLLBACK TO may undo a block. So at the first savepoint of the group, the headers of its remaining events are
+searched for ROLLBACK TO, and no block has undone rows.
 """
 
 from __future__ import annotations
@@ -34,15 +33,18 @@ if TYPE_CHECKING:
     from replica.rows.scan.windows import Passed
 
 BLOCK_EVENTS: Final = 1 << 16
-"""7 MB of records, where events are as small as that in a window."""
-_WINDOW_ENDS: Final = frozenset({s.DONE, s.SHORT_EVENT, s.OPEN_GROUP})  # how a scan ends that was shown a part
-_GROUPS: Final = 2  # the one group, and room for the kernel to see that there is no other
+"""Rows events of a block: 7 MB of records, if a window has that many events."""
+_WINDOW_ENDS: Final = frozenset({s.DONE, s.SHORT_EVENT, s.OPEN_GROUP})  # results of a scan at the end of a window
+_GROUPS: Final = 2  # the one group, and space for a second, which is an error
 
 
 class EventBlock(NamedTuple):
-    """One block. `active`: pairs of table id and slot that the statement running at the block's end has mapped.
+    """One block.
 
-    `group_ended`: it is the last block; `found.groups` has the group's record then.
+    Attributes:
+        found: The scan, with the rows events of the block.
+        active: ActiveRecords of the table maps of the statement that runs at the end of the block.
+        group_ended: True for the last block; then `found.groups` has the group's record.
     """
 
     found: Scan
@@ -53,13 +55,18 @@ class EventBlock(NamedTuple):
 def event_blocks(
     data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS, passed: Passed | None = None
 ) -> Iterator[EventBlock]:
-    """Yield the rows events of one group, in order, up to an event that holds other events, or to a crash that cut
-    short what was yielded before.
+    """Yield the rows events of one group in blocks, in order.
 
-    `passed` is told what lies before the next block, once that is asked for.
+    The blocks end early at an event that contains other events, and if a crash truncated the group.
+
+    Args:
+        data: The bytes of exactly one group.
+        checksum: True if events carry a CRC32.
+        block_events: Maximal number of rows events of a block.
+        passed: Called with the offset of the block's end, when the next block is requested.
 
     Raises:
-        ProtocolError: what `scan` refuses, and bytes that are not one group.
+        ProtocolError: Everything that `scan` refuses, and bytes that are not one group.
     """
     buffer = as_bytes(data)
     groups = np.empty(_GROUPS, GroupRecord.dtype)
@@ -111,6 +118,6 @@ def event_blocks(
         if status == s.DONE:
             return
         begin, limit = position, window_end(buffer, position)
-        events = np.empty_like(events)  # the block before is the caller's
+        events = np.empty_like(events)  # the caller owns the previous block
         state["events"] = 0
         groups[n_groups]["first"] = 0

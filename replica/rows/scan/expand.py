@@ -1,11 +1,10 @@
-"""A range with events that hold other events -> the same range with those events in their place.
+"""Expansion of a range: events that contain other events are replaced by their content.
 
-TRANSACTION_PAYLOAD (MySQL) holds a compressed transaction, PARTIAL_ROW_DATA (MariaDB 12.3) a piece of a rows event.
-What is in them has no checksums, so the whole range is written out without: each event's length is set to what is left,
-and a FORMAT_DESCRIPTION event announces none. Other bytes stay as they are.
-
-In: what `scan` takes. Out: the bytes and, for errors and positions, where each outer event stood. Refused: payloads and
-fragments that protocol/ refuses, fragments whose rest is missing, and ranges that would grow beyond MAX_EXPANDED_BYTES.
+TRANSACTION_PAYLOAD (MySQL) contains a compressed transaction, PARTIAL_ROW_DATA (MariaDB 12.3) a fragment of a rows
+event. Their content has no checksums, so `expand` removes all checksums: it reduces each event's length, and the
+FORMAT_DESCRIPTION event announces no checksum. Other bytes are copied unchanged. `Expansion` maps offsets back to the
+range, for errors and positions. Errors: payloads and fragments that protocol/ refuses, fragments whose rest is missing,
+and ranges that would exceed MAX_EXPANDED_BYTES.
 """
 
 from __future__ import annotations
@@ -31,33 +30,43 @@ from replica.protocol.wire import Cursor
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-# One transaction may be as large as the largest event; a range of several has to be cut smaller by its reader.
+# One transaction may be as large as the largest event. A range of several transactions must be smaller.
 MAX_EXPANDED_BYTES: Final = MAX_EVENT_BYTES
 
-_FDE_TAIL: Final = CHECKSUM_LENGTH + 1  # the algorithm, and the four bytes that always follow it
+_FDE_TAIL: Final = CHECKSUM_LENGTH + 1  # the algorithm byte, and the four bytes that always follow
 _FDE_LEAST: Final = HEADER_LENGTH + 57 + _FDE_TAIL
 
 
 class Expansion(NamedTuple):
-    """The range written out. `data` has no checksums. `places`: pairs (offset in `data`, offset in the range) of outer
-    events and the end.
+    """An expanded range.
+
+    Attributes:
+        data: The bytes, without checksums.
+        places: int64 of shape (n, 2): per outer event, and for the end, the offset in `data` and the offset in the
+            range.
     """
 
     data: npt.NDArray[np.uint8]
     places: npt.NDArray[np.int64]
 
     def origin(self, offset: int) -> int:
-        """Return where the outer event that `offset` of `data` belongs to stood in the range."""
+        """Return the range offset of the outer event that contains the offset `offset` of `data`."""
         return int(self.origins(np.array([offset]))[0])
 
     def origins(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the same of many; the end of `data` is the end of the range."""
+        """Return the range offsets of several offsets; the end of `data` maps to the end of the range."""
         places = np.searchsorted(self.places[:, 0], offsets, side="right") - 1
         return self.places[np.maximum(places, 0), 1]
 
 
 def expand(data: memoryview, *, checksum: bool, limit: int = MAX_EXPANDED_BYTES) -> Expansion:
-    """Write a range out; `checksum` as for `scan`. Errors have the offset of the outer event."""
+    """Replace the events that contain other events. Errors have the offset of the outer event.
+
+    Args:
+        data: The range.
+        checksum: True if events carry a CRC32, until a FORMAT_DESCRIPTION event of the range changes that.
+        limit: Maximal size of the result in bytes.
+    """
     out = bytearray()
     places: list[tuple[int, int]] = []
     trailer = CHECKSUM_LENGTH if checksum else 0
@@ -87,7 +96,9 @@ def expand(data: memoryview, *, checksum: bool, limit: int = MAX_EXPANDED_BYTES)
 
 
 def _description(event: memoryview, out: bytearray, offset: int) -> int:
-    """Write a FORMAT_DESCRIPTION event that announces no checksums; return the trailer that it announced itself."""
+    """Write a FORMAT_DESCRIPTION event that announces no checksums; return the checksum bytes that the original
+    announced.
+    """
     if len(event) < _FDE_LEAST or event[-_FDE_TAIL] > ChecksumAlgorithm.CRC32:
         raise ProtocolError("malformed FORMAT_DESCRIPTION event", offset=offset)
     out += event
@@ -96,7 +107,7 @@ def _description(event: memoryview, out: bytearray, offset: int) -> int:
 
 
 def _event(header: EventHeader, content: memoryview, out: bytearray, fragments: Assembler, limit: int) -> None:
-    """Write one event without its checksum, or what it holds."""
+    """Write one event without its checksum, or the events that it contains."""
     if header.event_type == EventType.TRANSACTION_PAYLOAD:
         payload = read_transaction_payload(header, Cursor(content, HEADER_LENGTH))
         room = limit - len(out)

@@ -1,4 +1,4 @@
-"""The scan kernel's code for an event that it must not pass -> the error that says what stands there."""
+"""Conversion of the scan kernel's code for an event that cannot be skipped to an error."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def scan_fault(status: int, data: npt.NDArray[np.uint8], state: Records) -> ProtocolError:
-    """Make the error. `state`: the kernel's words. The error's offset is that of the event, from the start of
-    `data`.
-    """
+    """Make the error from the kernel's state. Its offset is that of the event, from the start of `data`."""
     offset, kind = int(state["fault"]), int(state["detail"])
     if status in (s.SHORT_EVENT, s.OPEN_GROUP):
         what = "the bytes end inside an event" if status == s.SHORT_EVENT else "the last event group has no end"
@@ -52,7 +50,7 @@ def scan_fault(status: int, data: npt.NDArray[np.uint8], state: Records) -> Prot
 
 
 def _incident(data: npt.NDArray[np.uint8], offset: int, trailer: int) -> str:
-    """Read what the primary wrote into the event at `offset`: the incident's number and its message."""
+    """Return the number and message that the primary wrote into the INCIDENT event at `offset`."""
     length = int.from_bytes(data[offset + 9 : offset + 13].tobytes(), "little")
     body = data[offset + HEADER_LENGTH : offset + length - trailer].tobytes()
     number, message = int.from_bytes(body[:2], "little"), body[3 : 3 + body[2]] if len(body) > 2 else b""

@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0911  (one return a way that an event can be malformed)
-"""The head of a group record, from a MariaDB GTID event."""
+"""Kernel that fills the first fields of a group record from a MariaDB GTID event."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _THREAD_ID = int(GtidExtraFlag.THREAD_ID)
 
 @inlined
 def gtid_group(at: int, end: int, group: int) -> int:
-    """Write what the event between `at` (its header) and `end` (before its checksum) says of its group.
+    """Write the group fields of the GTID event between `at` (its header) and `end` (before its checksum).
 
-    Return DONE or BAD_EVENT. Zeros after the last field are padding: a large transaction's file has room for thousands.
+    Return DONE or BAD_EVENT. Zeros after the last field are padding: the GTID event of a large transaction's file may
+    have thousands of them.
     """
     body = at + HEADER
     if end - body < GTID_FIELDS:

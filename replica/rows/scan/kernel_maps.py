@@ -1,7 +1,7 @@
-"""Table maps of a range: known by their content, numbered in the order they are met.
+"""Kernels that number the table maps of a range by content, in order of appearance.
 
-A table map is never known by its table id: ids are reused, and every statement sends its maps again. The ids of the
-running statement stand in a short list, `active` (ActiveRecords).
+A table map is never identified by its table id: the server reuses ids, and every statement sends its maps again. The
+list `active` (ActiveRecords) has the ids of the running statement.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def content_hash(address: int, size: int) -> int:
 
 @helper
 def find_map(data: int, offset: int, size: int, maps: int, hashed: int, table: int, mask: int) -> int:
-    """Find the slot of this content, or -1 - (place in the hash table where it belongs)."""
+    """Return the slot of this content, or -1 - (its place in the hash table)."""
     place = hashed & mask
     while True:
         slot = load_u8(table + place * 8) - 1
@@ -63,9 +63,7 @@ def table_id_at(body: int) -> int:
 def map_slot(
     data: int, position: int, body: int, size: int, maps: int, n_maps: int, table: int, mask: int, hints: int
 ) -> int:
-    """Return the slot of the table map whose `size` bytes of content follow its id and flags; `n_maps` if it is a new
-    one.
-    """
+    """Return the slot of the table map whose `size` bytes of content follow its id and flags; `n_maps` if it is new."""
     content = body + 8 - data
     hint = hints + (table_id_at(body) & (HINTS - 1)) * 8
     slot = load_u8(hint) - 1
@@ -91,8 +89,8 @@ def map_slot(
 
 @helper
 def active_place(active: int, n_active: int, table_id: int) -> int:
-    """Find where this table id stands in the list, or `n_active`: a statement that maps an id again means the later
-    map.
+    """Return the index of this table id in the list, or `n_active`. If a statement maps an id again, the later map
+    counts.
     """
     for i in range(n_active):
         if load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.table_id) == table_id:
@@ -102,7 +100,7 @@ def active_place(active: int, n_active: int, table_id: int) -> int:
 
 @helper
 def active_slot(active: int, n_active: int, table_id: int) -> int:
-    """Find the slot that the running statement mapped this table id to, or -1."""
+    """Return the slot that the running statement mapped this table id to, or -1."""
     for i in range(n_active - 1, -1, -1):
         if load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.table_id) == table_id:
             return load_u8(active + i * ActiveRecord.BYTES + ActiveRecord.slot)

@@ -1,7 +1,7 @@
-"""MySQL's event groups: a GTID event to the head of a group record.
+"""Kernels for MySQL's event groups: from a GTID event to the first fields of a group record.
 
-The record has domain 0, the server id of the event and the GTID's number; the uuid
-and the tag are in the event (protocol/mysql/gtid.py reads it).
+The record has domain 0, the server id of the event and the GTID's number. UUID and tag remain in the event
+(protocol/mysql/gtid.py reads them).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GNO_FIELD = 2
 
 @helper
 def _varlen_size(p: int, end: int) -> int:
-    """Return the bytes of the variable-length integer at `p`, 0 if it reaches beyond `end`."""
+    """Return the bytes of the variable-length integer at `p`, 0 if it exceeds `end`."""
     if p >= end:
         return 0
     first = load_u1(p)
@@ -38,7 +38,7 @@ def _varlen(p: int, size: int) -> int:
     for i in range(size):
         if i < 8:
             value |= load_u1(p + i) << (8 * i)
-    # Of eight bytes all bits of the value stand in the last seven, of nine in the last eight.
+    # With eight bytes, the last seven have all bits of the value; with nine bytes, the last eight.
     if size == 9:
         return load_u8(p + 1)
     if size == 8:
@@ -48,7 +48,7 @@ def _varlen(p: int, size: int) -> int:
 
 @helper
 def _tagged_number(body: int, end: int) -> int:
-    """Read the number in a GTID_TAGGED_LOG event, -1 if there is none: its fields are numbered and in rising order."""
+    """Read the number in a GTID_TAGGED_LOG event, -1 if it has none. Its fields are numbered, in ascending order."""
     p = body
     for _ in range(3):  # version, size, last field that must be known
         size = _varlen_size(p, end)
@@ -74,7 +74,7 @@ def _tagged_number(body: int, end: int) -> int:
 
 @helper
 def mysql_gtid_group(at: int, end: int, group: int) -> int:
-    """Write what a GTID event between `at` (its header) and `end` (before its checksum) says of its group.
+    """Write the group fields of the GTID event between `at` (its header) and `end` (before its checksum).
 
     Return DONE or BAD_EVENT.
     """

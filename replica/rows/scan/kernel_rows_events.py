@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0911  (one return a way that an event can be malformed)
-"""The record of a rows event: where its images stand, which columns they hold, and in which form they are."""
+"""Kernels that record a rows event: where its images are, which columns they have, and their form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replica.rows.scan.kernel_maps import active_slot, table_id_at
 from replica.rows.scan.kernel_state import BAD_EVENT, MAX_COLUMNS, NO_TABLE_MAP, STMT_END
 from replica.rows.scan.records import FORM_COMPRESSED, FORM_PARTIAL, FORM_PLAIN, OP_UPDATE, EventRecord
 
-# What `rows_event` returns; an error code is returned negative.
+# Bits that `rows_event` returns; error codes are negative.
 RECORDED = 1
 ENDS_STATEMENT = 2
 _V1, _V2 = int(EventType.WRITE_ROWS_V1), int(EventType.WRITE_ROWS)
@@ -22,15 +22,13 @@ _PLAIN = sum(1 << kind for kind in (*range(_V1, _V1 + 3), *range(_V2, _V2 + 3), 
 
 @helper
 def is_rows_event(kind: int) -> bool:
-    """Return whether the type is WRITE, UPDATE, DELETE of version 1, 2, PARTIAL_UPDATE, or one of the compressed ones
-    of versions 1 and 2.
-    """
+    """Return True for WRITE, UPDATE and DELETE of versions 1 and 2, compressed or not, and for PARTIAL_UPDATE."""
     return (_PLAIN >> kind) & 1 != 0 if kind < 64 else _COMPRESSED_V1 <= kind <= _LAST
 
 
 @helper
 def all_set(bitmap: int, count: int) -> bool:
-    """Tell whether the first `count` bits are all set."""
+    """Return True if the first `count` bits are set."""
     for i in range(count >> 3):
         if load_u1(bitmap + i) != 255:
             return False
@@ -40,10 +38,10 @@ def all_set(bitmap: int, count: int) -> bool:
 
 @inlined
 def rows_event(data: int, body: int, end: int, kind: int, active: int, n_active: int, event: int) -> int:
-    """Write the record of the rows event between `body` and `end`: all of it but start, group and statement text.
+    """Write the record of the rows event between `body` and `end`, except start, group and statement text.
 
-    Return RECORDED and ENDS_STATEMENT as bits, or minus an error code. An event without images is not recorded; it may
-    end the statement all the same.
+    Return RECORDED and ENDS_STATEMENT as bits, or minus an error code. An event without images is not recorded, but may
+    end the statement.
     """
     if end - body < 9:
         return -BAD_EVENT

@@ -1,4 +1,4 @@
-"""Find the SAVEPOINT and ROLLBACK TO statements of a group, from header to header: rows events are stepped over."""
+"""Kernel that finds the SAVEPOINT and ROLLBACK TO statements of a group from the event headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replica.rows.scan.kernel_state import SearchState
 
 
 class SavepointMark(Record):
-    """One of these statements; offsets count from the start of the group."""
+    """A SAVEPOINT or ROLLBACK TO statement; offsets count from the start of the group."""
 
     start = word("offset of its QUERY event")
     end = word("offset after it")
@@ -21,7 +21,7 @@ class SavepointMark(Record):
 
 @kernel
 def find_savepoints(data: int, size: int, state: int, found: int, capacity: int) -> int:
-    """Write the first `capacity` records; return how many there are up to `size`, or to an event that is not whole."""
+    """Write the first `capacity` records; return how many exist up to `size`, or up to a truncated event."""
     position = load_u8(state + SearchState.position)
     trailer = load_u8(state + SearchState.trailer)
     count = load_u8(state + SearchState.found)

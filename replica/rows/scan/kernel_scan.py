@@ -1,14 +1,12 @@
-"""The scan kernel: one pass over the events of a range, from header to header.
+"""Scan kernel: one pass over the event headers of a range.
 
-In: the range's bytes (whole events). Out: group records, rows event records, distinct table maps (records.py). The
-kernel stops with GROW or MORE_SAVEPOINTS when a record array is full and resumes at the same event with a larger one.
-It stops at the first event it must not pass, with a code and that event's offset; it reads no byte beyond the event at
-hand.
+From whole events it writes group records, rows event records and distinct table maps (records.py). It stops with GROW
+or MORE_SAVEPOINTS when a record array is full, and resumes at the same event with a larger array. It stops at the first
+event that cannot be skipped, with a code and the event's offset. It never reads beyond the current event.
 
-It notes the savepoints of the open group and stops with ROLLED_BACK at a ROLLBACK TO. The caller finds the savepoint,
-drops the rows events after it and has the kernel resume after the event (savepoints.py).
-
-The table ids of the running statement are forgotten at the statement's last rows event (STMT_END) and the group's end.
+It records the savepoints of the open group, and stops with ROLLED_BACK at a ROLLBACK TO. The caller finds the
+savepoint, drops the rows events after it, and resumes the kernel after the event (savepoints.py). The table ids of the
+running statement end with the statement's last rows event (STMT_END), or with the group.
 """
 
 from __future__ import annotations
@@ -84,13 +82,12 @@ _ANNOTATE_ROWS = int(EventType.ANNOTATE_ROWS)
 _START_ENCRYPTION = int(EventType.START_ENCRYPTION)
 _PARTIAL_ROW_DATA = int(EventType.PARTIAL_ROW_DATA)
 BYTES_AHEAD = 1024
-"""How far ahead bytes are asked for: memory takes as long as some four small events, and a scan of them a tenth less
-time with it."""
+"""Prefetch distance in bytes: about four small events per memory latency. It makes a scan of them a tenth faster."""
 
 
 @helper
 def _refusal(role: int, at: int) -> int:
-    """Return DONE, or why reading stops at an event because of its type."""
+    """Return DONE, or the reason why reading stops at an event of this type."""
     if role == LOST:
         return INCIDENT
     if not is_unreadable(role, at):
@@ -100,7 +97,7 @@ def _refusal(role: int, at: int) -> int:
 
 @helper
 def _ending(opened: int, kind: int, role: int, end: int) -> int:
-    """Return how the group ended that was open before an event and is not behind it."""
+    """Return the ending of a group that was open before an event and is closed after it."""
     if role == STATEMENT and opened == TRANSACTION:
         return ENDS_COMMIT if commits(end) else ENDS_ROLLBACK
     if role == END:
@@ -126,8 +123,9 @@ def scan_range(
     savepoints: int,
     savepoints_capacity: int,
 ) -> int:
-    """Scan from the state's position; return DONE, what the caller has to do before it resumes (GROW, MORE_SAVEPOINTS,
-    ROLLED_BACK) or an error code. All arguments are addresses or counts.
+    """Scan from the state's position. All arguments are addresses or counts.
+
+    Return DONE, an error code, or what the caller must do before it resumes (GROW, MORE_SAVEPOINTS, ROLLED_BACK).
     """
     position = load_u8(state + ScanState.position)
     trailer = load_u8(state + ScanState.trailer)
@@ -204,7 +202,7 @@ def scan_range(
             n_active = max(n_active, place + 1)
 
         elif role in (BEGIN, MYSQL_BEGIN):
-            if opened != NO_GROUP:  # a crash cut the open group: the server writes it again or never
+            if opened != NO_GROUP:  # a crash of the server truncated the open group: its rows do not count
                 n_events = load_u8(group + GroupRecord.first)
                 cut += 1
                 opened = NO_GROUP
@@ -247,17 +245,17 @@ def scan_range(
             sql = body - data
             sql_end = end - data
 
-        elif kind == _ROWS_QUERY:  # a byte that means nothing, and the text
+        elif kind == _ROWS_QUERY:  # an unused byte, and the text
             sql = min(body + 1, end) - data
             sql_end = end - data
 
-        elif kind == _FORMAT_DESCRIPTION:  # the algorithm byte, then always four bytes of CRC
+        elif kind == _FORMAT_DESCRIPTION:  # ends with the algorithm byte, and always four bytes of CRC
             if length < HEADER + 57 + 5:
                 status = BAD_EVENT
                 break
             algorithm = load_u1(at + length - 5)
-            # Table maps and rows events with the fixed parts of ancient servers (4-byte table ids) are not read; of the
-            # first version of rows events, today's MySQL says 0: it does not write them.
+            # Table maps and rows events with 4-byte table ids, of old servers, are refused. Current MySQL declares a
+            # length of 0 for version 1 of rows events, because it does not write them.
             if algorithm > 1 or (room >= 57 + 25 and (load_u1(body + 75) != 8 or load_u1(body + 79) not in (0, 8))):
                 status = BAD_EVENT
                 break
@@ -268,7 +266,7 @@ def scan_range(
             break
 
         elif kind == _START_ENCRYPTION:
-            # Flagged IGNORABLE when the server sent it (then the events are plain), not so in a file.
+            # IGNORABLE if the server sent the event (then the events are plain); not IGNORABLE in a file.
             if not is_ignorable(at):
                 status = ENCRYPTED
                 break
@@ -286,9 +284,8 @@ def scan_range(
             if ends == ENDS_XID:
                 store_u8(group + GroupRecord.xid, load_u8(body))
             if ends == ENDS_ROLLBACK:
-                # The server logs a transaction that it rolled back when it did something that cannot be rolled back
-                # (CREATE TEMPORARY TABLE). Rows of tables without transactions stand in groups of their own, so all
-                # rows here are undone.
+                # The server logs a rolled-back transaction if a part of it cannot be rolled back (CREATE TEMPORARY
+                # TABLE). Rows of non-transactional tables are logged in separate groups, so all rows here are undone.
                 n_events = load_u8(group + GroupRecord.first)
             if ends == ENDS_XA_PREPARE or load_u8(group + GroupRecord.flags) & COMPLETED_XA:
                 xa += 1

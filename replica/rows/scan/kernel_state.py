@@ -1,4 +1,4 @@
-"""The state that the scan kernel keeps between two calls, its limits, and how it returns."""
+"""State that the scan kernel keeps between two calls, its limits, and its return codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from replica.native.record import Record, word
 
 
 class ScanState(Record):
-    """The state that the scan kernel keeps between two calls, and what it says of the range."""
+    """State that the scan kernel keeps between two calls, and its counts for the range."""
 
     position = word("offset of the next event")
     trailer = word("bytes of checksum after each event: 4 or 0")
@@ -26,7 +26,7 @@ class ScanState(Record):
 
 
 class SearchState(Record):
-    """The state that a search for some groups of a range keeps between two windows of it."""
+    """State that a search for some groups of a range keeps between two windows."""
 
     position = word("offset of the next event")
     trailer = word("bytes of checksum after each event: 4 or 0")
@@ -48,13 +48,13 @@ TOO_MANY_MAPS = 8
 OPEN_GROUP = 9
 HISTORICAL = 10
 ENCRYPTED = 11
-NEEDS_EXPANSION = 12  # an event that holds other events
+NEEDS_EXPANSION = 12  # an event that contains other events
 ROLLED_BACK = 13  # at a ROLLBACK TO of the open group: no error
-MORE_SAVEPOINTS = 14  # there is no room for another savepoint of the open group: no error
+MORE_SAVEPOINTS = 14  # no space for another savepoint of the open group: no error
 
-# A statement that changes more tables than this holds more table locks than servers are run with.
+# A statement that changes more tables needs more table locks than servers are configured for.
 MAX_ACTIVE = 4096
 # MariaDB's own limit (MAX_FIELDS).
 MAX_COLUMNS = 4096
 STMT_END = 1
-HINTS = 64  # table ids whose last slot is remembered
+HINTS = 64  # entries of the cache from table id to its last slot

@@ -1,8 +1,8 @@
-"""Find the statements that stand in a range as text, from header to header.
+"""Kernel that finds the statements that a range contains as text, from the event headers.
 
-A server logs DDL as a group of its own (STANDALONE), or marks the group (DDL: CREATE TABLE … SELECT). In all other
-groups a text is a border of the transaction (COMMIT, SAVEPOINT, XA END), which is stepped over, or a change of rows
-that was logged as a statement. Events of rows cost a look at the header.
+A server logs DDL as its own group (STANDALONE), or marks the group (DDL: CREATE TABLE … SELECT). In other groups a text
+is either a row change logged as a statement, or the border of a transaction (COMMIT, SAVEPOINT, XA END). The kernel
+skips borders. Of rows events only the header is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MARKED = int(GtidFlag.STANDALONE | GtidFlag.DDL)
 
 
 class StatementRecord(Record):
-    """One statement that stands in the range as text; offsets count from the start of the range."""
+    """One statement that the range contains as text; offsets count from the start of the range."""
 
     group = word("offset of its group's first byte")
     start = word("offset of the statement's event")
@@ -43,9 +43,9 @@ class StatementRecord(Record):
 
 @kernel
 def find_statements(data: int, size: int, state: int, found: int, capacity: int, unmarked: int) -> int:
-    """Write the first `capacity` records; return how many there are up to `size`, or to an event that is not whole.
+    """Write the first `capacity` records; return how many exist up to `size`, or up to a truncated event.
 
-    `unmarked` 0: only those of groups that the server marks.
+    If `unmarked` is 0, only statements in groups that the server marked count.
     """
     position = load_u8(state + SearchState.position)
     trailer = load_u8(state + SearchState.trailer)
@@ -59,7 +59,7 @@ def find_statements(data: int, size: int, state: int, found: int, capacity: int,
             break
         length = event_length(at)
         role = role_of(at)
-        if role == MEMBER:  # most events are: no text, and no border of a group
+        if role == MEMBER:  # most events: no text, and no border of a group
             position += length
             continue
         end = at + length - trailer

@@ -1,4 +1,4 @@
-"""Find the event groups that prepare or end XA transactions, from header to header: rows events are stepped over."""
+"""Kernel that finds the event groups that prepare or end XA transactions, from the event headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class XaRecord(Record):
 
 @kernel
 def find_xa(data: int, size: int, state: int, found: int, capacity: int) -> int:
-    """Write the first `capacity` records; return how many there are up to `size`, or to an event that is not whole."""
+    """Write the first `capacity` records; return how many exist up to `size`, or up to a truncated event."""
     position = load_u8(state + SearchState.position)
     trailer = load_u8(state + SearchState.trailer)
     group = load_u8(state + SearchState.open)
@@ -54,7 +54,7 @@ def find_xa(data: int, size: int, state: int, found: int, capacity: int) -> int:
             break
         length = event_length(at)
         role = role_of(at)
-        if role == MEMBER:  # most events are, and these end no group
+        if role == MEMBER:  # most events, which end no group
             position += length
             continue
         kind = event_type(at)

@@ -1,7 +1,7 @@
-"""Memory for the records of a scan, filled again by the next one, for readers that are done with a range by then.
+"""Reusable memory for the records of a scan, for readers that have finished with a range before the next scan.
 
-New memory comes from the system page by page, each set to zero first, which takes as long as the scan itself. What a
-scan of more than KEPT_BYTES was given is not kept: a large transaction would hold it for as long as the process lives.
+The system zeroes new pages, which takes as long as the scan itself. Arrays beyond KEPT_BYTES are not kept: after a
+large transaction they would occupy memory for the life of the process.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from replica.native.record import Records
 
 KEPT_BYTES: Final = 16 << 20
-"""The most that is kept of each kind of record: twice what a range of 8 MB takes, as tasks read them."""
+"""Maximal bytes kept per kind of record: twice what a range of 8 MB takes, which is the size that tasks read."""
 
 
 class RecordMemory:
-    """Arrays by the type of their records."""
+    """Kept arrays by the kind of their records."""
 
     def __init__(self) -> None:
         self._held: dict[str, Records] = {}
 
     def take(self, name: str, dtype: np.dtype[Any], count: int) -> Records:
-        """Return `count` records, with whatever stands in them; those given under this name before are overwritten."""
+        """Return `count` uninitialised records; earlier records of the same name are overwritten."""
         held = self._held.get(name)
         if held is None or len(held) < count:
             held = np.empty(count, dtype)

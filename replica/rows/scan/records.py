@@ -1,4 +1,4 @@
-"""Lay out what the scan kernel finds in a range: its event groups, rows events and distinct table maps.
+"""Layout of the scan kernel's results for a range: its event groups, rows events and distinct table maps.
 
 All offsets count bytes from the start of the scanned range.
 """
@@ -61,11 +61,11 @@ OP_DELETE: Final = 2
 OPERATIONS: Final = 3
 
 ALL_OPERATIONS: Final = 7  # a set of operations has the bit 1 << OP_* of each
-SKIP_UNCHANGED: Final = 8  # beside them: updates that leave all columns of the plan as they were are only counted
+SKIP_UNCHANGED: Final = 8  # in the same mask: updates that change no column of the plan are only counted
 
 FORM_PLAIN: Final = 0
 FORM_COMPRESSED: Final = 1  # one compressed block (log_bin_compress)
-FORM_PARTIAL: Final = 2  # MySQL's PARTIAL_UPDATE_ROWS: after images hold differences of JSON values
+FORM_PARTIAL: Final = 2  # MySQL's PARTIAL_UPDATE_ROWS: after images have differences of JSON values
 
 
 class SavepointRecord(Record):

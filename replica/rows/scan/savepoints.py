@@ -1,11 +1,11 @@
-"""Rows that were undone before their transaction ended: what ROLLBACK TO takes away from a scan.
+"""Rows that ROLLBACK TO SAVEPOINT undid before their transaction ended, and which a scan must drop.
 
-In: the savepoints of the open group, as the kernel noted them, and a ROLLBACK TO. Out: the savepoint that it means. Or,
-for a group that is walked in blocks: the spans of bytes whose rows do not exist. The statements are read one by one, in
-Python, and only from a ROLLBACK TO on: transactions with savepoints alone cost nothing here.
+`RangeSavepoints` serves the scan of a range: it finds the savepoint that a ROLLBACK TO names among those that the
+kernel recorded. `BlockSavepoints` serves a group that is scanned in blocks: it finds the spans of undone bytes in
+advance. Python reads statements one by one, and only from the first ROLLBACK TO on, so savepoints alone cost nothing.
 
-Such a span begins at a SAVEPOINT and ends with a ROLLBACK TO; no row that exists lies inside. So a part of a group that
-begins and ends after rows that exist has all of what it takes to read it like the whole group.
+An undone span begins at a SAVEPOINT and ends with a ROLLBACK TO, and no valid row lies inside. So a part of a group
+that begins and ends after valid rows contains every statement that its reader needs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 FIRST_SAVEPOINTS: Final = 64
-"""Room for the savepoints of one transaction; it doubles where there are more."""
+"""Initial capacity for the savepoints of one transaction; it doubles when it is full."""
 
 
 class RangeSavepoints:
-    """The savepoints of the group that is open in a scan of a range, and what they undo.
+    """Savepoints of the open group in the scan of a range, and the rows that they undo.
 
-    `records` is where the kernel notes them. `fault` is the error that ended the scan: a ROLLBACK TO of no savepoint.
+    The kernel writes `records`. `fault` is the error that ended the scan: a ROLLBACK TO an unknown savepoint.
     """
 
     def __init__(self, buffer: npt.NDArray[np.uint8]) -> None:
@@ -50,7 +50,7 @@ class RangeSavepoints:
         self._group = -1
 
     def resume(self, status: int, state: Records, groups: Records) -> bool:
-        """Do what the kernel stopped for, if it is about savepoints; return whether it is to go on."""
+        """Handle a stop of the kernel because of savepoints; return True if the kernel should continue."""
         if status == s.MORE_SAVEPOINTS:
             more = np.empty(len(self.records) * 2, self.records.dtype)
             more[: len(self.records)] = self.records
@@ -66,7 +66,7 @@ class RangeSavepoints:
         return True
 
     def _undo(self, state: Records, group: Records) -> None:
-        """Drop the rows events after the savepoint, and step over the ROLLBACK TO."""
+        """Drop the rows events after the savepoint, and skip the ROLLBACK TO."""
         if int(group["start"]) != self._group:
             self._group = int(group["start"])
             self._texts.forget()
@@ -80,23 +80,23 @@ class RangeSavepoints:
 
 
 class BlockSavepoints:
-    """The savepoints of one group that is scanned in blocks. What they undo is found at the first of them.
+    """Savepoints of one group that is scanned in blocks. The undone spans are found at the group's first savepoint.
 
-    `passed` is told what the search has walked over.
+    `passed` is called with the offset up to which the search has walked.
     """
 
     def __init__(self, buffer: npt.NDArray[np.uint8], *, checksum: bool, passed: Passed | None) -> None:
-        self.records = np.empty(0, SavepointRecord.dtype)  # no room: the kernel stops at the first one
+        self.records = np.empty(0, SavepointRecord.dtype)  # no capacity: the kernel stops at the first savepoint
         self._buffer = buffer
         self._checksum = checksum
         self._passed = passed
         self._undone: Undone | None = None
 
     def resume(self, status: int, state: Records, groups: Records) -> bool:
-        """Do as `RangeSavepoints.resume` does.
+        """Handle a stop of the kernel because of savepoints; return True if the kernel should continue.
 
         Raises:
-            ProtocolError: a ROLLBACK TO of a savepoint that the group does not have.
+            ProtocolError: A ROLLBACK TO a savepoint that the group does not have.
         """
         if status not in (s.ROLLED_BACK, s.MORE_SAVEPOINTS):
             return False
@@ -105,18 +105,18 @@ class BlockSavepoints:
             accents = accents_count(int(groups[int(state["groups"])]["extra"]))
             self._undone = undone(self._buffer, at, checksum=self._checksum, accents=accents, passed=self._passed)
             self.records = np.empty(FIRST_SAVEPOINTS, SavepointRecord.dtype)
-        state["savepoints"] = 0  # all that they undo is known
+        state["savepoints"] = 0  # the undone spans are already known
         if status == s.ROLLED_BACK:
             state["position"] = at + event_length(self._buffer, at)
         return True
 
     def kept(self, events: Records) -> Records:
-        """Return the rows events that exist."""
+        """Return the rows events that were not undone."""
         return events if self._undone is None else self._undone.kept(events)
 
 
 class _Texts:
-    """The savepoint statements of one group, each read when it is asked for."""
+    """The savepoint statements of one group, each parsed on first use."""
 
     def __init__(self, buffer: npt.NDArray[np.uint8]) -> None:
         self.buffer = buffer
@@ -126,7 +126,7 @@ class _Texts:
         self._read.clear()
 
     def meant(self, at: int, starts: Sequence[int] | Ints, trailer: int, *, accents: bool) -> int:
-        """Return which of the savepoints, that begin at `starts`, the ROLLBACK TO at `at` means."""
+        """Return the index, in `starts`, of the savepoint that the ROLLBACK TO at offset `at` names."""
 
         def newest_first() -> Iterator[SavepointText]:
             for number in range(len(starts) - 1, -1, -1):
@@ -159,17 +159,16 @@ class _Texts:
 
 
 def event_length(buffer: npt.NDArray[np.uint8], at: int) -> int:
-    """Return the length of the event that begins at `at`."""
     return int.from_bytes(buffer[at + LENGTH_AT : at + LENGTH_AT + 4].tobytes(), "little")
 
 
 def accents_count(extra: int) -> bool:
-    """Tell from the flags of a GTID event whether its server, 11.5 or later, tells names apart by their accents."""
+    """Return True if the server, by the flags of its GTID event, distinguishes names by accents: 11.5 or later."""
     return extra & GtidExtraFlag.THREAD_ID != 0
 
 
 class Undone(NamedTuple):
-    """Spans of bytes [start, end) in order, apart from each other, whose rows do not exist."""
+    """Ordered, disjoint spans of bytes [start, end) whose rows were undone."""
 
     starts: Ints
     ends: Ints
@@ -185,10 +184,17 @@ class Undone(NamedTuple):
 def undone(
     buffer: npt.NDArray[np.uint8], start: int, *, checksum: bool, accents: bool, passed: Passed | None = None
 ) -> Undone:
-    """Find the spans of exactly one group whose first savepoint is at `start`, from the headers of its events alone.
+    """Find the undone spans of exactly one group, from the headers of its events.
+
+    Args:
+        buffer: The bytes of the group.
+        start: The offset of its first savepoint.
+        checksum: True if events carry a CRC32.
+        accents: True if the server distinguishes names by accents.
+        passed: Called with the offset up to which the search has walked.
 
     Raises:
-        ProtocolError: a ROLLBACK TO of a savepoint that the group does not have, or an event that is cut short.
+        ProtocolError: A ROLLBACK TO a savepoint that the group does not have, or a truncated event.
     """
     marks = np.empty(FIRST_SAVEPOINTS, SavepointMark.dtype)
     trailer = CHECKSUM_LENGTH if checksum else 0

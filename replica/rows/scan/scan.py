@@ -1,17 +1,20 @@
-"""A range of relay log bytes -> its event groups, rows events and distinct table maps, as numpy records (records.py).
+"""Scan of a range of relay log bytes: its event groups, rows events and distinct table maps, as records (records.py).
 
-The range holds whole events of whole event groups, each event with a CRC32 trailer or all without; a FORMAT_DESCRIPTION
-event inside says how it goes on. A binlog file's four magic bytes may stand in front. The commit timestamp of a group
-is the header timestamp of the event that ends it (XID, COMMIT, the standalone QUERY): the second in which it was
-committed; the GTID event's own is the start of the last statement.
+The range has whole event groups, and each event has a CRC32 trailer or none has; a FORMAT_DESCRIPTION event inside
+declares what follows. A binlog file's four magic bytes may precede the events. A group's commit timestamp is the header
+timestamp of the event that ends it (XID, COMMIT, the standalone QUERY), in seconds. The timestamp of the GTID event is
+the start of the last statement instead.
 
-Refused, each with the offset of the event: an event type that is unknown and not flagged IGNORABLE (those are counted
-in `skipped`), events of servers before 5.1 (LOAD DATA of old, rows version 0), a rows event without its table map or
-outside a group, INCIDENT (the primary lost events), a ROLLBACK TO of no savepoint, an encrypted file, an event that
-ends too early, a group without its end. Groups that a crash of the primary cut short
-(another GTID follows before their end) never happened: their rows are dropped and they are counted in `cut_groups`.
-Rows that were undone are dropped: all rows of a group that ends with ROLLBACK, and those between a savepoint and the
-ROLLBACK TO of its name (savepoints.py).
+Errors, each with the offset of the event:
+
+- An unknown type without the flag IGNORABLE. Unknown events with the flag are counted in `skipped`.
+- Events of servers before 5.1 (old LOAD DATA, rows version 0), INCIDENT (the primary lost events), an encrypted file.
+- A rows event without its table map or outside a group, a ROLLBACK TO an unknown savepoint.
+- A truncated event, a group without its end.
+
+If a crash of the primary truncated a group, the next GTID precedes its end. The group's rows are dropped, and it counts
+in `cut_groups`. Undone rows are dropped: all rows of a group that ends with ROLLBACK, and rows between a savepoint and
+its ROLLBACK TO (savepoints.py).
 """
 
 from __future__ import annotations
@@ -39,16 +42,16 @@ if TYPE_CHECKING:
 
 Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
 
-ID_AND_FLAGS: Final = 8  # of a TABLE_MAP event, before what defines the table
-# First guess of how dense a range is; the arrays double when it was wrong. A small transaction takes about 200 bytes.
+ID_AND_FLAGS: Final = 8  # bytes of a TABLE_MAP event before the table's definition
+# Estimate for the first allocation; the arrays double when it is too small. A small transaction takes about 200 bytes.
 BYTES_PER_RECORD: Final = 128
 FIRST_RECORDS: Final = 64
-FIRST_MAPS: Final = 1024  # some 80 KB; each time that they double, all that are known are hashed again, in Python
+FIRST_MAPS: Final = 1024  # some 80 KB; each doubling hashes all known maps again, in Python
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The content of a range. `groups`, `events` and `maps` are GroupRecords, EventRecords and MapRecords."""
+    """Content of a range. `groups`, `events` and `maps` are GroupRecords, EventRecords and MapRecords."""
 
     data: npt.NDArray[np.uint8]
     groups: Records
@@ -56,17 +59,17 @@ class Scan:
     maps: Records
     trailer: int  # bytes of checksum after each event
     cut_groups: int
-    xa_groups: int  # how many prepare or complete an XA transaction
-    skipped: dict[int, int]  # how many events of each type that no one knows were passed because they are IGNORABLE
-    expansion: Expansion | None = None  # where `data` is not the range but written out from it
+    xa_groups: int  # number of groups that prepare or complete an XA transaction
+    skipped: dict[int, int]  # by event type, the number of unknown events that were skipped as IGNORABLE
+    expansion: Expansion | None = None  # set if `data` is the expansion of the range
     is_mysql: bool = False  # MySQL wrote the range: its groups begin with other events
 
     def origin(self, offset: int) -> int:
-        """Return the offset in the range that was given to `scan`: of the outer event, where `data` was written out."""
+        """Return the offset in the range given to `scan`; in an expansion, the offset of the outer event."""
         return offset if self.expansion is None else self.expansion.origin(offset)
 
     def table_map_body(self, slot: int) -> memoryview:
-        """Return the body of one table map event, from the table id to the optional metadata, without its CRC."""
+        """Return the body of a table map event, from the table id to the optional metadata, without its CRC."""
         content = int(self.maps["content"][slot])
         return self.data.data[content - ID_AND_FLAGS : content + int(self.maps["size"][slot])]
 
@@ -80,10 +83,17 @@ def as_bytes(data: Bytes) -> npt.NDArray[np.uint8]:
 
 
 def scan(data: Bytes, *, checksum: bool) -> Scan:
-    """Scan a whole range; `checksum` says whether its events carry a CRC32 trailer (it is skipped, not verified).
+    """Scan a whole range.
 
-    A range that holds events in other events (a compressed MySQL transaction) is written out first: `Scan.data` and all
-    offsets are then those of the longer range, `Scan.origin` tells the place in the given one.
+    A range with events that contain other events (a compressed MySQL transaction) is expanded first. Then `Scan.data`
+    and all offsets are those of the expansion, and `Scan.origin` returns the offset in the given range.
+
+    Args:
+        data: The range.
+        checksum: True if its events carry a CRC32 trailer, which is skipped, not verified.
+
+    Raises:
+        ProtocolError: An event that cannot be skipped; see the module's description.
     """
     found, error = scan_until(data, checksum=checksum)
     if error is not None:
@@ -92,9 +102,9 @@ def scan(data: Bytes, *, checksum: bool) -> Scan:
 
 
 def scan_until(data: Bytes, *, checksum: bool, memory: RecordMemory | None = None) -> tuple[Scan, ProtocolError | None]:
-    """Scan a range up to an event that must not be passed; return the groups before it, and what is wrong with it.
+    """Scan a range up to an event that cannot be skipped; return the groups before it, and the error.
 
-    `memory`: where the records go, for a reader that is done with the last range scanned into it.
+    `memory` receives the records. The caller must have finished with the previous range that was scanned into it.
     """
     memory = memory or RecordMemory()
     buffer = as_bytes(data)
@@ -109,13 +119,13 @@ def scan_until(data: Bytes, *, checksum: bool, memory: RecordMemory | None = Non
 
 
 def relocated(error: ProtocolError, offset: int) -> ProtocolError:
-    """Make it the same error at another offset."""
+    """Make the same error with another offset."""
     message = error.placeless
     return type(error)(message, offset=offset, hint=error.hint)
 
 
 class _NeedsExpansionError(ProtocolError):
-    """The range holds events in other events; never leaves this module."""
+    """The range has events that contain other events; never leaves this module."""
 
 
 def _needs_expansion(state: Records) -> ProtocolError:
@@ -172,7 +182,7 @@ def _scan(
         error = _needs_expansion(state)
     elif status not in (s.DONE, s.ROLLED_BACK):
         error = scan_fault(status, buffer, state)
-    if error is not None:  # events of the group that was open then are no one's
+    if error is not None:  # drop the events of the unfinished group
         n_events = int(np.searchsorted(events["group"][:n_events], n_groups))
     skipped = state["skipped"]
     found = Scan(

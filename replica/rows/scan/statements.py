@@ -1,8 +1,8 @@
-"""The statements of a range that stand there as text, found without a look at its rows.
+"""Statements that a range contains as text, found without reading its rows.
 
-In: bytes of whole event groups. Out: per statement its text with the session state it depends on, the GTID of its group
-and where that begins: those that may be DDL, or with them all that is text inside transactions, which are changes of
-rows without row events. Events of rows cost a look at the header. Refused: bytes that end inside an event.
+`logged_statements` yields the statements that may be DDL, with their session state, GTID and group offset.
+`logged_texts` also yields other text inside transactions: row changes that were logged as statements. Of rows events
+only the header is read. A truncated event is an error.
 """
 
 from __future__ import annotations
@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from replica.rows.scan.windows import Passed
 
 FIRST_FOUND: Final = 64
-"""Room for statements; where there are more, the range is gone over again with as much room as they need."""
+"""Initial capacity for statements. If there are more, the range is searched again with sufficient capacity."""
 
 
 class LoggedStatement(NamedTuple):
-    """A statement as logged. `start` is where its event group begins in the range: rows from there on may be of the new
-    table. `alone`: the group has no rows.
+    """A logged statement.
+
+    Attributes:
+        start: Offset of its event group in the range: rows from there on may belong to the new table definition.
+        gtid: The GTID of the group.
+        query: The statement, with its session state.
+        alone: True if the group has no rows.
     """
 
     start: int
@@ -48,8 +53,13 @@ class LoggedStatement(NamedTuple):
 
 
 class LoggedText(NamedTuple):
-    """A text as logged. `start` and `begin`: where its group begins, and the event that does. `marked`: the server says
-    it may be DDL.
+    """A logged text.
+
+    Attributes:
+        start: Offset of its event group in the range.
+        begin: The event that begins the group.
+        statement: The statement, with its session state.
+        marked: True if the server marked the group as possible DDL.
     """
 
     start: int
@@ -61,12 +71,15 @@ class LoggedText(NamedTuple):
 def logged_statements(
     data: Bytes, description: FormatDescriptionEvent, passed: Passed | None = None
 ) -> Iterator[LoggedStatement]:
-    """Yield the statements of `data`, whole event groups as `description` says, that may be DDL, in order.
+    """Yield the statements of a range that may be DDL, in order.
 
-    `passed` is told what has been walked over.
+    Args:
+        data: Whole event groups.
+        description: The FORMAT_DESCRIPTION event that applies to them.
+        passed: Called with the offset up to which the search has walked.
 
     Raises:
-        ProtocolError: an event is cut short, or a marked group does not hold what its events say.
+        ProtocolError: An event is truncated, or the content of a marked group contradicts its events.
     """
     for start, begin, query, _ in _found(data, description, passed, unmarked=False):
         if not isinstance(begin, GtidEvent) or not isinstance(query, QueryEvent):
@@ -77,7 +90,10 @@ def logged_statements(
 def logged_texts(
     data: Bytes, description: FormatDescriptionEvent, passed: Passed | None = None
 ) -> Iterator[LoggedText]:
-    """Yield all statements of `data` but the borders of transactions, in order; errors as with `logged_statements`."""
+    """Yield all statements of a range, except the borders of transactions, in order.
+
+    The arguments and errors are those of `logged_statements`.
+    """
     for text in _found(data, description, passed, unmarked=True):
         if not isinstance(text.statement, QueryEvent | ExecuteLoadQueryEvent):
             raise ProtocolError("a statement is none", offset=text.start)

@@ -1,9 +1,9 @@
-"""Walks over a range that is larger than the memory it may take: the end of a walk's next window, from event to event.
+"""Walks in windows over a range that is larger than the memory that the walk may use.
 
-In: the bytes of a range, mapped, and the offset of an event. Out: the offset that a kernel is told as the range's end.
-It stops before an event that goes on behind it, and the next window begins there. The owner of the memory is told what
-has been passed, and gives the pages back (relay_log/mapped_range.py). A window without progress begins with an event
-that is damaged.
+`search` runs a kernel over a mapped range, window by window. The kernel gets the end of a window as the end of the
+range. It stops before an event that exceeds the window, and the next window begins at that event. After each window,
+the owner of the memory may release its pages (relay_log/walks/mapped_range.py). A window without progress begins with a
+damaged event.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Passed: TypeAlias = "Callable[[int], object]"
-    """What is told the offset up to which a walk has passed; of what lies before, few events are read again."""
+    """Callback with the offset up to which a walk has passed; few events before that offset are read later."""
 
 WINDOW_BYTES: Final = 16 << 20
-"""The size of a window: ranges of the usual size are walked in one go."""
+"""Size of a window in bytes: a range of the usual size is walked in one window."""
 _LENGTH_AT: Final = 9
 
 
 def window_end(data: npt.NDArray[np.uint8], position: int) -> int:
-    """Return the end of the window that begins at an event: WINDOW_BYTES on, or behind an event that is larger."""
+    """Return the end of the window that begins at an event: WINDOW_BYTES later, or after a larger event."""
     header = data[position : position + HEADER_LENGTH].tobytes()
     length = int.from_bytes(header[_LENGTH_AT : _LENGTH_AT + 4], "little")
     return min(len(data), position + max(WINDOW_BYTES, length))
@@ -45,10 +45,10 @@ def search(
     kernel: Callable[[int, int, int], int],
     passed: Passed | None = None,
 ) -> int:
-    """Run `kernel(data, size, state)` over the events of `data` from `start` on; return how many it has found.
+    """Run `kernel(data, size, state)` over the events of `data`, from `start` on; return the number of results.
 
     Raises:
-        TruncatedError: an event is cut short.
+        TruncatedError: An event is truncated.
     """
     state = np.zeros((), SearchState.dtype)
     state["position"], state["trailer"] = start, trailer

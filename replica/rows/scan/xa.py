@@ -1,16 +1,14 @@
-"""XA transactions in a scanned range: rows prepared in one group are delivered at the XA COMMIT, another group.
+"""XA transactions in a scanned range: rows that one group prepared are delivered at the XA COMMIT, in another group.
 
-MariaDB logs the rows of an XA transaction at XA PREPARE, as a group that ends with XA_PREPARE; they are not committed
-there and may never be. A later group holds `XA COMMIT` or `XA ROLLBACK` and nothing else; other groups, other files and
-a restart of the server may lie between. Both name the transaction by its XA id (format, gtrid, bqual).
+MariaDB logs the rows of an XA transaction at XA PREPARE, in a group that ends with XA_PREPARE. These rows are not
+committed and may never be. A later group contains only `XA COMMIT` or `XA ROLLBACK`; other groups, other files and a
+server restart may lie between. Both groups identify the transaction by its XA id (format, gtrid, bqual).
 
-In: a scan, and the prepared groups from before it. Out: scans whose rows events stand in the order of delivery, each
-counted to the group that committed it, so that rows have the GTID, time and ordinals of the XA COMMIT. Events of
-prepared groups that are rolled back or still open are left out. An XA id may be used again once its transaction ended;
-prepared again without an end (a server that forgot it in a crash), the later rows count. `XA COMMIT ... ONE PHASE` is
-logged as an ordinary transaction and is none of this.
-
-Refused: an XA COMMIT whose rows are nowhere, unless the caller asks for a list of them.
+`deliver` returns scans whose rows events are in order of delivery. Each event belongs to the group that committed it,
+so its rows have the GTID, time and ordinals of the XA COMMIT. Events of prepared groups that are rolled back or still
+open are dropped. An XA id may be reused after its transaction ended. If it is prepared again without an end (the server
+lost it in a crash), the later rows count. `XA COMMIT ... ONE PHASE` is logged as an ordinary transaction. An XA COMMIT
+whose rows are missing is an error, unless the caller collects them.
 """
 
 from __future__ import annotations
@@ -47,12 +45,12 @@ _MARIADB_GTID: Final = struct.Struct("<QI")  # sequence number, domain
 _QUERY: Final = struct.Struct("<8xB2xH")  # lengths of the database name and of the status variables
 _MYSQL_NUMBER_AT: Final = 17  # in GTID_LOG, after flags and uuid
 FIRST_FOUND: Final = 64
-MAX_TEXT: Final = 1 << 10  # an XA COMMIT with the longest id has 300 bytes; a block that claims more is damaged
+MAX_TEXT: Final = 1 << 10  # an XA COMMIT with the longest id has 300 bytes; a larger compressed block is damaged
 _TEXT: Final = re.compile(rb"XA (COMMIT|ROLLBACK) X'([0-9A-Fa-f]*)',\s*X'([0-9A-Fa-f]*)',\s*(-?\d{1,20})\s*")
 
 
 class XaAction(Enum):
-    """The actions of a group on an XA transaction."""
+    """Actions of a group on an XA transaction."""
 
     PREPARE = "prepare"
     COMMIT = "commit"
@@ -67,18 +65,18 @@ class XaGroup(NamedTuple):
     gtid: Gtid
     start: int
     end: int
-    number: int  # of the group in the scan, -1 where no one scanned
+    number: int  # of the group in the scan, -1 without a scan
 
 
 class CarriedGroup(NamedTuple):
-    """The bytes of a group that was prepared before a range and is committed in it."""
+    """Bytes of a group that was prepared before a range and commits in it."""
 
     data: Bytes
     checksum: bool
 
 
 class _Prepared(NamedTuple):
-    """The place of the rows events of a prepared group."""
+    """Location of the rows events of a prepared group."""
 
     found: Scan
     first: int
@@ -86,12 +84,13 @@ class _Prepared(NamedTuple):
 
 
 def find_xa_groups(data: Bytes, *, checksum: bool, passed: Passed | None = None) -> list[XaGroup]:
-    """Find the groups of a range that prepare or end an XA transaction, from the headers of its events alone.
+    """Find the groups of a range that prepare or end an XA transaction, from the event headers alone.
 
-    `number` is -1: groups are not counted. `passed` is told what has been walked over.
+    `number` is -1, because groups are not counted. `passed` is called with the offset up to which the search has
+    walked.
 
     Raises:
-        ProtocolError: an event ends too early, or does not say which transaction it is about.
+        ProtocolError: An event is truncated, or does not contain a valid XA id.
     """
     buffer = as_bytes(data)
     start = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
@@ -103,7 +102,7 @@ def xa_groups(found: Scan) -> list[XaGroup]:
     if not found.xa_groups:
         return []
     first = len(BINLOG_MAGIC) if found.data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    last = int(found.groups[-1]["end"])  # the scan may have stopped there, at what must not be passed
+    last = int(found.groups[-1]["end"])  # the scan may have stopped there, at an event that cannot be skipped
     groups = _found(found.data[:last], first, found.trailer)
     numbers = {start: number for number, start in enumerate(found.groups["start"].tolist())}
     try:
@@ -129,7 +128,7 @@ def _found(data: npt.NDArray[np.uint8], start: int, trailer: int, passed: Passed
 def _group(
     data: npt.NDArray[np.uint8], start: int, last: int, end: int, trailer: int, completes: int
 ) -> XaGroup | None:
-    """Turn one record into a value; None for a transaction that is committed as it is prepared (one phase)."""
+    """Convert one record; return None for a transaction that commits in one phase."""
     view = data.data
     body = Cursor(view, last + HEADER_LENGTH, end - trailer)
     if completes:
@@ -143,7 +142,7 @@ def _group(
 
 
 def _gtid(data: memoryview, start: int) -> Gtid:
-    """Read the GTID of the GTID event at `start`. MySQL's has no domain; a tagged one's number is left out."""
+    """Read the GTID of the GTID event at `start`. MySQL's GTID has no domain; a tagged one gets the number 0."""
     kind, server_id, length = _HEADER.unpack_from(data, start)
     if kind == EventType.GTID:
         sequence, domain = _MARIADB_GTID.unpack_from(data, start + HEADER_LENGTH)
@@ -156,18 +155,17 @@ def _gtid(data: memoryview, start: int) -> Gtid:
 
 
 def deliver(found: Scan, carried: Sequence[CarriedGroup] = (), unprepared: list[XaGroup] | None = None) -> list[Scan]:
-    """Put the rows of `found` into scans in the order of delivery; most ranges have no XA group and come back as they
-    are.
+    """Return the rows of `found` as scans in order of delivery; `found` itself if the range has no XA group.
 
-    All share the groups of `found`; offsets of events and maps count from the start of each scan's own data.
+    All scans share the groups of `found`. Offsets of events and maps count from the start of each scan's own data.
 
     Args:
-        found: the scan of a range.
-        carried: groups prepared before it, oldest first; more than are committed in it do no harm.
-        unprepared: takes each XA COMMIT whose rows are in neither; None: the first is an error.
+        found: The scan of a range.
+        carried: Groups prepared before the range, oldest first. Groups that do not commit in the range are ignored.
+        unprepared: Receives each XA COMMIT whose rows are missing. None makes the first one an error.
 
     Raises:
-        DataLossError: see `unprepared`.
+        DataLossError: An XA COMMIT whose rows are missing, without `unprepared`.
     """
     groups = xa_groups(found)
     if not groups:
@@ -197,7 +195,7 @@ def deliver(found: Scan, carried: Sequence[CarriedGroup] = (), unprepared: list[
 
 
 def unprepared_error(xa: XaGroup) -> DataLossError:
-    """Make the error for an XA COMMIT whose rows cannot be had."""
+    """Make the error for an XA COMMIT whose rows are missing."""
     return DataLossError(
         f"{xa.gtid} commits the XA transaction {describe(xa.xid)}, which was prepared before the reading began: "
         "its rows are not at hand.",
@@ -206,21 +204,21 @@ def unprepared_error(xa: XaGroup) -> DataLossError:
 
 
 def describe(xid: XaId) -> str:
-    """Write an XA id as XA COMMIT and XA ROLLBACK take it."""
+    """Return an XA id in the syntax of XA COMMIT and XA ROLLBACK."""
     return f"X'{xid.gtrid.hex()}',X'{xid.bqual.hex()}',{xid.format_id}"
 
 
 class _Order:
-    """The rows events of a range put together in the order of delivery: slices of it, carried groups between."""
+    """Rows events of a range in order of delivery: slices of the range, with carried groups between them."""
 
     def __init__(self, found: Scan) -> None:
         self._found = found
-        self._next = 0  # the first group that has not been placed
+        self._next = 0  # the first group that is not placed yet
         self._parts: list[Records] = []
         self._scans: list[Scan] = []
 
     def keep_until(self, number: int) -> None:
-        """Keep the rows of all groups before `number` where they stand; those of `number` itself are dropped."""
+        """Keep the rows of all groups before `number` at their place; drop those of `number` itself."""
         groups = self._found.groups
         if self._next < number:
             first, last = groups["first"][self._next], groups["last"][number - 1]
@@ -228,7 +226,7 @@ class _Order:
         self._next = number + 1
 
     def insert(self, rows: _Prepared, number: int) -> None:
-        """Insert the rows of a prepared group, as those of group `number`."""
+        """Insert the rows of a prepared group as rows of group `number`."""
         events = rows.found.events[rows.first : rows.last].copy()
         events["group"][:] = number
         if rows.found is self._found:
@@ -254,7 +252,7 @@ def _rows(found: Scan, number: int) -> _Prepared:
 
 
 def _completion(body: Cursor, *, compressed: bool) -> tuple[XaId, XaAction]:
-    """Return the transaction that a QUERY ends, and how."""
+    """Return the XA transaction that a QUERY ends, and the action."""
     offset = body.offset
     database, status = _QUERY.unpack(body.take(_QUERY.size))
     body.skip(status + database + 1)

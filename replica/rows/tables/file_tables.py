@@ -1,9 +1,10 @@
-"""The tables of a file that are wanted, and what their rows are read with: the decoder's `TableResolver` for files.
+"""`TableResolver` for binlog files: selects tables and finds the definitions that decode their rows.
 
-Names, signs, character sets and labels come from the row metadata where the server logged it; else from the DDL that
-stood in the files before the row; else from a schema file; else columns are @1, @2, … A definition is used only if it
-agrees with the table map in all that both tell. What came how is kept in `notes`, for the caller to say. After a DDL
-the same table map may mean other names: `apply` says when a decoder that keeps tables by content must be made again.
+Names, signs, character sets and labels come from the row metadata, if the server logged it. Otherwise they come from
+DDL that precedes the row in the files, then from a schema file. Without any of these, columns are named @1, @2 and so
+on. A definition is used only if it agrees with the table map in every fact that both have. `FileResolver.notes`
+explains each assumption to the caller. After DDL the same table map may have other names: `FileResolver.apply` reports
+when a decoder that caches tables by content must be replaced.
 """
 
 from __future__ import annotations
@@ -30,17 +31,21 @@ if TYPE_CHECKING:
     from replica.schema.effects.history import Applied
     from replica.schema.table import TableSchema
 
-# Tables that a caller is told about; more are decoded as well, but a log of a million names helps no one.
+# Limits the memory of `FileResolver.notes`. Tables beyond the limit are decoded, but have no note.
 MAX_NOTES: Final = 10_000
 
 
 class FileResolver:
-    """The resolver. `patterns`: the wanted tables as `database.table` with `*`; none: all. `exclude`: those of them to
-    leave out.
+    """Resolver of the tables in binlog files.
 
-    `shadows`: whether copies that tools make of a wanted table to change it are wanted as well.
-    `schema_file`: from `SchemaHistory.from_file`. `unnamed`: how to read the text of a table that nothing is known of;
-    None refuses its rows with a SchemaError that says why nothing is known.
+    Args:
+        patterns: Selected tables as `database.table`, with `*`. An empty sequence selects all tables.
+        exclude: Patterns of tables that are excluded from the selection.
+        shadows: True to include the copies that online schema change tools make of a selected table.
+        schema_file: Definitions from `SchemaHistory.from_file`.
+        unnamed: How to read text columns of a table without a known definition. None refuses rows of such a table with
+            a SchemaError, which gives the reason why no definition is known.
+        lower_case_table_names: True if the server compares table names without case.
     """
 
     def __init__(
@@ -62,9 +67,9 @@ class FileResolver:
         self._unnamed = unnamed
         self.history = SchemaHistory(schema_file, lower_case_table_names=lower_case_table_names)
         self.notes: dict[tuple[str, str], str] = {}
-        """Why a table's columns have no names, or what was assumed of it."""
+        """Notes by table: why its columns have no names, or which assumption its definition is based on."""
         self.unnamed: set[tuple[str, str]] = set()
-        """Tables whose columns are called @1, @2, … in the last table map of theirs."""
+        """Tables whose latest table map was decoded with the column names @1, @2, …"""
 
     def wants(self, database: str, table: str) -> bool:
         chosen = self._wanted is None or self._wanted.fits((database, table))
@@ -73,11 +78,14 @@ class FileResolver:
         return self._excluded is None or not self._excluded.fits((database, table))
 
     def apply(self, event: QueryEvent, *, server: ServerRules = ANY_SERVER) -> Applied:
-        """Follow a statement of the file. If the result is true, make decoders again."""
+        """Apply a statement of the file to the schema history.
+
+        If the result is true, the caller must create its decoders again.
+        """
         return self.history.apply_event(event, server=server)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Return what the rows of a table map are read with; None if the table is not wanted."""
+        """Return the definition that decodes the rows of a table map; None if the table is not selected."""
         name = (table_map.database, table_map.table)
         if not self.wants(*name):
             return None
@@ -117,8 +125,9 @@ class FileResolver:
 
 
 def _with_json(schema: TableSchema, table_map: TableMapEvent) -> TableSchema:
-    """Return the definition with MySQL's JSON columns as such, where MariaDB makes them a longtext; only the table map
-    tells which server's it is.
+    """Return the definition with the columns that MySQL logs as JSON declared as JSON.
+
+    MariaDB's DDL parser makes JSON a longtext. Only the table map shows whether the server is MySQL.
     """
     if all(column.type != ColumnType.JSON for column in table_map.columns):
         return schema

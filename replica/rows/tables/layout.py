@@ -1,10 +1,10 @@
-"""A table map met with what is known of its table and with what is asked for: one `RowLayout` per distinct table map.
+"""Layout of the rows of one distinct table map: a plan per wire column, and the wire column that feeds each output
+column.
 
-In: a `TableMapEvent`, the catalog's `TableSchema` (optional), the output columns (optional). Out: a plan per wire
-column and, per output column, the wire column that feeds it. Columns meet by name. An output column that the wire lacks
-is NULL in every row; a wire column that was not asked for is stepped over, even one that could not be decoded. The
-server's hashes of long keys are put out nowhere. A column whose type changed so that values would be lost, or a catalog
-that has other columns than the wire, is a SchemaError.
+`compile_layout` makes a `RowLayout` from a `TableMapEvent`, the catalog's `TableSchema` and the output columns; the
+last two are optional. Columns match by name. An output column that the wire lacks is NULL in every row. A wire column
+that is not requested is skipped, even if its type cannot be decoded. The server's hashes of long keys are never output.
+A type change that would lose values is a SchemaError, and so is a catalog whose columns differ from the wire's.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
 
 ABSENT = -1
-"""The mark in `RowLayout.sources` that no column of the wire feeds this output column."""
+"""Marker in `RowLayout.sources`: no wire column feeds this output column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLayout:
-    """The layout of one table. `columns[i]` reads wire column i; `sources[j]` is the wire column that feeds
-    `outputs[j]`, or ABSENT.
+    """Layout of one table.
+
+    Attributes:
+        columns: Plans in wire order: `columns[i]` reads wire column i.
+        outputs: The output columns.
+        sources: Per output column, the wire column that feeds it, or ABSENT.
     """
 
     database: str
@@ -48,22 +52,22 @@ class RowLayout:
 
     @property
     def shown(self) -> tuple[ColumnPlan, ...]:
-        """The columns that a reader of all columns sees."""
+        """Columns that a reader of all columns sees."""
         return tuple(column for column in self.columns if not column.hidden)
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The name, per wire column, that it is put out under, None where it was not asked for."""
+        """Output name of each wire column; None if the column is not requested."""
         return tuple(None if slot == ABSENT else self.outputs[slot].name for slot in self.slots)
 
     @property
     def versioned(self) -> bool:
-        """Whether history rows can be told from current ones."""
+        """True if history rows can be distinguished from current rows."""
         return any(column.row_end for column in self.columns)
 
     @property
     def slots(self) -> tuple[int, ...]:
-        """The other way round: per wire column the output column it feeds, or ABSENT."""
+        """Inverse of `sources`: per wire column, the output column that it feeds, or ABSENT."""
         found = [ABSENT] * len(self.columns)
         for output, source in enumerate(self.sources):
             if source != ABSENT:
@@ -79,9 +83,17 @@ def compile_layout(
     *,
     shown: ColumnMatcher | None = None,
 ) -> RowLayout:
-    """Make the layout of one table map. `output` None: all columns are put out, in wire order; empty: none is.
+    """Make the layout of one table map.
 
-    `shown`: without `output`, put out only columns of these names.
+    Args:
+        table_map: The table map.
+        schema: The catalog's definition, None if it is unknown.
+        output: The output columns. None outputs all columns in wire order; an empty sequence outputs none.
+        policy: How to convert values that Spark's types cannot hold.
+        shown: Without `output`, the names of the columns to output.
+
+    Raises:
+        SchemaError: The catalog disagrees with the wire, or a type change would lose values.
     """
     name = f"{table_map.database}.{table_map.table}"
     known = catalog_columns(table_map, schema)
@@ -111,26 +123,26 @@ def compile_layout(
     )
 
 
-# The columns of a table map that the server added by itself: the hashes of long keys, and the end of the row period.
+# Columns that the server adds to a table: hashes of long keys, and the row period of a versioned table.
 #
-# In: a `TableMapEvent` and what the catalog says of each of its columns. Out: the numbers of hash columns, which no
-# one ever sees, and of the column by which history rows are told from current ones. The catalog's word counts where
-# there is one; from the stream alone the names decide, together with place and type: `DB_ROW_HASH_n` as last columns
-# (the server's make_unique_key_name keeps them free of the user's names), and before them `row_start` and `row_end`,
-# both TIMESTAMP(6) NOT NULL, as WITH SYSTEM VERSIONING adds them. A period with names of its own is known from the
-# catalog only.
+# The catalog decides if it has the column. Without the catalog, name, position and type decide. Hashes are the last
+# columns, named `DB_ROW_HASH_n`; the server's make_unique_key_name avoids collisions with the user's names. Before them
+# are `row_start` and `row_end`, both TIMESTAMP(6) NOT NULL, as WITH SYSTEM VERSIONING adds them. A period with other
+# names is known only from the catalog.
 
 HASH_NAME: Final = re.compile(r"DB_ROW_HASH_\d+")
-PERIOD_DIGITS: Final = 6  # a period in whole seconds does not exist
+PERIOD_DIGITS: Final = 6  # every row period has microseconds
 
 
 class Hidden(NamedTuple):
+    """Columns that the server added: the numbers of the hash columns, and of the end of the row period."""
+
     hashes: frozenset[int]
     row_end: int | None
 
 
 def hidden_columns(columns: Sequence[ColumnDef], known: Sequence[ColumnSchema | None]) -> Hidden:
-    """Find what the server added to a table's columns; `known[i]` is the catalog's word on `columns[i]`."""
+    """Find the columns that the server added; `known[i]` is the catalog's definition of `columns[i]`, or None."""
     last = len(columns)
     while last and _is_hash(columns[last - 1], known[last - 1]):
         last -= 1

@@ -1,10 +1,9 @@
-"""The columns of the catalog that describe the columns of a table map.
+"""Match the columns of a table map with the columns of the catalog.
 
-In: a `TableMapEvent` and the catalog's `TableSchema`. Out: per wire column its `ColumnSchema`, or None. The catalog
-tells how the table looks now, the row may be older. So everything that both sides tell is compared: type, widths,
-digits, signedness, character set. Where the wire has names, a catalog column that disagrees is set aside, because the
-row describes itself. Without names columns meet by position, and one disagreement is a SchemaError: the position can
-no longer be trusted.
+`catalog_columns` returns, per wire column, the `ColumnSchema` that describes it, or None. The catalog holds the current
+definition, and the row may be older. So every fact that both sides have is compared: type, widths, digits, signedness,
+character set. If the table map has names, the code ignores a catalog column that disagrees, because the row describes
+itself. Without names, columns match by position, and one disagreement is a SchemaError: the positions are unreliable.
 """
 
 from __future__ import annotations
@@ -35,7 +34,18 @@ _STALE = "the table was changed after the rows were written, or the catalog was 
 
 
 def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> list[ColumnSchema | None]:
-    """Return, per wire column, what the catalog says of it; None where it says nothing that can be believed."""
+    """Return the catalog's definition of each wire column.
+
+    Args:
+        table_map: The table map, with or without column names.
+        schema: The catalog's definition of the table, None if it is unknown.
+
+    Returns:
+        One entry per wire column; None if the catalog has no definition of the column that agrees with the table map.
+
+    Raises:
+        SchemaError: The table map has no names, and its columns disagree with the catalog.
+    """
     if schema is None:
         return [None] * len(table_map.columns)
     if all(column.name is not None for column in table_map.columns):
@@ -65,10 +75,10 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
 
 
 def check_named(table_map: TableMapEvent) -> None:
-    """Refuse a table map that does not name its columns, for a table that nothing else is known of.
+    """Refuse a table map without column names, for a table without a known definition.
 
     Raises:
-        SchemaError: it does not.
+        SchemaError: The table map lacks the name of at least one column.
     """
     if any(column.name is None for column in table_map.columns):
         raise SchemaError(
@@ -79,10 +89,17 @@ def check_named(table_map: TableMapEvent) -> None:
 
 
 def difference(table_map: TableMapEvent, schema: TableSchema, *, computed: bool = True) -> str:
-    """Return what a table map says otherwise than a definition, for a message; '' if they agree in all that both say.
+    """Return the first difference between a table map and a definition, as text for a message.
 
-    Nothing is believed here: a column that only one of them has is a difference, whether the table map names its
-    columns or not. `computed`: generated columns have to be there, too.
+    A column that only one side has is a difference, except for columns that the server adds.
+
+    Args:
+        table_map: The table map, with or without column names.
+        schema: The definition of the table.
+        computed: True if the table map must also have the generated columns.
+
+    Returns:
+        An empty string if both agree in every fact that both have.
     """
     if not all(column.name is not None for column in table_map.columns):
         try:
@@ -104,12 +121,12 @@ def difference(table_map: TableMapEvent, schema: TableSchema, *, computed: bool 
 
 
 def _is_own(column: ColumnDef) -> bool:
-    """Tell whether the server may have added a column to those that are declared: the row period, hashes of keys."""
+    """Return True if the server may have added the column: a bound of the row period, or the hash of a long key."""
     return column.type in (ColumnType.TIMESTAMP2, ColumnType.LONGLONG) and _OWN.fullmatch(column.name or "") is not None
 
 
 def _labels(column: ColumnDef, schema: ColumnSchema) -> str:
-    """Return a word if the labels of an ENUM or SET differ, as far as they can be compared."""
+    """Return a phrase if the labels of an ENUM or SET differ; '' if they agree or cannot be compared."""
     if column.labels is None or schema.labels is None or column.collation in (None, BINARY):
         return ""
     try:
@@ -120,11 +137,13 @@ def _labels(column: ColumnDef, schema: ColumnSchema) -> str:
 
 
 def _expected(wire: Sequence[ColumnDef], schema: TableSchema) -> list[ColumnSchema] | None:
-    """Return the catalog's columns as the wire has them: with the hidden ones that are there; None if they cannot be so
-    many.
+    """Return the catalog's columns in wire order, with the hidden columns that the wire has.
 
-    Behind the declared columns stand the row period, if the table is versioned and was so when the row was written, and
-    hashes of keys too long for an index.
+    The wire has hidden columns after the declared ones. First the row period, if the table was versioned when the row
+    was written. Then hashes of keys that are too long for an index.
+
+    Returns:
+        None if the number and types of the wire columns do not fit the catalog.
     """
     shown = [column for column in schema.columns if not column.hidden]
     period = [column for column in schema.columns if column.hidden]
@@ -150,7 +169,11 @@ def _hash(number: int) -> ColumnSchema:
 
 
 def disagreement(column: ColumnDef, schema: ColumnSchema) -> str:
-    """Return what the wire and the catalog tell differently, in a word; '' if they agree as far as both tell."""
+    """Return the attribute in which the wire and the catalog differ, such as "type".
+
+    Returns:
+        An empty string if they agree in every attribute that both have.
+    """
     code = ColumnType(column.type)
     if type_named(PREPARED.get(code, code), schema.data_type) is None:
         return "type"
@@ -180,7 +203,7 @@ def _length(column: ColumnDef, schema: ColumnSchema) -> bool:
         case ColumnType.STRING | ColumnType.VARCHAR:
             expected = NAMES[schema.data_type].logged or schema.octets
         case ColumnType.VARCHAR_COMPRESSED if schema.octets is not None:
-            expected = schema.octets + 1  # the byte that says how the value is compressed
+            expected = schema.octets + 1  # the header byte of a compressed value
     return expected is not None and column.length != expected
 
 

@@ -1,12 +1,10 @@
-"""The plan of a column, from a TABLE_MAP and what is known of its table: how to read it, and what it becomes.
+"""Plan of a column: how to read its values from a row image, and which type they become.
 
-Values that the server stores compressed (COMPRESSED columns) or packed (MySQL's JSON) are planned as what they hold, in
-images where they stand plain behind a length of four bytes; other code puts them there.
-
-In: `ColumnDef` (the wire's type code and metadata, plus names, signedness, character sets and labels where the server
-logs them), `ColumnSchema` (the catalog's word, optional), `ValuePolicy`. Out: `ColumnPlan`. The stream is believed
-before the catalog, because it describes the row at hand; what neither tells is an error that names the setting to
-change. A catalog that contradicts the wire is an error too: nothing is guessed.
+`plan_column` makes a `ColumnPlan` from the `ColumnDef` of a table map, the catalog's `ColumnSchema` and a
+`ValuePolicy`. The stream takes precedence over the catalog, because it describes the row at hand. A fact that neither
+has is an error that names the setting to change. A catalog that contradicts the wire is an error too: nothing is
+guessed. Compressed values and MySQL's JSON are planned in their plain form, with a length prefix of four bytes; other
+code (tables/stored.py) rewrites them.
 """
 
 from __future__ import annotations
@@ -38,9 +36,9 @@ PREPARED: Mapping[int, ColumnType] = {
     ColumnType.BLOB_COMPRESSED: ColumnType.BLOB,
     ColumnType.JSON: ColumnType.JSON,
 }
-"""Wire types whose values are rewritten before they are read, and the type that tells what they hold then."""
+"""Wire types whose values are rewritten before decoders read them, and the type of the rewritten value."""
 PREPARED_PREFIX = 4  # bytes of the length before a rewritten value
-# The formats before 10.1.2: bytes of a value by its fractional digits, which the binlog does not tell.
+# Formats of servers before 10.1.2: bytes of a value by its number of fractional digits, which the binlog does not have.
 _OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
     ColumnType.TIMESTAMP: (4, 5, 5, 6, 6, 7, 7),
     ColumnType.DATETIME: (8, 6, 6, 7, 7, 7, 8),
@@ -50,37 +48,48 @@ _OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPlan:
-    """The plan of one column: `width` bytes, or where `prefix` > 0 a length of `prefix` bytes and that many bytes."""
+    """Plan of one column. A value has `width` bytes, or, if `prefix` > 0, a length of `prefix` bytes and that many
+    bytes.
+    """
 
     name: str
     kind: Kind
     arrow: pa.DataType
     spark: str
-    data_type: str = ""  # as information_schema would name it; empty where no one reads the column
-    declared: str = ""  # the declaration where it is known, else the registry's name for it: for messages
+    data_type: str = ""  # DATA_TYPE in information_schema; empty for a column that is not read
+    declared: str = ""  # for messages: the declaration if it is known, else the registry's name of the type
     nullable: bool = True
     width: int = 0
     prefix: int = 0
     precision: int = 0  # DECIMAL: digits in all
     scale: int = 0  # DECIMAL: digits after the point
     decimals: int | None = None  # FLOAT, DOUBLE: digits after the point that it is rounded to
-    fsp: int = 0  # digits of a second's fraction
+    fsp: int = 0  # fractional digits of a second
     length: int = 0  # bytes that PADDED_BYTES, UUID, INET4 and INET6 are padded to
     labels: tuple[str, ...] = ()
     charset: Charset | None = None
     key: bool = False
-    hidden: bool = False  # the server's own business: put out nowhere
-    widened: int = 0  # bytes that an integer takes where it is put out, if these are more than its type has
-    row_end: bool = False  # the end of a versioned row's period: read even where it is not put out
+    hidden: bool = False  # never output
+    widened: int = 0  # bytes of an integer in the output, if its output type is wider than its own
+    row_end: bool = False  # the end of a versioned row's period: read even if it is not output
 
 
 def plan_column(
     column: ColumnDef, schema: ColumnSchema | None, policy: ValuePolicy, *, position: int = 0, table: str = ""
 ) -> ColumnPlan:
-    """Return the plan of one column of a table map; `position` (from 0) and `table` are for messages.
+    """Return the plan of one column of a table map.
 
-    Raise SchemaError if name, signedness, character set or labels are known from neither side, or the catalog
-    contradicts the wire; UnsupportedColumnError if the values cannot be decoded.
+    Args:
+        column: The column in the table map.
+        schema: The catalog's definition of the column, None if it is unknown.
+        policy: How to convert values that Spark's types cannot hold.
+        position: The position of the column, from 0, for messages.
+        table: The table, for messages.
+
+    Raises:
+        SchemaError: Neither side has the name, signedness, character set or labels, or the catalog contradicts the
+            wire.
+        UnsupportedColumnError: The values cannot be decoded.
     """
     name = column.name or (schema.name if schema else None)
     where = f"Column {name or position + 1}" + (f" of table {table}" if table else "")
@@ -127,10 +136,11 @@ def skip_column(
     position: int = 0,
     table: str = "",
 ) -> ColumnPlan:
-    """Make a plan that only steps over a column: all it needs is the wire's word on the length.
+    """Make a plan that only steps over a column.
 
-    That word is missing for the old temporal formats: `schema` has it. Without one they are taken to have no fractional
-    digits, which only does where nothing of the table is decoded; with `table` given it is a SchemaError.
+    The wire gives the length of a value, except for the old temporal formats: their length comes from `schema`. Without
+    `schema`, those columns are assumed to have no fractional digits, which is correct only if no column of the table is
+    decoded. With `table` given, a missing length is a SchemaError.
     """
     if column.type in _OLD_WIDTHS and (schema is None or schema.fsp is None) and table:
         _check_old_format(None, f"Column {name or position + 1} of table {table}")
@@ -140,7 +150,7 @@ def skip_column(
 
 
 def has_hidden_width(column: ColumnDef) -> bool:
-    """Tell whether the binlog does not tell how many bytes a value has: of the old temporal formats."""
+    """Return True if the binlog does not give the width of a value: the old temporal formats."""
     return column.type in _OLD_WIDTHS
 
 
@@ -205,7 +215,7 @@ def _labels(column: ColumnDef, schema: ColumnSchema | None, where: str) -> tuple
 
 
 def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
-    # The log has no digits count for the old formats, and each count has its own width.
+    # The log does not give the number of digits of the old formats, and the width depends on that number.
     if schema is None or schema.fsp is None:
         raise SchemaError(
             f"{where} is in the old temporal format, whose width depends on digits that the binlog does not tell.",
@@ -219,7 +229,7 @@ def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
 
 
 def _extent(column: ColumnDef, schema: ColumnSchema | None) -> tuple[int, int]:
-    """Return (width, prefix): bytes of every value, or bytes of the length that stands before each."""
+    """Return (width, prefix): the bytes of every value, or the bytes of its length prefix."""
     if column.type in _OLD_WIDTHS:
         return _OLD_WIDTHS[column.type][schema.fsp if schema and schema.fsp else 0], 0
     return value_extent(column)

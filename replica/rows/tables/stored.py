@@ -1,8 +1,7 @@
-"""Columns whose values stand in the log in another form than they are read in: COMPRESSED columns, and MySQL's JSON.
+"""Columns whose stored form differs from the form that decoders read: COMPRESSED columns, and MySQL's JSON.
 
-In: the columns of a table map and their plans. Out: `StoredColumns`, which columns are to be rewritten, how to step
-over a row image as it was logged, and the function that makes a plain value of a stored one. A column that is not read
-stays as it is: its length says enough.
+`StoredColumns` knows which columns of a table to rewrite, and with which function. It also knows how to step over a row
+image in its logged form. A column that is not read keeps its stored form: its length suffices to skip it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,13 @@ if TYPE_CHECKING:
 
 
 class StoredColumns:
-    """One table's columns to rewrite; empty, and false, for most tables.
+    """The columns of one table to rewrite; empty, and false, for most tables.
 
-    `unpack[i]` turns the bytes behind the length of a value of column i into the plain value, or raises ProtocolError.
-    `widths[i]`: bytes of a value of column i in the log, or minus the bytes of the length in front of it. `marks[i]`: 1
-    for a column to rewrite.
+    Attributes:
+        unpack: Per column number, a function that converts a stored value to its plain form. The argument excludes the
+            length prefix. The function raises ProtocolError for invalid bytes.
+        widths: int64, per column: bytes of a value in the log, or minus the bytes of its length prefix.
+        marks: uint8, per column: 1 for a column to rewrite.
     """
 
     def __init__(self, columns: Sequence[ColumnDef], plans: Sequence[ColumnPlan]) -> None:
@@ -56,6 +57,6 @@ class StoredColumns:
 def _unpack(column: ColumnDef) -> Unpack:
     if column.type == ColumnType.JSON:
         return rewrite_json
-    # A VARCHAR's length in the log has room for the byte that says how the value is stored.
+    # The length of a compressed VARCHAR in the log includes the header byte of a compressed value.
     longest = column.length - 1 if column.type == ColumnType.VARCHAR_COMPRESSED else (1 << (8 * column.length)) - 1
     return partial(inflate_column, limit=min(longest, MAX_EVENT_BYTES))

@@ -1,4 +1,4 @@
-"""The resolver's word on each distinct table map: whether its rows are wanted, and what they are read with."""
+"""Decision about a distinct table map: whether its rows are selected, and which definition decodes them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """The definition that a wanted table's rows are read with, and which of them are wanted.
+    """The definition that decodes the rows of a selected table, and the selection of its rows.
 
-    `schema`: the catalog's word on the table, where the stream does not tell enough. `operations`: those selected, a
-    bit 1 << OP_* each. `delivered`: those of them that a filter leaves; the rows that it takes away do not come, but
-    `last` of the others is what it would be without the filter. `columns`: the names that VARIANT shows, None: all.
-    `skip_unchanged`: leave out updates that change no column that is read.
+    Attributes:
+        schema: The catalog's definition, if the stream does not describe the table completely.
+        operations: The selected operations, one bit 1 << OP_* each.
+        delivered: The selected operations that a filter keeps. Filtered rows are not delivered, but the column `last`
+            has the values that it has without the filter.
+        columns: The names that VARIANT contains; None for all.
+        skip_unchanged: True to skip updates that change no column that is read.
     """
 
     schema: TableSchema | None = None
@@ -31,7 +34,7 @@ class TableTarget:
 
 
 class TableResolver(Protocol):
-    """A resolver that says of each distinct table map whether its rows are wanted."""
+    """Interface that decides, per distinct table map, whether its rows are selected."""
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Return what to read the table with, or None to leave it out."""
+        """Return the definition to read the table with, or None to skip the table."""

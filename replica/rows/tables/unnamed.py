@@ -1,10 +1,10 @@
-"""A table of which nothing is known but its table map -> a `TableSchema` that its rows can be decoded with.
+"""Definition of a table that is known only from its table map.
 
-Columns are called @1, @2, … as in mariadb-binlog. What the stream does not tell is settled once and said here: integers
-are signed; ENUM and SET give the numbers of their labels, as text; CHAR, VARCHAR and TEXT cannot be told from BINARY,
-VARBINARY and BLOB, so all are read as UTF-8 text (`text="utf8"`, what is no UTF-8 follows the policy for invalid text)
-or all as bytes (`text="bytes"`, exact, for a caller who shows text where it is text). Temporal columns in the old
-format stay undecodable: their width is not in the stream.
+Columns are named @1, @2, … as in mariadb-binlog. Facts that the stream lacks get these defaults: integers are signed,
+and the labels of ENUM and SET are their numbers, as text. CHAR, VARCHAR and TEXT cannot be distinguished from BINARY,
+VARBINARY and BLOB. With `text="utf8"` all are read as UTF-8 text; invalid bytes follow the policy for invalid text.
+With `text="bytes"` all are read as bytes, which is exact: the caller decides which values are text. Temporal columns in
+the old format cannot be decoded: the stream does not give their width.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _TEMPORAL: Final = (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME
 
 
 def unnamed_schema(table_map: TableMapEvent, text: UnnamedText = "utf8") -> TableSchema:
-    """Make the schema of a table map alone; what the table map does tell (names, signs, collations) is taken from
-    it.
-    """
+    """Make a definition from a table map alone, with the names, signs and collations that the table map has."""
     return TableSchema(
         database=table_map.database,
         table=table_map.table,
@@ -75,23 +73,23 @@ def _charset(column: ColumnDef) -> str:
     try:
         return charset_of(column.collation).name
     except UnsupportedColumnError:
-        return "utf8mb4"  # the plan goes by the collation, and refuses it if the column is wanted
+        return "utf8mb4"  # the plan uses the collation, and refuses it if the column is read
 
 
 def _numbers(column: ColumnDef) -> tuple[str, ...] | None:
-    """Return labels that are their own numbers, as many as the width of the column allows."""
+    """Return numbers as labels, as many as the width of the column allows."""
     if column.type == ColumnType.ENUM:
         return tuple(map(str, range(1, 1 << 8 * column.length)))
     return tuple(map(str, range(1, 8 * column.length + 1))) if column.type == ColumnType.SET else None
 
 
 def _octets(column: ColumnDef) -> int | None:
-    """Return the longest value, as the catalog counts it."""
+    """Return the bytes of the longest value, in the catalog's unit."""
     match column.type:
         case ColumnType.STRING | ColumnType.VARCHAR:
             return column.length
         case ColumnType.VARCHAR_COMPRESSED:
-            return column.length - 1  # its metadata counts the byte that says how a value is compressed
+            return column.length - 1  # the metadata includes the header byte of a compressed value
         case ColumnType.BLOB | ColumnType.BLOB_COMPRESSED:
             return (1 << 8 * column.length) - 1
     return None

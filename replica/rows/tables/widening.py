@@ -1,7 +1,7 @@
-"""Types that hold every value of another: a column may change from the one to the other under a query.
+"""Widening of column types: a column may change to a type that holds every value of the old type.
 
-Integers go into wider integers, DECIMAL into one of more digits before the point. Nothing else: an integer is no
-DECIMAL for its reader, a FLOAT shows other digits as a DOUBLE, and text is text.
+An integer may become a wider integer, and a DECIMAL may get more digits before the point. No other change is a
+widening: readers treat integers and DECIMALs differently, a FLOAT shows other digits as a DOUBLE, and text stays text.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _WIDTHS: Final = {
     for entry in KINDS.values()
     if isinstance(entry.arrow, pa.DataType) and pa.types.is_integer(entry.arrow)
 }
-"""Bytes of Spark's integers."""
+"""Size of Spark's integer types in bytes."""
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
 
 def fits(kind: str, into: str) -> bool:
-    """Tell whether every value of Spark's type `kind` is one of the type `into`, written alike."""
+    """Return True if the Spark type `into` holds every value of the Spark type `kind`, with the same representation."""
     if kind in _WIDTHS and into in _WIDTHS:
         return _WIDTHS[kind] <= _WIDTHS[into]
     narrow, wide = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(into)
@@ -40,10 +40,10 @@ def fits(kind: str, into: str) -> bool:
 
 
 def widened(plan: ColumnPlan, out: OutputColumn, table: str) -> ColumnPlan:
-    """Return the plan that puts a column out as another type.
+    """Return the plan that writes a column as a wider type.
 
     Raises:
-        SchemaError: values could be lost; `table` is for the message.
+        SchemaError: Values could be lost. The message names `table`.
     """
     if fits(plan.spark, out.spark) and KINDS[plan.kind].widens is not Widens.NEVER:
         width = _WIDTHS.get(out.spark, 0)

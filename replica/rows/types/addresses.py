@@ -1,4 +1,4 @@
-"""UUID, INET4 and INET6: bytes of fixed length that SELECT shows as text. The binlog calls them BINARY."""
+"""UUID, INET4 and INET6: bytes of fixed length that SELECT shows as text. The binlog logs them as BINARY."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _kind(kind: Kind, read: Callable[[bytes], Any]) -> KindEntry:
     return printed(kind, WireValue(lambda data, _: read(data), Told.LENGTH))
 
 
-# Measured on 10.5 to 11.8: the bytes as they are, on every version that has the type.
+# Every version from 10.5 to 11.8 that has the type answers this cast with the stored bytes.
 _AS_BYTES = ResultType("CAST({c} AS BINARY({n}))", (ColumnType.STRING,), ColumnType.STRING, Transcoding.TRIMMED)
 
 

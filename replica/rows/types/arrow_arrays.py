@@ -1,9 +1,8 @@
-"""Arrow arrays out of numpy's memory and Python's values, made without pandas.
+"""Arrow arrays from numpy memory and Python values, without pandas.
 
-`pyarrow.array`, `scalar` and `repeat` import pandas at their first call, wherever it is installed, to ask whether what
-they were given is of pandas: a third of a second and 36 MB in each process, and each Spark worker is one. So decoders
-and tasks make their arrays here. In: numbers as numpy has them, or a few values as Python has them. Out: the same
-arrays that pyarrow makes, which tests compare.
+`pyarrow.array`, `scalar` and `repeat` import pandas at their first call, if it is installed, to check for pandas
+objects. That takes a third of a second and 36 MB in each process, and each Spark worker is one. So decoders and tasks
+must make their arrays with this module. Tests compare its arrays with those of pyarrow.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def array_of(values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Wrap integers, floats or truth values as an array; `null` marks those that are NULL.
+    """Wrap integers, floats or booleans as an array; `null` marks the values that are NULL.
 
-    Numbers that lie one behind the other are not copied: the array changes as their memory does.
+    Contiguous numbers are not copied: the array shares their memory, and changes with it.
     """
     truths = values.dtype == np.bool_
     data = np.packbits(values, bitorder="little") if truths else np.ascontiguousarray(values)
@@ -31,15 +30,17 @@ def array_of(values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None
 
 
 def repeated(text: str, times: int) -> pa.Array:
-    """Return an array that has one text so many times."""
+    """Return an array that repeats one text."""
     data = text.encode()
     offsets = np.arange(times + 1, dtype=np.int32) * np.int32(len(data))
     return pa.StringArray.from_buffers(times, pa.py_buffer(offsets), pa.py_buffer(data * times))
 
 
 def array_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Make an array of Python's values, each of which may be None: integers, truth values, texts, bytes, lists of
-    these, and structs of them as dicts, which may lack fields.
+    """Make an array from Python values, each of which may be None.
+
+    The values are integers, booleans, texts, bytes, lists of these, or structs of these as dicts, which may lack
+    fields.
     """
     valid = np.array([value is not None for value in values], np.bool_)
     if pa.types.is_struct(kind):
@@ -62,7 +63,7 @@ def array_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer:
-    """Return the bits by which an array tells what is not NULL."""
+    """Return the validity bitmap of an array: a bit is 1 if the value is not NULL."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 

@@ -1,4 +1,4 @@
-"""BINARY, VARBINARY and the BLOB types, and bytes that no one asked for."""
+"""BINARY, VARBINARY and the BLOB types, and the kind of values that are skipped."""
 
 from __future__ import annotations
 

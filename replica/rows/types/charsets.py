@@ -1,7 +1,8 @@
-"""Character sets -> what the kernels convert them with: a kind of text, a parameter, and a table.
+"""Conversion of character sets for kernels: a kind of text, a parameter, and a table.
 
-The tables are made from the reference's own decoding, code by code, once per process and set: a tenth of a second for a
-set of two bytes a character. So both decoders agree on every character; damaged text may get its U+FFFD elsewhere.
+The tables are made from the reference decoder, code by code, once per process and character set. A set with two bytes a
+character takes a tenth of a second. So both decoders agree on every character. In damaged text they may place U+FFFD
+differently.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
     from replica.protocol.charset import Charset
 
 _UTF16: Final = {"utf_16_be": 0, "utf_16_le": 1}
-_SINGLE_SHIFT: Final = 0x8F  # leads the characters of three bytes in EUC-JP
+_SINGLE_SHIFT: Final = 0x8F  # lead byte of the characters of three bytes in EUC-JP
 
 
 class Conversion(NamedTuple):
-    """The kernels' view of a set. `kind` is what the kernel dispatches on; `little` is for UTF-16; `table` for all sets
-    but UTF-16 and UTF-32.
+    """A character set for kernels.
+
+    Attributes:
+        kind: The number that the kernel dispatches on.
+        little: 1 for little-endian UTF-16.
+        table: uint32 entries, for all sets but UTF-16 and UTF-32.
     """
 
     kind: int
@@ -37,7 +42,7 @@ class Conversion(NamedTuple):
 
 @cache
 def conversion(charset: Charset) -> Conversion:
-    """Return how the kernels read a set that is not UTF-8."""
+    """Return the conversion of a character set other than UTF-8."""
     if charset.codec in _UTF16:
         return Conversion(KIND_UTF16, _UTF16[charset.codec])
     if charset.codec == "utf_32_be":
@@ -55,7 +60,7 @@ def _entry(character: str) -> int:
 
 
 def _character(charset: Charset, code: bytes) -> int:
-    """Return the entry of one code, 0 if it is no character."""
+    """Return the table entry of one code, 0 if the code is not a character."""
     text = charset.decode(code)
     return _entry(text) if len(text) == 1 and text != "\ufffd" else 0
 

@@ -1,4 +1,4 @@
-"""DECIMAL: a number as far as Spark and Arrow count, text beyond."""
+"""DECIMAL: a number up to the 38 digits of Spark and Arrow, text beyond them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 if TYPE_CHECKING:
     from replica.rows.types.entry import ColumnFacts
 
-MAX_DECIMAL_PRECISION: Final = 38  # of Spark's DECIMAL and Arrow's decimal128; MariaDB goes to 65
+MAX_DECIMAL_PRECISION: Final = 38  # of Spark's DECIMAL and Arrow's decimal128; MariaDB allows 65
 
 
 def _text(data: bytes, column: ColumnFacts) -> str:

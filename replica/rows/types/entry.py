@@ -1,13 +1,12 @@
-"""Say what the registry holds of a type: its own entry, and one for each kind that its values are read as.
+"""Entries of the type registry: one per SQL type, and one per kind that its values are read as.
 
-A type is what someone declares in SQL (`TypeEntry`). A kind is one way in which a value lies on the wire together with
-what becomes of it (`KindEntry`): kernels dispatch on its number. A type has one kind, or a few among which its sign,
-its digits, its character set and the reader's policy choose.
+A type is a declaration in SQL (`TypeEntry`). A kind is one wire format with one output form (`KindEntry`): kernels
+dispatch on its number. A type has one kind, or a few; its sign, digits, character set and the reader's policy choose.
 
-A value travels in two forms. `binlog` is that of a row image, which all decoders read. `result_set` is that of a row of
-a prepared SELECT: such a row becomes a row image before anything reads it, so it has no readers and belongs to types
-alone. Neither has a default: each family has to say both. What a value becomes (Arrow, Spark, VARIANT, JSON, SQL)
-stands beside the forms, not in them.
+A value has two wire formats. `binlog` is its format in a row image, which all decoders read. `result_set` is its format
+in a row of a prepared SELECT. Such a row is converted to a row image before any reader sees it, so only types have
+`result_set`, and it has no readers. Neither format has a default: each family must declare both. The output forms
+(Arrow, Spark, VARIANT, JSON, SQL) are separate fields.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Variant(Enum):
-    """The form of a value in Spark's VARIANT, in the words of docs/types.md."""
+    """Form of a value in Spark's VARIANT, as docs/types.md names it."""
 
     INTEGER = "integer"
     UNSIGNED = "integer, decimal beyond BIGINT"
@@ -44,7 +43,7 @@ class Variant(Enum):
 
 
 class Json(Enum):
-    """The form of a value in the lines of `dump --json`, in the words of docs/types.md."""
+    """Form of a value in the lines of `dump --json`, as docs/types.md names it."""
 
     NUMBER = "number"
     LARGE = "number, text beyond ±2^53"
@@ -60,40 +59,38 @@ class Sql(Enum):
 
     NUMBER = auto()
     QUOTED = auto()
-    CHARACTERS = auto()  # quoted, and equal by a collation to text that is not the same
+    CHARACTERS = auto()  # quoted; its collation can make different texts equal
     HEX = auto()
 
 
 class Told(Enum):
-    """The facts that a kernel is told of a column besides its kind and its width (rows/types/plan_record.py: A, B and
-    AUX).
-    """
+    """Facts that a kernel gets about a column besides kind and width (A, B and AUX in rows/types/plan_record.py)."""
 
     NOTHING = auto()
-    DIGITS = auto()  # of a DECIMAL: where they stand
+    DIGITS = auto()  # of a DECIMAL: its digits before and after the point
     DECIMALS = auto()  # of a FLOAT or DOUBLE: the digits after the point that it is rounded to
-    CALENDAR = auto()  # whether a date that no calendar has is an error
-    FRACTION = auto()  # the bytes of a second's fraction, and as CALENDAR
+    CALENDAR = auto()  # whether an invalid date is an error
+    FRACTION = auto()  # the bytes of a second's fraction, and CALENDAR
     FRACTION_TEXT = auto()  # the bytes and the digits of a second's fraction
-    LENGTH = auto()  # what a value is padded to
+    LENGTH = auto()  # the padded length of a value
     LABELS = auto()
-    TEXT = auto()  # whether bytes that are no text are an error
-    CHARSET = auto()  # the same, and how to convert
+    TEXT = auto()  # whether invalid text is an error
+    CHARSET = auto()  # TEXT, and the conversion table
 
 
 class Widens(Enum):
-    """The rules by which a column may be put out as a type that holds every value of its own
+    """Rules by which a column may be output as a wider type, which holds every value of the column
     (rows/tables/widening.py).
     """
 
     NEVER = auto()
-    SIGNED = auto()  # into a wider integer, the sign kept
+    SIGNED = auto()  # into a wider integer, with sign extension
     UNSIGNED = auto()  # into a wider integer
     DIGITS = auto()  # into a DECIMAL of more digits before the point
 
 
 class ColumnFacts(Protocol):
-    """The facts that a plain reader is told of a column: a `ColumnPlan` has them all."""
+    """Attributes of a column that a Python reader gets; a `ColumnPlan` has them."""
 
     @property
     def kind(self) -> Kind: ...
@@ -114,9 +111,9 @@ class ColumnFacts(Protocol):
 
 
 class WireValue(NamedTuple):
-    """The way in which the values of one kind travel in one form: the plain reader, and what the kernels are told.
+    """The values of one kind in one wire format: the Python reader, and the facts that kernels get.
 
-    `read` is given exactly the bytes of one value. None is a date that no calendar has, or the empty GEOMETRY.
+    `read` takes exactly the bytes of one value. It returns None for an invalid date and for an empty GEOMETRY.
     """
 
     read: Callable[[bytes, ColumnFacts], Any]
@@ -125,7 +122,10 @@ class WireValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindEntry:
-    """One kind. Where precision and scale make the type, `arrow` is a function of them, and `spark` has {p} and {s}."""
+    """Registry entry of one kind.
+
+    If precision and scale determine the type, `arrow` is a function of them, and `spark` contains {p} and {s}.
+    """
 
     kind: Kind
     binlog: WireValue
@@ -136,73 +136,77 @@ class KindEntry:
     sql: Sql
     widens: Widens = Widens.NEVER
     as_text: Kind | None = None
-    """The kind that is read instead under invalidDates=text. Only kinds of dates have one."""
+    """The kind that replaces this one under invalidDates=text. Only kinds of dates have one."""
     as_stored: Kind | None = None
-    """The kind that is read instead under geometry=binary."""
+    """The kind that replaces this one under geometry=binary."""
     assemble: Callable[..., pa.Array] | None = None
-    """Makes an array of what kernels wrote as bytes: (type, rows, validity, offsets, data). None: Arrow reads it so."""
+    """Function that makes an array of the bytes that kernels wrote: (type, rows, validity, offsets, data).
+
+    None if Arrow can read those buffers directly.
+    """
 
 
 def printed(kind: Kind, binlog: WireValue, sql: Sql = Sql.QUOTED, json: Json = Json.TEXT) -> KindEntry:
-    """Make the entry of a kind that is put out as text, as SELECT prints it."""
+    """Make the entry of a kind that is output as text, in the form that SELECT prints."""
     return KindEntry(
         kind=kind, binlog=binlog, arrow=pa.string(), spark="STRING", variant=Variant.TEXT, json=json, sql=sql
     )
 
 
 class Parentheses(Enum):
-    """The meaning of the numbers in parentheses behind a name in CREATE TABLE."""
+    """Meaning of the numbers in parentheses after a type name in CREATE TABLE."""
 
-    DIGITS = auto()  # kept as they are
-    PRECISION = auto()  # (10,0) where they are left out
+    DIGITS = auto()  # kept unchanged
+    PRECISION = auto()  # (10,0) if they are omitted
     FLOAT = auto()  # many digits make a DOUBLE
     YEAR = auto()
-    FRACTION = auto()  # digits of a second's fraction
-    LENGTH = auto()  # must be there
+    FRACTION = auto()  # fractional digits of a second
+    LENGTH = auto()  # required
     LENGTH_OR_1 = auto()
-    SIZE = auto()  # the smallest type of the family that holds so many characters
+    SIZE = auto()  # selects the smallest type of the family that holds that many characters
     LABELS = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class SqlName:
-    """One name that information_schema.COLUMNS.DATA_TYPE can show, and how CREATE TABLE asks for it."""
+    """One value of DATA_TYPE in information_schema.COLUMNS, and its spelling in CREATE TABLE."""
 
     name: str
     words: tuple[str, ...]
-    """What is written for it in SQL, in capital letters."""
+    """The spellings of the name in SQL, in capital letters."""
     parentheses: Parentheses = Parentheses.DIGITS
     octets: int | None = None
-    """Bytes of the longest value, where the name alone tells."""
+    """Bytes of the longest value, if the name alone determines them."""
     unit: int | None = None
-    """Bytes of each 1 of the length in parentheses, where these are no characters."""
+    """Bytes per unit of the length in parentheses, if the unit is not a character."""
     logged: int | None = None
-    """Bytes of the longest value as the table map counts them, where the catalog tells no length."""
+    """Bytes of the longest value in the table map, if the catalog has no length."""
     width: tuple[int, int] | None = None
-    """Digits that an integer is printed with where they are left out: signed, unsigned."""
+    """Display width of an integer if it is omitted: signed, unsigned."""
     as_bytes: str = ""
-    """What it becomes under the character set `binary`."""
+    """The type that replaces this one under the character set `binary`."""
 
     @classmethod
     def of(cls, name: str, parentheses: Parentheses = Parentheses.DIGITS, *synonyms: str, **more: Any) -> SqlName:
-        """Make a name that is written as it is shown, or with a synonym."""
+        """Make a name whose spellings are the name itself and synonyms."""
         return cls(name, (name.upper(), *synonyms), parentheses, **more)
 
 
 class WireType(NamedTuple):
-    """The way in which a type is told in one form: its codes, and the bytes of a value in the words of
-    docs/types.md.
-    """
+    """Wire codes of a type, and the bytes of a value as docs/types.md describes them."""
 
     codes: tuple[ColumnType, ...]
     bytes: str
 
 
 class ResultType(NamedTuple):
-    """The way in which a type is told in the result of a prepared SELECT.
+    """Format of a type in the result of a prepared SELECT.
 
-    `asked` is the expression of the select list: {c} stands for the column, {n} for the bytes of its values. `codes`
-    are the types that the server answers with, `image` is the one that a table map has for the values then made.
+    Attributes:
+        asked: The expression in the select list: {c} stands for the column, {n} for the bytes of its values.
+        codes: The types that the server may answer with.
+        image: The table map type of the values after conversion.
+        transcoding: The conversion to a row image.
     """
 
     asked: str
@@ -212,12 +216,12 @@ class ResultType(NamedTuple):
 
     @classmethod
     def plain(cls, code: ColumnType, transcoding: Transcoding, image: ColumnType | None = None) -> ResultType:
-        """Make the form of a type that is asked for as it is, and answered with one code."""
+        """Make the format of a type whose select expression is the column itself; the server answers with one code."""
         return cls("{c}", (code,), code if image is None else image, transcoding)
 
 
 class Wide(NamedTuple):
-    """The kind of columns with more digits (DECIMAL) or bits (BIT) than `beyond`, and what docs/types.md says of it."""
+    """Kind of columns with more digits (DECIMAL) or bits (BIT) than `beyond`, with its text for docs/types.md."""
 
     beyond: int
     kind: Kind
@@ -228,15 +232,19 @@ class Wide(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeEntry:
-    """One type. `written` says it as in CREATE TABLE, as far as the stream tells; None: that is as it is `declared`."""
+    """Registry entry of one type.
+
+    `written` writes the type as in CREATE TABLE, with the attributes that the stream has. None means that `declared` is
+    correct.
+    """
 
     declared: str
     names: tuple[SqlName, ...]
     binlog: WireType
     result_set: ResultType | None
-    """None for a type that tables of MariaDB do not have under a name of its own: another entry has the name."""
+    """None for a type whose name in MariaDB's tables belongs to another entry."""
     key: KeyForm | None
-    """What a value of it becomes in the bytes of a key; None where no key can be read by it."""
+    """The conversion of a value to key bytes; None if the type cannot be a part of a snapshot key."""
     kind: Kind
     written: Callable[[ColumnDef, ColumnFacts], str] | None = None
     remarks: str = ""

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from replica.rows.types.entry import ColumnFacts
 
 MOST_DECIMALS: Final = 22
-"""Powers of ten are exact up to here: with more digits after the point a value stays as it is stored."""
+"""Largest number of digits to round to. Larger powers of ten are inexact, so such a value keeps its stored digits."""
 _DECLARED: Final = re.compile(r"(?:float|double)\(\d+,(\d+)\)")
 _EDGES = "Keeps -0.0 and denormals. (M,D): rounded to D digits."
 
 
 def decimals_of(column_type: str) -> int | None:
-    """Return the digits after the point that SELECT rounds a column to: D of `double(M,D)`; None: to none.
+    """Return the digits after the point that SELECT rounds a column to: D of `double(M,D)`; None if it does not round.
 
-    Stored values may have more: an ALTER that adds (M,D) may leave them (Field_real in sql/field.cc).
+    Stored values may have more digits: an ALTER that adds (M,D) may keep them (Field_real in sql/field.cc).
     """
     found = _DECLARED.match(column_type.lower())
     return int(found[1]) if found and int(found[1]) <= MOST_DECIMALS else None

@@ -1,4 +1,4 @@
-"""The integers, BIT and YEAR: numbers that VARIANT and JSON hold as numbers."""
+"""Integers, BIT and YEAR: types whose values are numbers in VARIANT and JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _INT8, _INT16, _INT32, _INT64 = (
     (pa.int32(), "INT"),
     (pa.int64(), "BIGINT"),
 )
-_DECIMAL20 = (pa.decimal128(20, 0), "DECIMAL(20,0)")  # holds 64 unsigned bits
+_DECIMAL20 = (pa.decimal128(20, 0), "DECIMAL(20,0)")  # for 64 unsigned bits
 _BITS = "The bits as a number."
 
 

@@ -1,9 +1,8 @@
-"""Text in any character set of the server -> UTF-8, for the decode kernels.
+"""Kernels that convert text from the server's character sets to UTF-8.
 
-Sets of one byte a character, and those whose characters are one, two or three bytes behind a lead byte, go through
-tables (charsets.py makes them from the reference's codecs); UTF-16 and UTF-32 are computed. What is no character
-becomes U+FFFD, or makes a `strict` function return NO_TEXT. Every function writes at most three bytes for each one it
-reads, and up to three beyond.
+Sets with one byte a character use tables, and so do sets with lead bytes and up to three bytes a character. charsets.py
+makes the tables from the reference decoder. UTF-16 and UTF-32 are computed. Invalid bytes become U+FFFD; a `strict`
+function returns NO_TEXT instead. Every function writes at most three bytes per byte read, and up to three bytes beyond.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 from replica.native.compile import helper
 from replica.native.memory import load_u1, load_u2, load_u2be, load_u4, load_u4be, store_u1, store_u4
 
-# A table entry holds a character's UTF-8 in its low three bytes and their number in the top one, or one of these there.
-TWO_BYTES = 0xFE  # the byte leads a character of two bytes: entry 256 + both bytes
-THREE_BYTES = 0xFF  # of three bytes: entry 256 + 65536 + the last two bytes
+# A table entry has a character's UTF-8 in its low three bytes. Its top byte is their number, or one of these markers.
+TWO_BYTES = 0xFE  # lead byte of a character of two bytes: see entry 256 + both bytes
+THREE_BYTES = 0xFF  # lead byte of a character of three bytes: see entry 256 + 65536 + the last two bytes
 PAIRS = 256
 TRIPLES = 256 + 65_536
 REPLACEMENT = 3 << 24 | 0xBDBFEF
@@ -23,7 +22,7 @@ NO_TEXT = -2
 
 @helper
 def write_table_text(target: int, source: int, size: int, table: int, strict: int) -> int:
-    """Write a set of one byte a character."""
+    """Write text of a set with one byte a character."""
     p = target
     for i in range(size):
         entry = load_u4(table + load_u1(source + i) * 4)
@@ -36,8 +35,9 @@ def write_table_text(target: int, source: int, size: int, table: int, strict: in
 
 @helper
 def write_multibyte(target: int, source: int, size: int, table: int, strict: int) -> int:
-    """Write a set with lead bytes. A lead byte without its partner is no character, and its partner is read on its
-    own.
+    """Write text of a set with lead bytes.
+
+    A lead byte without a valid second byte becomes U+FFFD, and its second byte is read separately.
     """
     p = target
     q = source

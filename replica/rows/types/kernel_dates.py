@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0911, PLR1714  (one return a type; numba has no sets)
-"""Dates and times for the decode kernels: wire bytes -> days or microseconds, INVALID for what no calendar has."""
+"""Kernels for dates and times: wire bytes to days or microseconds, INVALID for dates that do not exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIME_OFFSET = 0x800000
 
 @helper
 def days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970-01-01, INVALID for what the calendar from year 1 to 9999 does not have."""
+    """Return the days since 1970-01-01, INVALID for a date that does not exist in the years 1 to 9999."""
     if month < 1 or month > 12 or day < 1 or day > 31 or year < 1 or year > 9999:
         return INVALID
     if day > 28:
@@ -49,9 +49,7 @@ def fraction(address: int, size: int) -> int:
 
 @helper
 def datetime_micros(year: int, month: int, day: int, clock: int, micros: int) -> int:
-    """Return the microseconds since 1970-01-01 00:00; `clock` holds hours, minutes and seconds as h << 12 | m << 6
-    | s.
-    """
+    """Return the microseconds since 1970-01-01 00:00; `clock` is h << 12 | m << 6 | s."""
     hour = clock >> 12
     minute = (clock >> 6) & 63
     second = clock & 63
@@ -69,7 +67,7 @@ def datetime_bits(address: int) -> int:
 
 @helper
 def time_micros(address: int, extra: int) -> int:
-    """Read TIME2: one number of 3 + extra bytes, offset by half its range, the fraction at its end."""
+    """Read TIME2: one number of 3 + `extra` bytes, offset by half its range, with the fraction at its end."""
     value = big_endian(address, 3 + extra) - (TIME_OFFSET << (8 * extra))
     negative = value < 0
     value = abs(value)
@@ -85,7 +83,7 @@ def time_micros(address: int, extra: int) -> int:
 
 @helper
 def old_time_micros(address: int) -> int:
-    """Read TIME of the old format: the signed decimal number hhmmss in three bytes."""
+    """Read TIME in the old format: the signed decimal number hhmmss in three bytes."""
     value = load_u2(address) | (load_i1(address + 2) << 16)
     negative = value < 0
     value = abs(value)
@@ -95,9 +93,7 @@ def old_time_micros(address: int) -> int:
 
 @helper
 def old_clock(packed: int) -> int:
-    """Turn the decimal number hhmmss into h << 12 | m << 6 | s; parts that do not exist make hours that do not
-    exist.
-    """
+    """Convert the decimal number hhmmss to h << 12 | m << 6 | s; an invalid minute or second gives an invalid hour."""
     minute = packed // 100 % 100
     second = packed % 100
     return (packed // 10_000) << 12 | minute << 6 | second if minute < 60 and second < 60 else 99 << 12
@@ -105,8 +101,9 @@ def old_clock(packed: int) -> int:
 
 @helper
 def temporal(kind: int, p: int, extra: int) -> int:
-    """Return the days of a DATE, else microseconds; INVALID for what the calendar does not have. `extra`: bytes of
-    fraction.
+    """Return the days of a DATE, else microseconds; INVALID for a date that does not exist.
+
+    `extra` is the number of bytes of the fraction.
     """
     if kind == Kind.DATE:
         packed = load_u2(p) | (load_u1(p + 2) << 16)
@@ -139,8 +136,9 @@ def temporal(kind: int, p: int, extra: int) -> int:
 
 @helper
 def closed_version(p: int) -> int:
-    """Tell whether a row_end, TIMESTAMP(6), lies before the end of time: 2038, from MariaDB 11.5 on 2106, .999999
-    both.
+    """Return HISTORY_CLOSED if a row_end, TIMESTAMP(6), is before the end of time, else HISTORY_CURRENT.
+
+    The end of time is in 2038, from MariaDB 11.5 on in 2106, with the fraction .999999 in both.
     """
     seconds = load_u4be(p)
     last = (seconds == 0x7FFFFFFF or seconds == 0xFFFFFFFF) and fraction(p + 4, 3) == MICROS - 1

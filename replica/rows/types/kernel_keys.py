@@ -1,8 +1,8 @@
 # ruff: noqa: PLR0911  (one return a form)
-"""Key bytes for kernels: the values of a key's columns in a row image, in their canonical form (see keys.py).
+"""Kernels for key bytes: the canonical form of a key's values in a row image (see keys.py).
 
-Every function takes addresses that its caller has checked. The room that a key takes is the sum over its parts of
-`size`, or of twice the value's bytes and two where that is 0; `ROOM` bytes more may be written.
+Every function takes addresses that its caller has checked. A key part takes `size` bytes, or, if `size` is 0, twice the
+bytes of its value plus two. The functions may write up to `ROOM` bytes beyond the key.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from replica.rows.types.kinds import KeyForm
 from replica.rows.types.plan_record import KeyRecord
 
 ROOM = 8
-SPOT_BYTES = 16  # of the address of a value, and its bytes: one a part, in key order
+SPOT_BYTES = 16  # a value's address and size, one pair per key part, in key order
 
 
 @helper
 def store_big(out: int, value: int, size: int) -> None:
-    """Store the low `size` bytes of a number, most significant first."""
+    """Store the low `size` bytes of a number, big-endian."""
     for i in range(size):
         store_u1(out + i, value >> (8 * (size - 1 - i)))
 
@@ -49,7 +49,7 @@ def load_little(value: int, size: int) -> int:
 
 @helper
 def copy_padded(out: int, value: int, size: int, padded: int) -> None:
-    """Copy a value of `size` bytes, and zeros up to `padded`."""
+    """Copy a value of `size` bytes, and pad it with zeros to `padded` bytes."""
     size = min(size, padded)
     copy(out, value, size)
     for i in range(size, padded):
@@ -58,7 +58,7 @@ def copy_padded(out: int, value: int, size: int, padded: int) -> None:
 
 @helper
 def turn_uuid(out: int) -> None:
-    """Turn the 16 bytes of a UUID, in the order of its text, into the order in which the server stores them."""
+    """Put the 16 bytes of a UUID from text order into the order in which the server stores them."""
     version = load_u1(out + 6)
     if version == 0 or version >= 0x60 or load_u1(out + 8) < 0x80:
         return
@@ -78,7 +78,7 @@ def turn_uuid(out: int) -> None:
 
 @helper
 def escape(out: int, value: int, size: int) -> int:
-    """Write bytes with 00 FF for 00, and 00 00 behind them; return the address behind these."""
+    """Write bytes with 00 FF for 00, followed by 00 00; return the address after them."""
     for i in range(size):
         byte = load_u1(value + i)
         store_u1(out, byte)
@@ -92,7 +92,7 @@ def escape(out: int, value: int, size: int) -> int:
 
 @helper
 def new_datetime(packed: int) -> int:
-    """Return YYYYMMDDhhmmss as the five bytes of DATETIME2."""
+    """Return YYYYMMDDhhmmss as the number in the five bytes of DATETIME2."""
     day = packed // 1_000_000
     clock = packed - day * 1_000_000
     months = day // 10000 * 13 + day // 100 % 100
@@ -102,7 +102,7 @@ def new_datetime(packed: int) -> int:
 
 @helper
 def new_time(packed: int) -> int:
-    """Return hhmmss with its sign as the three bytes of TIME2."""
+    """Return a signed hhmmss as the number in the three bytes of TIME2."""
     whole = abs(packed)
     bits = (whole // 10000) << 12 | (whole // 100 % 100) << 6 | whole % 100
     return (-bits if packed < 0 else bits) + TIME_OFFSET
@@ -110,8 +110,9 @@ def new_time(packed: int) -> int:
 
 @helper
 def append_key(part: int, value: int, size: int, out: int) -> int:
-    """Write a value's part of the key; return the address behind it. `part` is its KeyRecord, `size` the value's bytes,
-    which stand at `value` without the length before them.
+    """Write the key bytes of one value; return the address after them.
+
+    `part` is the address of its KeyRecord. `value` and `size` give the bytes of the value, without its length prefix.
     """
     form = load_u8(part + KeyRecord.form)
     if form == KeyForm.SIGNED:
@@ -142,7 +143,7 @@ def append_key(part: int, value: int, size: int, out: int) -> int:
 
 @helper
 def key_room(parts: int, count: int, spots: int) -> int:
-    """Return the most bytes that the key of these values takes, with those beyond it that may be written."""
+    """Return the bytes to allocate for the key of these values, including `ROOM`."""
     room = ROOM
     for i in range(count):
         size = load_u8(parts + i * KeyRecord.BYTES + KeyRecord.size)
@@ -152,7 +153,7 @@ def key_room(parts: int, count: int, spots: int) -> int:
 
 @helper
 def write_key(parts: int, count: int, spots: int, out: int) -> int:
-    """Write the key of the values at `spots`, one a part; return the address behind it."""
+    """Write the key of the values at `spots`, one per part; return the address after it."""
     for i in range(count):
         spot = spots + i * SPOT_BYTES
         out = append_key(parts + i * KeyRecord.BYTES, load_u8(spot), load_u8(spot + 8), out)

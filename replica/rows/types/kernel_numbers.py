@@ -1,6 +1,6 @@
-"""Numbers for the decode kernels: integers of any width and order, packed DECIMALs, and rounding as the server prints.
+"""Kernels for numbers: integers of any width and byte order, packed DECIMALs, and the server's rounding.
 
-Every function takes addresses that its caller has checked. CORRUPT stands for bytes that the server never writes.
+Every function takes addresses that its caller has checked. CORRUPT means bytes that the server never writes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from replica.native.memory import (
 )
 from replica.native.wide import multiply_add, negate
 
-INVALID = -(1 << 62)  # a date that no calendar has
+INVALID = -(1 << 62)  # an invalid date
 CORRUPT = INVALID - 1
 NO_BRANCH = INVALID - 2  # a kind that the function has no branch for
 GROUP = 1_000_000_000  # nine digits, in four bytes
 POWERS = np.array([10**digits for digits in range(10)], np.int64)
 EXACT_POWERS = np.array([10.0**digits for digits in range(23)], np.float64)  # all powers of ten that a double holds
-EXACT_INTEGERS = 9007199254740992.0  # doubles hold all integers below it
-SPLITTER = 134217729.0  # 2^27 + 1: halves a double's digits (Dekker 1971)
+EXACT_INTEGERS = 9007199254740992.0  # 2^53: doubles hold all integers below it
+SPLITTER = 134217729.0  # 2^27 + 1: splits a double's digits in two halves (Dekker 1971)
 
 
 @helper
 def copy_short(target: int, source: int, size: int, readable: int) -> None:
-    """Copy `size` bytes; `readable` may be read at the source, and 32 may be written at the target even if size is
-    less.
+    """Copy `size` bytes, fast for short strings.
 
-    Most strings are short, and a call of memcpy costs as much as decoding a number.
+    The source must have `readable` bytes, and the target 32 writable bytes even if `size` is less. Most strings are
+    short, and a call of memcpy costs as much as decoding a number.
     """
     if size <= 32 <= readable:
         store_u8(target, load_u8(source))
@@ -48,12 +48,12 @@ def copy_short(target: int, source: int, size: int, readable: int) -> None:
         copy(target, source, size)
 
 
-# Without loops, so that LLVM puts them into the kernels: they stand before every string and in every DECIMAL.
+# Without loops, so that LLVM inlines these functions: every string and every DECIMAL needs them.
 
 
 @helper
 def short_little_endian(address: int, size: int) -> int:
-    """Read an unsigned number of 1 to 4 bytes."""
+    """Read an unsigned little-endian number of 1 to 4 bytes."""
     if size == 1:
         return load_u1(address)
     if size == 2:
@@ -65,7 +65,7 @@ def short_little_endian(address: int, size: int) -> int:
 
 @helper
 def short_big_endian(address: int, size: int) -> int:
-    """Read an unsigned number of 1 to 4 bytes."""
+    """Read an unsigned big-endian number of 1 to 4 bytes."""
     if size == 1:
         return load_u1(address)
     if size == 2:
@@ -77,7 +77,7 @@ def short_big_endian(address: int, size: int) -> int:
 
 @helper
 def big_endian(address: int, size: int) -> int:
-    """Read an unsigned number of 0 to 8 bytes."""
+    """Read an unsigned big-endian number of 0 to 8 bytes."""
     value = 0
     for i in range(size):
         value = (value << 8) | load_u1(address + i)
@@ -86,29 +86,30 @@ def big_endian(address: int, size: int) -> int:
 
 @helper
 def little_endian(address: int, size: int) -> int:
-    """Read an unsigned number of 0 to 8 bytes."""
+    """Read an unsigned little-endian number of 0 to 8 bytes."""
     value = 0
     for i in range(size):
         value |= load_u1(address + i) << (8 * i)
     return value
 
 
-# A packed DECIMAL is big endian: left-over digits of the whole part, groups of nine digits, left-over digits of the
-# fraction. The first bit is inverted, and all bits of a number below zero. Its shape is one word, by bits (see
-# binding.decimal_shape): 0-3 bytes of the whole part's left-over digits, 4-7 groups of the whole part, 8-11 groups of
-# the fraction, 12-15 bytes of the fraction's left-over digits, 16-47 ten to the number of the former, 48 and up the
-# number of the latter.
+# A packed DECIMAL is big-endian: left-over digits of the whole part, groups of nine digits, left-over digits of the
+# fraction. The first bit is inverted. A negative number has all its bits inverted.
+#
+# Its shape is one word (see binding.decimal_shape). Bits 0-3: bytes of the whole part's left-over digits. Bits 4-7:
+# groups of the whole part. Bits 8-11: groups of the fraction. Bits 12-15: bytes of the fraction's left-over digits.
+# Bits 16-47: ten to the number of the whole part's left-over digits. Bits 48 and up: the number of the fraction's.
 
 
 @helper
 def sign_mask(address: int) -> int:
-    """Return all ones for a number below zero, else 0."""
+    """Return a word of ones for a negative number, else 0."""
     return -(((load_u1(address) >> 7) & 1) ^ 1)
 
 
 @helper
 def decimal_part(p: int, size: int, flip: int, address: int) -> int:
-    """Return the part at `p` of the DECIMAL at `address`, its bits put right; the first part holds the sign."""
+    """Return the part at `p` of the DECIMAL at `address`, with the inversion undone; the first part holds the sign."""
     value = short_big_endian(p, size) ^ flip
     if p == address:
         value ^= 1 << (8 * size - 1)
@@ -117,7 +118,7 @@ def decimal_part(p: int, size: int, flip: int, address: int) -> int:
 
 @helper
 def decimal_small(address: int, shape: int) -> int:
-    """Read a packed DECIMAL of at most 18 digits, unscaled. CORRUPT where a group holds more than its digits."""
+    """Read a packed DECIMAL of at most 18 digits, unscaled; return CORRUPT if a group exceeds its digits."""
     lead = shape & 15
     groups = ((shape >> 4) & 15) + ((shape >> 8) & 15)
     tail = (shape >> 12) & 15
@@ -182,15 +183,16 @@ def decimal_wide(address: int, shape: int) -> tuple[int, int, bool]:
 
 @helper
 def rounded(value: float, decimals: int) -> float:
-    """Round to so many digits after the point, 22 at most, as the server prints FLOAT(M,D) and DOUBLE(M,D): the exact
-    value of the double, half to even; the result is the double nearest to those digits.
+    """Round to at most 22 digits after the point, as the server prints FLOAT(M,D) and DOUBLE(M,D).
+
+    It rounds the exact value of the double, half to even, and returns the double nearest to the resulting digits.
     """
     power = EXACT_POWERS[decimals]
     size = abs(value)
     product = size * power
     if not product < EXACT_INTEGERS:
-        return value  # the digits of a double end before that
-    # The error of the product, exactly.
+        return value  # a double of this size has no further digits
+    # Exact error of the product.
     split = SPLITTER * size
     high = split - (split - size)
     low = size - high
@@ -199,7 +201,7 @@ def rounded(value: float, decimals: int) -> float:
     power_low = power - power_high
     error = ((high * power_high - product) + high * power_low + low * power_high) + low * power_low
     whole = int(product)
-    beyond = (product - whole - 0.5) + error  # of the half
+    beyond = (product - whole - 0.5) + error  # distance from the half
     if beyond > 0.0 or (beyond == 0.0 and whole & 1):
         whole += 1
     elif beyond < -1.0 or (beyond == -1.0 and whole & 1):  # the product was rounded up to `whole`

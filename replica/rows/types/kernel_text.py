@@ -1,8 +1,8 @@
 # ruff: noqa: PLR0911, PLR1714  (one return a type; parts of a date by position; numba has no sets)
-"""Values as text, as SELECT prints them, for the decode kernels.
+"""Kernels that write values as text, in the form that SELECT prints.
 
-Every function that writes takes the address of enough room (`text_room` tells how much) and returns the bytes written,
-or CORRUPT for bytes that the server never writes, NO_BRANCH for a kind that is no text.
+A function that writes takes an address with enough space (`text_room` gives the size) and returns the bytes written. It
+returns CORRUPT for bytes that the server never writes, and NO_BRANCH for a kind that is not text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MINUS, POINT, ZERO, COLON, COMMA, SPACE = b"-.0:, "
 
 @helper
 def write_digits(target: int, value: int, digits: int) -> None:
-    """Write `value` in exactly `digits` decimal digits."""
+    """Write `value` with exactly `digits` decimal digits."""
     for i in range(digits - 1, -1, -1):
         rest = value // 10
         store_u1(target + i, ZERO + value - rest * 10)
@@ -33,13 +33,13 @@ def write_digits(target: int, value: int, digits: int) -> None:
 
 @helper
 def decimal_text(target: int, address: int, shape: int, scale: int) -> int:
-    """Write a packed DECIMAL of any precision as text, with the scale's zeros."""
+    """Write a packed DECIMAL of any precision as text, with all digits of its scale."""
     lead = shape & 15
     groups = (shape >> 4) & 15
     fractions = (shape >> 8) & 15
     tail = (shape >> 12) & 15
     flip = sign_mask(address)
-    # All digits first, two bytes in; then the leading zeros go and the sign comes.
+    # Write all digits two bytes after the target, then remove leading zeros and add the sign.
     p = address
     q = target + 2
     if lead:
@@ -106,7 +106,7 @@ def date_text(target: int, year: int, month: int, day: int) -> int:
 
 @helper
 def clock_text(target: int, clock: int) -> int:
-    """Write hh:mm:ss of h << 12 | m << 6 | s, hours in two digits or three."""
+    """Write hh:mm:ss of h << 12 | m << 6 | s; the hours have two digits or three."""
     hour = clock >> 12
     size = 3 if hour > 99 else 2
     write_digits(target, hour, size)
@@ -127,12 +127,12 @@ def datetime_text(target: int, year: int, month: int, day: int, clock: int, micr
 
 @helper
 def timestamp_text(target: int, seconds: int, micros: int, digits: int) -> int:
-    """Write seconds since 1970 in UTC; 0 with no fraction is the zero timestamp."""
+    """Write seconds since 1970 in UTC; 0 without a fraction is the zero timestamp."""
     if seconds == 0 and micros == 0:
         return datetime_text(target, 0, 0, 0, 0, 0, digits)
     number = seconds // 86_400
     rest = seconds - number * 86_400
-    # The civil date of a day number: eras of 400 years that begin in March, then years, then months of 153 / 5 days.
+    # Civil date of a day number: eras of 400 years that begin in March, then years, then months of 153 / 5 days.
     z = number + 719_468
     era = z // 146_097
     doe = z - era * 146_097
@@ -162,14 +162,14 @@ def time_text(target: int, micros: int, digits: int) -> int:
 
 @helper
 def label(table: int, index: int) -> tuple[int, int]:
-    """Return address and size of one label; binding.label_table says how the table lies."""
+    """Return address and size of one label; binding.label_table describes the table."""
     start = load_u4(table + 4 + index * 4)
     return table + start, load_u4(table + 8 + index * 4) - start
 
 
 @helper
 def set_size(table: int, bits: int) -> int:
-    """Return the bytes that the text of a SET takes at most, CORRUPT where a bit has no label."""
+    """Return the maximal size of the text of a SET, CORRUPT if a bit has no label."""
     count = load_u4(table)
     size = 0
     for i in range(64):
@@ -183,8 +183,9 @@ def set_size(table: int, bits: int) -> int:
 
 @helper
 def write_set(target: int, table: int, bits: int) -> int:
-    """Write the text of a SET. There is no comma as long as the text is empty, even after an empty label: the server
-    does so.
+    """Write the text of a SET.
+
+    As in the server, no comma is written while the text is empty, even after an empty label.
     """
     p = target
     for i in range(64):
@@ -205,7 +206,7 @@ def hex_digit(value: int) -> int:
 
 @helper
 def padded_byte(source: int, size: int, index: int) -> int:
-    """Return one byte of a padded value: trailing zeros of BINARY and the like are not logged."""
+    """Return one byte of a padded value: the log omits trailing zeros of BINARY and similar types."""
     return load_u1(source + index) if index < size else 0
 
 
@@ -225,7 +226,7 @@ def uuid_text(target: int, source: int, size: int) -> int:
 
 @helper
 def inet4_text(target: int, source: int, size: int, skip: int) -> int:
-    """Write the dotted quad of the four bytes that stand `skip` bytes into the value."""
+    """Write the dotted quad of the four bytes at offset `skip` of the value."""
     p = target
     for i in range(4):
         if i:
@@ -245,8 +246,9 @@ def inet6_word(source: int, size: int, index: int) -> int:
 
 @helper
 def inet6_text(target: int, source: int, size: int) -> int:
-    """Write as Inet6::to_string does: the first longest run of zero words shortened, tails of ::x and ::ffff:x
-    dotted.
+    """Write an IPv6 address as Inet6::to_string does.
+
+    The first longest run of zero words is shortened. The tails of ::x and ::ffff:x are dotted.
     """
     gap = -1
     gap_size = 0
@@ -283,9 +285,7 @@ def inet6_text(target: int, source: int, size: int) -> int:
 
 @helper
 def text_room(kind: int, p: int, size: int, plan: int) -> int:
-    """Return the bytes that `write_text` may write for a value of `size` bytes at `p`; negative as CORRUPT,
-    NO_BRANCH.
-    """
+    """Return the maximal bytes that `write_text` writes for a value of `size` bytes at `p`, or CORRUPT or NO_BRANCH."""
     if kind == Kind.LATIN1 or (kind >= pr.KIND_MULTIBYTE and kind <= pr.KIND_UTF32):
         return size * 3 + 4
     if kind == Kind.GEOMETRY:
@@ -313,8 +313,9 @@ def text_room(kind: int, p: int, size: int, plan: int) -> int:
 
 @helper
 def write_text(kind: int, target: int, p: int, size: int, plan: int) -> int:
-    """Write what SELECT prints of the value; return CORRUPT, NO_BRANCH, or NO_TEXT for bytes that are no characters, if
-    strict.
+    """Write the value as SELECT prints it; return the bytes written.
+
+    Returns CORRUPT, NO_BRANCH, or, in strict mode, NO_TEXT for bytes that are invalid in the character set.
     """
     extra = load_u8(plan + PlanRecord.a)
     digits = load_u8(plan + PlanRecord.b)  # of a fraction; for character sets: whether to be strict

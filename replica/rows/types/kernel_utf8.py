@@ -1,8 +1,8 @@
-"""UTF-8 that may be damaged: is it text, where is it not, and the same with U+FFFD in place of what is no character.
+"""Kernels that check and repair UTF-8.
 
-utf8mb3 and utf8mb4 columns are copied as they are, and servers let bytes into them that are no UTF-8: surrogates, which
-their own checks pass, and all that a table held when its character set was changed underneath. A damaged sequence
-becomes one U+FFFD as far as it was right (Unicode's maximal subparts), as Python's decoder has it.
+utf8mb3 and utf8mb4 columns are copied unchanged, but they may contain invalid UTF-8. The server's checks accept
+surrogates, and a change of the character set without conversion keeps any bytes. Each damaged sequence becomes one
+U+FFFD, up to its valid prefix (Unicode's maximal subparts), as in Python's decoder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALL_VALID = -1
 
 @helper
 def is_ascii(p: int, size: int) -> bool:
-    """Tell whether no byte has its top bit set."""
+    """Return True if no byte has its top bit set."""
     end = p + size
     while end - p >= 64:
         low = load_u8(p) | load_u8(p + 8) | load_u8(p + 16) | load_u8(p + 24)
@@ -29,7 +29,7 @@ def is_ascii(p: int, size: int) -> bool:
         if load_u8(p) & HIGH_BITS:
             return False
         p += 8
-    if size >= 8:  # the last words may overlap: short texts are many, loops over bytes are slow
+    if size >= 8:  # the last word may overlap: most texts are short, and loops over bytes are slow
         return load_u8(end - 8) & HIGH_BITS == 0
     if size >= 4:
         return (load_u4(p) | load_u4(end - 4)) & 0x80808080 == 0
@@ -38,7 +38,7 @@ def is_ascii(p: int, size: int) -> bool:
 
 @helper
 def sequence(p: int, end: int) -> int:
-    """Return the bytes of the character at `p`; if there is none, minus the bytes that one U+FFFD stands for."""
+    """Return the bytes of the character at `p`; for invalid bytes, minus the bytes that one U+FFFD replaces."""
     first = load_u1(p)
     if first < 0x80:
         return 1
@@ -82,14 +82,15 @@ def is_utf8(p: int, size: int) -> bool:
                 return False
             p += used
             if used == 1:
-                break  # plain text again, probably in words
+                break  # ASCII again: check whole words
     return True
 
 
 @helper
 def write_repaired(target: int, source: int, size: int) -> int:
-    """Write the text with U+FFFD for what is no character: at most three bytes for each, and one beyond. Return the
-    bytes written.
+    """Write the text with U+FFFD for invalid bytes; return the bytes written.
+
+    It writes at most three bytes per byte read, and one byte beyond.
     """
     p = target
     q = source
@@ -110,7 +111,7 @@ def write_repaired(target: int, source: int, size: int) -> int:
 
 @kernel
 def first_damaged(offsets: int, rows: int, data: int) -> int:
-    """Find the first row of a column of strings (int32 offsets) that is no UTF-8, or ALL_VALID."""
+    """Find the first row of a string column (int32 offsets) with invalid UTF-8, or ALL_VALID."""
     if is_ascii(data, load_u4(offsets + rows * 4)):
         return ALL_VALID
     start = 0
@@ -140,8 +141,9 @@ def repaired_size(offsets: int, rows: int, data: int) -> int:
 
 @kernel
 def repair(offsets: int, rows: int, data: int, new_offsets: int, new_data: int) -> int:
-    """Copy a column of strings, repaired; `new_data` has room for `repaired_size` and one byte more. Return the bytes
-    written.
+    """Copy a string column with repaired text; return the bytes written.
+
+    `new_data` must have space for `repaired_size` and one byte more.
     """
     store_u4(new_offsets, 0)
     start = 0

@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0911, PLR1714  (one return a type; addresses by position; numba has no sets)
-"""One value in Spark's VARIANT encoding, for the VARIANT kernel: a header byte, then number, text or bytes."""
+"""Kernels that write one value in Spark's VARIANT encoding: a header byte, then number, text or bytes."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ SHORT_STRING = 1  # with the length << 2
 MAX_SHORT = 63
 BEYOND_ASCII = -3
 NO_ROOM = -4
-ARRAY = 3  # with the bytes of an offset less one << 2
+ARRAY = 3  # with the bytes of an offset, minus one, << 2
 LARGE_ARRAY = 1 << 4  # the count has four bytes
-# The longest value that is neither text nor bytes: DECIMAL16 with its scale. Rounded up: words are stored whole.
+# Size of the longest value except text and bytes: DECIMAL16 with its scale. Rounded up, because stores write words.
 FIXED_ROOM = 32
 TEXT_HEAD = 5
 
@@ -89,7 +89,7 @@ def put_integer(target: int, value: int) -> int:
 
 @helper
 def put_unsigned(target: int, value: int) -> int:
-    """Put 64 unsigned bits; those beyond BIGINT become a decimal."""
+    """Write 64 unsigned bits; values beyond BIGINT become a decimal."""
     if value >= 0:
         return put_integer(target, value)
     store_u1(target, DECIMAL16)
@@ -113,7 +113,7 @@ def put_string(target: int, source: int, size: int, readable: int) -> int:
 
 @helper
 def head_string(target: int, size: int) -> int:
-    """Put the header before a text that was written at target + TEXT_HEAD."""
+    """Write the header of a text that was written at target + TEXT_HEAD, and move the text if it is short."""
     if size <= MAX_SHORT:
         store_u1(target, SHORT_STRING | size << 2)
         move(target + 1, target + TEXT_HEAD, size)
@@ -153,7 +153,7 @@ def put_decimal(target: int, p: int, plan: int) -> int:
 
 @helper
 def value_room(kind: int, p: int, size: int, plan: int) -> int:
-    """Return the bytes that `put_value` may write; negative as CORRUPT, NO_BRANCH."""
+    """Return the maximal bytes that `put_value` writes, or CORRUPT or NO_BRANCH."""
     if kind == Kind.TEXT or kind == Kind.BYTES:
         return size + TEXT_HEAD
     if kind == Kind.ENUM:
@@ -169,7 +169,7 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
         return max(FIXED_ROOM, MAX_TEXT + TEXT_HEAD)
     if kind >= KIND_ROUNDED_FLOAT and kind <= KIND_ROUNDED_DOUBLE:
         return FIXED_ROOM
-    if kind == Kind.VECTOR:  # five bytes a component, up to four of offset, and head and count
+    if kind == Kind.VECTOR:  # five bytes a component, up to four bytes of offset, and header and count
         return CORRUPT if size & 3 else (size >> 2) * 9 + 9
     room = text_room(kind, p, size, plan)
     return room + TEXT_HEAD if room >= 0 else room
@@ -177,7 +177,7 @@ def value_room(kind: int, p: int, size: int, plan: int) -> int:
 
 @helper
 def put_vector(target: int, p: int, size: int) -> int:
-    """Put an array of floats."""
+    """Write an array of floats."""
     count = size >> 2
     values = count * 5
     width = 1 if values < 1 << 8 else 2 if values < 1 << 16 else 3
@@ -189,7 +189,7 @@ def put_vector(target: int, p: int, size: int) -> int:
     else:
         store_u1(q + 1, count)
         q += 2
-    for i in range(count + 1):  # the largest offset has three bytes, and the next one overwrites the fourth
+    for i in range(count + 1):  # an offset has at most three bytes; the next store overwrites the fourth
         store_u4(q, i * 5)
         q += width
     for i in range(count):
@@ -201,10 +201,10 @@ def put_vector(target: int, p: int, size: int) -> int:
 
 @helper
 def put_beyond_ascii(target: int, p: int, size: int, strict: int, limit: int) -> int:
-    """Put text with bytes beyond ASCII, repaired if it is no UTF-8; NO_TEXT where that is an error, NO_ROOM up to
-    `limit`.
+    """Write text with bytes beyond ASCII, repaired if it is not valid UTF-8.
 
-    It stands apart from `put_value`, which most texts never leave: a kernel with this inside runs half as fast.
+    Returns NO_TEXT for invalid text in strict mode, NO_ROOM if repaired text may exceed `limit`. It is separate from
+    `put_value`, which handles most texts: a kernel with this function inside runs at half the speed.
     """
     if is_utf8(p, size):
         return put_string(target, p, size, 0)
@@ -217,10 +217,10 @@ def put_beyond_ascii(target: int, p: int, size: int, strict: int, limit: int) ->
 
 @helper
 def put_value(kind: int, target: int, p: int, size: int, plan: int, readable: int) -> int:
-    """Put one value as VARIANT; return its size, CORRUPT, NO_BRANCH, INVALID for a date that is an error, NO_TEXT for
-    such a text.
+    """Write one value as VARIANT; return its size, or a negative code.
 
-    BEYOND_ASCII: the text is for `put_beyond_ascii`.
+    CORRUPT: bytes that the server never writes. NO_BRANCH: a kind without a branch. INVALID: an invalid date that is an
+    error. NO_TEXT: invalid text that is an error. BEYOND_ASCII: the caller must call `put_beyond_ascii`.
     """
     if kind == Kind.TEXT:
         return put_string(target, p, size, readable) if is_ascii(p, size) else BEYOND_ASCII

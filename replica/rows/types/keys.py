@@ -1,13 +1,10 @@
-"""Key bytes: one canonical form of a key, made of the values in row images.
+"""Key bytes: a canonical form of a key, made from the values in row images. kernel_keys.py is the compiled form.
 
-In: the columns of a key as a table map has them, and the bytes of their values. Out: bytes that are equal where the
-keys are. Where the server orders a key as memcmp orders these bytes, `KeyPart.ordered` says so of each part. Rows that
-were read from the table and rows of the stream give the same bytes, also where the stream has old temporal formats.
+Equal key values give equal bytes. `KeyPart.ordered` marks the parts that the server orders as memcmp orders the bytes.
+Snapshot rows and stream rows give the same bytes, even if the stream has old temporal formats.
 
-The parts stand one behind the other. Numbers and times come most significant byte first. A value of any length has its
-zero bytes escaped as 00 FF and ends with 00 00, so that no value's bytes begin another's, and shorter ones sort first.
-
-This is the plain form; kernel_keys.py is the compiled one.
+The parts follow one another. Numbers and times are big-endian. A value of variable length has its zero bytes escaped as
+00 FF and ends with 00 00. So no value's bytes are a prefix of another's, and shorter values sort first.
 """
 
 from __future__ import annotations
@@ -36,15 +33,19 @@ _DATETIME_OFFSET: Final = 0x8000000000
 _TIME_OFFSET: Final = 0x800000
 
 READ_AGAIN: Final = "Have the table read again (snapshotAgain), or start with a new checkpoint."
-"""The way out where a key is another one than that by which rows of its table were delivered."""
+"""Hint of errors about a table whose key changed after its rows were delivered."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """One column of a key as a table map has it: what makes its part of the key bytes.
+    """One column of a key in a table map, with the conversion of its values to key bytes.
 
-    `column` is its number in the row image, `width` the bytes of a value, or minus those of the length before it,
-    `size` the bytes of its part, 0 where they depend on the value.
+    Attributes:
+        column: The number of the column in the row image.
+        form: The conversion.
+        width: The bytes of a value, or minus the bytes of its length prefix.
+        size: The bytes of the part, 0 if they depend on the value.
+        ordered: True if the server orders the column as its key bytes sort.
     """
 
     column: int
@@ -54,14 +55,15 @@ class KeyPart:
     ordered: bool
 
     def bytes_of(self, value: bytes) -> bytes:
-        """Return the part of the key that a value of a row image becomes, given without the length before it."""
+        """Return the key bytes of a value from a row image, given without its length prefix."""
         return _FORMS[self.form](value, self.size)
 
 
 def key_part(number: int, column: ColumnDef, declared: Declared) -> KeyPart:
-    """Return the part of a key that column `number` of a table map is; `declared` is the catalog's word on it.
+    """Return the key part of column `number` of a table map; `declared` is the catalog's definition of the column.
 
-    SchemaError if the two are not of one type, or no key can be read by it.
+    Raises:
+        SchemaError: The types of the two differ, or the type cannot be a part of a key.
     """
     entry = type_named(column.type, declared.data_type)
     if entry is None or entry.key is None:
@@ -77,8 +79,8 @@ def key_part(number: int, column: ColumnDef, declared: Declared) -> KeyPart:
 
 
 def is_ordered(form: KeyForm, declared: Declared) -> bool:
-    """Tell whether the server orders such a column as its part of a key's bytes sorts."""
-    if form == KeyForm.UUID:  # tables of servers before MDEV-29959 say `uuid /* old */`, and order all versions alike
+    """Return True if the server orders the column as its key bytes sort."""
+    if form == KeyForm.UUID:  # tables from before MDEV-29959 are `uuid /* old */`, and order all versions alike
         return declared.column_type.lower() == "uuid"
     if declared.column_type.lower().startswith("year(2)"):  # stored as years, compared by two digits
         return False
@@ -86,12 +88,12 @@ def is_ordered(form: KeyForm, declared: Declared) -> bool:
 
 
 def key_bytes_of(parts: Sequence[KeyPart], values: Sequence[bytes]) -> bytes:
-    """Return the key bytes of values in key order, each without the length before it."""
+    """Return the key bytes of values in key order, each without its length prefix."""
     return b"".join(part.bytes_of(value) for part, value in zip(parts, values, strict=True))
 
 
 def key_records(parts: Sequence[KeyPart]) -> Records:
-    """Return the parts of a key as kernels read them, in key order."""
+    """Return the KeyRecords of a key for kernels, in key order."""
     records = np.zeros(len(parts), KeyRecord.dtype)
     for record, part in zip(records, parts, strict=True):
         record["column"], record["form"] = part.column, part.form
@@ -100,7 +102,7 @@ def key_records(parts: Sequence[KeyPart]) -> Records:
 
 
 def _stored_uuid(value: bytes) -> bytes:
-    """Return a UUID as tables store and order it: the node first, where version and variant tell of a time.
+    """Return a UUID in the byte order that tables store and sort: the node first, if version and variant mark a time.
 
     Source: memory_to_record and mem_need_swap in plugin/type_uuid/sql_type_uuid.h.
     """
@@ -110,7 +112,7 @@ def _stored_uuid(value: bytes) -> bytes:
 
 
 def _new_datetime(packed: int) -> bytes:
-    """Return YYYYMMDDhhmmss as DATETIME2 stores it."""
+    """Return YYYYMMDDhhmmss in the format of DATETIME2."""
     day, clock = divmod(packed, 1_000_000)
     months = day // 10000 * 13 + day // 100 % 100
     bits = months << 22 | day % 100 << 17 | clock // 10000 << 12 | clock // 100 % 100 << 6 | clock % 100
@@ -118,7 +120,7 @@ def _new_datetime(packed: int) -> bytes:
 
 
 def _new_time(packed: int) -> bytes:
-    """Return hhmmss with its sign as TIME2 stores it."""
+    """Return a signed hhmmss in the format of TIME2."""
     whole = abs(packed)
     bits = whole // 10000 << 12 | whole // 100 % 100 << 6 | whole % 100
     return ((-bits if packed < 0 else bits) + _TIME_OFFSET & 0xFFFFFF).to_bytes(3, "big")

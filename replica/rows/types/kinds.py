@@ -1,6 +1,4 @@
-"""The numbers that kernels branch by: of how a value lies in a row image and is put out, how it gets there from the row
-of a result set, and how it becomes a part of a key.
-"""
+"""Numbers that kernels branch on: kinds of values, conversions from result sets, and forms of key bytes."""
 
 from __future__ import annotations
 
@@ -8,9 +6,9 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """The form of a value on the wire and what it becomes: the code that decoders dispatch on."""
+    """Wire format and output form of a value: the code that decoders dispatch on."""
 
-    OPAQUE = 0  # skipped: its length is known, its value is not asked for
+    OPAQUE = 0  # skipped: only its length is used
     INT8 = 1
     UINT8 = 2
     INT16 = 3
@@ -50,37 +48,37 @@ class Kind(IntEnum):
     UUID = 37
     INET4 = 38
     INET6 = 39
-    GEOMETRY = 40  # SRID and WKB apart
+    GEOMETRY = 40  # output as separate SRID and WKB
     VECTOR = 41
 
 
 class Transcoding(IntEnum):
-    """The way from a value in a row of a result set (binary protocol) to the same value in a row image.
+    """Conversion of a value from a result set row (binary protocol) to a row image.
 
-    A "counted" value stands behind its length: length-encoded in the result, in 1 to 4 bytes in the image.
+    A "counted" value follows its length: length-encoded in the result, in 1 to 4 bytes in the image.
     """
 
-    NUMBER = 0  # little endian, the low bytes of what came
+    NUMBER = 0  # little endian, the low bytes of the result's number
     YEAR = 1  # from a number of two bytes to years since 1900
     DECIMAL = 2  # from text to packed digits
-    DATE = 3  # from parts behind their length, as the next three
+    DATE = 3  # from parts after their length, as the next three
     DATETIME = 4
     TIMESTAMP = 5
     TIME = 6
     COUNTED = 7
-    TRIMMED = 8  # counted, the zeros at its end cut off
-    BITS = 9  # counted in the result alone: always as many bytes
+    TRIMMED = 8  # counted, without the zeros at its end
+    BITS = 9  # counted in the result, fixed width in the image
 
 
 class KeyForm(IntEnum):
-    """The way from a value in a row image to its part of a key's bytes."""
+    """Conversion of a value from a row image to its part of the key bytes."""
 
     SIGNED = 0  # little endian
     UNSIGNED = 1
-    STORED = 2  # bytes that sort as they are
-    PADDED = 3  # the same, its zeros at the end put back
+    STORED = 2  # the stored bytes, which sort correctly
+    PADDED = 3  # the stored bytes, padded with zeros
     UUID = 4  # in the order in which the server stores it
-    BYTES = 5  # of any length: escaped, and ended
-    TEXT = 6  # the same, but the server sorts it by a collation
+    BYTES = 5  # of any length: escaped and terminated
+    TEXT = 6  # as BYTES, but the server sorts it by a collation
     OLD_DATETIME = 7
     OLD_TIME = 8

@@ -1,4 +1,4 @@
-"""ENUM and SET: numbers on the wire, labels for their readers."""
+"""ENUM and SET: numbers on the wire, labels in the output."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ KINDS = (
     printed(Kind.ENUM, WireValue(lambda data, column: v.enum(data, column.labels), Told.LABELS), Sql.CHARACTERS),
     printed(Kind.SET, WireValue(lambda data, column: v.set_(data, column.labels), Told.LABELS), Sql.CHARACTERS),
 )
-# A label says less than its number: several can be equal by the collation, and '' is also the error value. The cast is
-# answered with LONG where all labels are short (10.5 to 11.8).
+# The query asks for the number, because a label is ambiguous: several labels can be equal by the collation, and '' is
+# also the error value. The server answers the cast with LONG if all labels are short (10.5 to 11.8).
 _NUMBER = ResultType(
     "CAST({c} AS UNSIGNED)", (ColumnType.LONGLONG, ColumnType.LONG), ColumnType.STRING, Transcoding.NUMBER
 )

@@ -1,4 +1,4 @@
-"""JSON of MySQL, which MariaDB keeps as text (rows/types/text.py): rewritten as text before it is read."""
+"""JSON of MySQL: rewritten as text before decoders read it. MariaDB stores JSON as text (rows/types/text.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KINDS: tuple[KindEntry, ...] = ()
 TYPES = (
     TypeEntry(
         declared="JSON of MySQL",
-        names=(SqlName("json", words=()),),  # the word JSON in DDL is MariaDB's, which stands for LONGTEXT
+        names=(SqlName("json", words=()),),  # JSON in DDL is a synonym of LONGTEXT, as in MariaDB
         binlog=WireType((ColumnType.JSON,), "1-4 + n"),
         result_set=None,
         key=None,

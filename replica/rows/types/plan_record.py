@@ -1,4 +1,4 @@
-"""The records that tell kernels of a column: how it lies on the wire, and where its values go, or what its key is."""
+"""Records that describe a column to kernels: its wire format, the addresses of its output, and its part of a key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlanRecord(Record):
 
 
 class KeyRecord(Record):
-    """One column of a table's key, for what makes key bytes of the values in row images."""
+    """One column of a table's key, for the kernels that make key bytes from row images."""
 
     column = word("its number in the row image")
     form = word("types.KeyForm")
@@ -29,19 +29,19 @@ class KeyRecord(Record):
     size = word("bytes of its part of the key; 0: twice those of the value and two, at most")
 
 
-# Kinds of text beyond types.Kind: ENCODED_TEXT, told apart for the kernels.
+# Kinds beyond types.Kind. The first three and UTF-32 divide ENCODED_TEXT by its encoding.
 KIND_MULTIBYTE: Final = 48
 KIND_UTF16: Final = 49  # a: 1 for little endian
-KIND_WIDENED: Final = 51  # an integer put out wider than it is; a: bytes there, b: 1 if it is signed
+KIND_WIDENED: Final = 51  # an integer with a wider output type; a: bytes of the output, b: 1 if it is signed
 KIND_UTF32: Final = 50
 KIND_ROUNDED_FLOAT: Final = 52  # FLOAT(M,D); a: digits after the point
 KIND_ROUNDED_DOUBLE: Final = 53
-# The end of a versioned row's period, by which history rows are told: a TIMESTAMP(6), or nothing that is put out, and
-# the same as text. Below OPAQUE, so that one comparison tells what is special.
+# The end of a versioned row's period, which marks history rows: a TIMESTAMP(6) or a column that is not output, and the
+# same as text. Both are below OPAQUE, so that one comparison finds the special kinds.
 KIND_ROW_END: Final = -1
 KIND_ROW_END_TEXT: Final = -2
 
-# What a versioned row is, by the end of its period (`history` of RowColumns in rows/decode/records.py).
+# State of a versioned row, by the end of its period (`history` of RowColumns in rows/decode/records.py).
 HISTORY_CURRENT: Final = 0
 HISTORY_CLOSED: Final = 1
-HISTORY_UNKNOWN: Final = 2  # what stands there before the kernel runs
+HISTORY_UNKNOWN: Final = 2  # the initial value, before the kernel runs

@@ -1,7 +1,7 @@
-"""Gather the entries of all families: every type and every kind, by what they are looked up by.
+"""Registry of all types and kinds, with the lookup tables by kind, name and SQL spelling.
 
-The tables here are complete or this module does not load: a kind without an entry, one with two, a name or a word that
-two types claim, is a TypeError that says which. A lacking field of an entry is one where the entry stands.
+Loading this module checks that the tables are complete. A kind with no entry or with two, and a spelling that two types
+claim, raise a TypeError. So does an entry that lacks a field, in the module of its family.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ if TYPE_CHECKING:
 
     from replica.rows.types.entry import KindEntry, SqlName, TypeEntry
 
-# Types that share a code are told apart by the catalog; a code alone stands for the first that fits (tables/plan.py).
+# The catalog distinguishes types that share a code. Without it, a code means the first type that fits (tables/plan.py).
 _FAMILIES: Final = (
     integers, floats, decimals, temporal, labels, text, binary, spatial, addresses, vector, mysql_json,
 )  # fmt: skip
 
 
 def by_kind(entries: Iterable[KindEntry], kinds: Iterable[Kind]) -> Mapping[Kind, KindEntry]:
-    """Sort the entries by their kinds; TypeError unless each kind has exactly one."""
+    """Return the entries by kind.
+
+    Raises:
+        TypeError: A kind has no entry, or two.
+    """
     found: dict[Kind, KindEntry] = {}
     for entry in entries:
         if found.setdefault(entry.kind, entry) is not entry:
@@ -56,7 +60,11 @@ def by_name(types: Iterable[TypeEntry]) -> Mapping[str, TypeEntry]:
 
 
 def by_word(names: Iterable[SqlName]) -> Mapping[str, SqlName]:
-    """Sort the names by what is written for them in SQL; TypeError for a word that two of them claim."""
+    """Return the names by their spelling in SQL.
+
+    Raises:
+        TypeError: Two names claim one spelling.
+    """
     found: dict[str, SqlName] = {}
     for name in names:
         for word in name.words:

@@ -30,7 +30,7 @@ GEOMETRY_ARROW: Final = pa.struct(
 
 
 def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.StructArray:
-    """Wrap SRID and WKB, which stand one behind the other, as two columns; NULL where there are no bytes at all."""
+    """Split consecutive SRID and WKB into two columns; a value of no bytes becomes NULL."""
     ends = np.frombuffer(offsets, np.int32, rows + 1)
     stored = np.frombuffer(data, np.uint8, int(ends[-1]))
     valid = ends[1:] > ends[:-1]
@@ -50,7 +50,7 @@ KINDS = (
         kind=Kind.GEOMETRY,
         binlog=WireValue(lambda data, _: v.geometry(data), Told.NOTHING),
         arrow=GEOMETRY_ARROW,
-        spark="GEOMETRY(ANY)",  # Spark checks the SRID of GEOMETRY(n) nowhere, so the type never claims one
+        spark="GEOMETRY(ANY)",  # Spark does not check the SRID of GEOMETRY(n), so the type never claims one
         variant=Variant.BINARY,
         json=Json.HEX,
         sql=Sql.HEX,

@@ -1,4 +1,4 @@
-"""DATE, DATETIME, TIMESTAMP and TIME, in today's format and in that of servers before 10.1.2."""
+"""DATE, DATETIME, TIMESTAMP and TIME, in the current format and in the format of servers before 10.1.2."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _TIMESTAMP = ResultType.plain(ColumnType.TIMESTAMP, Transcoding.TIMESTAMP, Colum
 _TIME = ResultType.plain(ColumnType.TIME, Transcoding.TIME, ColumnType.TIME2)
 _CALENDAR = "Zero, partial and impossible dates follow `invalidDates`."
 _SECONDS = "Seconds since 1970 UTC, unsigned: reaches 2106. The zero timestamp follows `invalidDates`."
-# The old formats stand behind the new ones of the same name: the catalog does not tell which a table has.
+# The order matters: a lookup by name must find the new format first, because the catalog does not name the format.
 TYPES = (
     TypeEntry(
         declared="DATE",

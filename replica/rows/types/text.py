@@ -1,7 +1,7 @@
 """CHAR, VARCHAR and the TEXT types, in every character set.
 
-A type of text has the kind TEXT here; a column's plan makes LATIN1 or ENCODED_TEXT of it where its character set is not
-UTF-8 (`kind_of_charset`).
+The registry gives a text type the kind TEXT. The plan of a column replaces it with LATIN1 or ENCODED_TEXT if the
+character set is not UTF-8 (`kind_of_charset`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from replica.protocol.rows.column_def import ColumnDef
     from replica.rows.types.entry import ColumnFacts
 
-BLOB_SIZES: Final = ("TINY", "", "MEDIUM", "LONG")  # the types of 1 to 4 bytes of length
+BLOB_SIZES: Final = ("TINY", "", "MEDIUM", "LONG")  # by the size of the length prefix, 1 to 4 bytes
 INFLATED: Final = "The value itself, inflated. Bytes that do not inflate are an error."
 _COMPRESSED: Final = (ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED)
 
 
 def kind_of_charset(charset: Charset) -> Kind:
-    """Return the kind of text in this character set."""
+    """Return the kind of text in a character set."""
     if charset.is_utf8:
         return Kind.TEXT
     return Kind.LATIN1 if charset.name == "latin1" else Kind.ENCODED_TEXT
@@ -52,21 +52,24 @@ KINDS = (
 
 
 def with_charset(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
-    """Write a type's name with what belongs to its text: 'TEXT COMPRESSED latin1'."""
+    """Return a type's name with its text attributes: 'TEXT COMPRESSED latin1'."""
     compressed = " COMPRESSED" if column.type in _COMPRESSED else ""
     return word + compressed + (f" {plan.charset.name}" if plan.charset else "")
 
 
 def counted(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
-    """Write the same with a length, in characters where it is text: 'VARCHAR(20) latin1'."""
-    length = column.length - (1 if column.type in _COMPRESSED else 0)  # the byte that says how a value is compressed
+    """Return a type's name with its length and text attributes: 'VARCHAR(20) latin1'.
+
+    The length is in characters for text, in bytes otherwise.
+    """
+    length = column.length - (1 if column.type in _COMPRESSED else 0)  # the header byte of a compressed value
     if plan.charset is not None:
         length //= plan.charset.max_bytes
     return with_charset(f"{word}({length})", column, plan)
 
 
 def sized(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
-    """Write the same of the BLOB and TEXT types, whose size is that of the length in front: 'MEDIUMTEXT latin1'."""
+    """Return the name of a BLOB or TEXT type, whose size follows from its length prefix: 'MEDIUMTEXT latin1'."""
     return with_charset(f"{BLOB_SIZES[min(column.length, 4) - 1]}{word}", column, plan)
 
 

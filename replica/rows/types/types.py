@@ -1,8 +1,8 @@
-"""The Arrow and Spark types that a type becomes: from the registry, a declaration, and the reader's policy.
+"""The Arrow and Spark types of a column, from the type registry, the declaration and the reader's policy.
 
-In: a type by its wire code (TABLE_MAP) or by its name (information_schema). Out: a `Kind`, which both decoders
-dispatch on, and the Arrow and Spark types that belong to it. Both ways lead through the same entry of the registry, so
-a schema that was made from the catalog before the first event fits the rows that the stream brings later.
+A type is given by its wire code (TABLE_MAP) or by its name (information_schema). The result is a `Kind`, which both
+decoders dispatch on, with its Arrow and Spark types. Both lookups must use the same registry entry. So a schema made
+from the catalog before the first event fits the rows that the stream delivers later.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ValuePolicy:
-    """The policy for values that Spark's types cannot hold, and for those that it can hold in two ways.
+    """Policy for values that Spark's types cannot hold, or can hold in two ways.
 
-    `invalid_dates` rules zero dates, partial dates and days that no calendar has (31 February): 'null' makes them
-    NULL, 'error' stops with a ProtocolError, 'text' turns every DATE, DATETIME and TIMESTAMP column into a STRING.
-    `invalid_text` rules bytes that are no character of their column's set: 'replace' puts U+FFFD in their place,
-    'error' stops with a ProtocolError. Strings in Arrow are valid UTF-8 under both.
-    `geometry`: 'binary' hands on the stored bytes, 'spark' makes a struct that Spark reads as GEOMETRY.
-    `stored_digits`: values of FLOAT(M,D) and DOUBLE(M,D) as they are stored, not rounded to D digits as SELECT does.
+    Attributes:
+        invalid_dates: How to convert zero dates, partial dates and dates that do not exist (31 February). 'null' makes
+            them NULL, 'error' raises a ProtocolError, 'text' makes every DATE, DATETIME and TIMESTAMP column a STRING.
+        invalid_text: How to convert bytes that are invalid in the column's character set. 'replace' writes U+FFFD,
+            'error' raises a ProtocolError. Strings in Arrow are valid UTF-8 under both.
+        geometry: 'binary' outputs the stored bytes, 'spark' makes a struct that Spark reads as GEOMETRY.
+        stored_digits: True to output FLOAT(M,D) and DOUBLE(M,D) as stored, without rounding to D digits as SELECT does.
     """
 
     invalid_dates: Literal["null", "error", "text"] = "null"
@@ -49,7 +50,7 @@ class OutputColumn:
 
 
 class Declared(Protocol):
-    """The facts that are asked of a catalog column: a `ColumnSchema` has them."""
+    """Attributes of a catalog column that the type lookup needs; a `ColumnSchema` has them."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +67,7 @@ class Declared(Protocol):
 
 
 def arrow_and_spark(kind: Kind, precision: int = 0, scale: int = 0) -> tuple[pa.DataType, str]:
-    """Return the Arrow type and the Spark DDL type of a kind; precision and scale matter to DECIMAL alone."""
+    """Return the Arrow type and the Spark DDL type of a kind; only DECIMAL uses precision and scale."""
     entry = KINDS[kind]
     if isinstance(entry.arrow, pa.DataType):
         return entry.arrow, entry.spark
@@ -74,9 +75,15 @@ def arrow_and_spark(kind: Kind, precision: int = 0, scale: int = 0) -> tuple[pa.
 
 
 def refine(entry: TypeEntry, *, unsigned: bool, precision: int, policy: ValuePolicy) -> Kind:
-    """Narrow the type's kind by the declaration (signedness, a wide DECIMAL, a full BIT) and by the policy.
+    """Return the kind of a column, from its type, its declaration and the policy.
 
-    `precision` is the digits of a DECIMAL or the bits of a BIT.
+    The declaration decides by signedness, by a wide DECIMAL and by a BIT of 64 bits.
+
+    Args:
+        entry: The registry entry of the type.
+        unsigned: True for an unsigned integer.
+        precision: Digits of a DECIMAL, or bits of a BIT.
+        policy: How to convert values that Spark's types cannot hold.
     """
     kind = entry.unsigned if unsigned and entry.unsigned is not None else entry.kind
     if entry.wide is not None and precision > entry.wide.beyond:
@@ -89,21 +96,20 @@ def refine(entry: TypeEntry, *, unsigned: bool, precision: int, policy: ValuePol
 
 
 def types_of_code(code: int) -> list[TypeEntry]:
-    """List the types that the binlog writes under one code: only the catalog, and the collation of text, tell them
-    apart.
-    """
+    """List the types that share a wire code. Only the catalog, and the collation of text, distinguish them."""
     return [entry for entry in TYPES if code in entry.binlog.codes]
 
 
 def type_named(code: int, data_type: str) -> TypeEntry | None:
-    """Find the type of this name that the binlog writes under this code."""
+    """Return the type with this name that the binlog writes under this code; None if the registry has none."""
     return next((e for e in types_of_code(code) if any(name.name == data_type for name in e.names)), None)
 
 
 def type_of_wire(code: int, *, binary: bool) -> TypeEntry | None:
-    """Find the type as the stream alone tells it; None for a code that the registry lacks.
+    """Return the type that the stream alone indicates; None for a code that the registry lacks.
 
-    Collation 63 tells bytes from text. UUID and INET look like BINARY there, VECTOR like VARBINARY.
+    Collation 63 distinguishes bytes from text. With the stream alone, UUID and INET look like BINARY, and VECTOR like
+    VARBINARY.
     """
     found = types_of_code(code)
     texts = [entry for entry in found if KINDS[entry.kind].sql is Sql.CHARACTERS]
@@ -112,7 +118,11 @@ def type_of_wire(code: int, *, binary: bool) -> TypeEntry | None:
 
 
 def type_of(column: Declared) -> TypeEntry:
-    """Find the registry's entry of a catalog column's type; SchemaError for a type that is not in the registry."""
+    """Return the registry entry of a catalog column's type.
+
+    Raises:
+        SchemaError: The registry does not have the type.
+    """
     entry = TYPE_OF_NAME.get(column.data_type)
     if entry is None:
         raise SchemaError(
@@ -123,8 +133,10 @@ def type_of(column: Declared) -> TypeEntry:
 
 
 def output_column(column: Declared, policy: ValuePolicy) -> OutputColumn:
-    """Return the Spark side of a catalog column, before any event was seen; SchemaError for a type the registry
-    lacks.
+    """Return the Spark side of a catalog column, before the first event.
+
+    Raises:
+        SchemaError: The registry does not have the type.
     """
     kind = refine(type_of(column), unsigned=column.unsigned, precision=column.precision or 0, policy=policy)
     arrow, spark = arrow_and_spark(kind, column.precision or 0, column.scale or 0)

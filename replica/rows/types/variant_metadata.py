@@ -1,4 +1,4 @@
-"""The dictionary of a VARIANT: the names of a table's columns, sorted, the same for every row of the table.
+"""Dictionary of a VARIANT: the sorted names of a table's columns, equal for every row of the table.
 
 The encoding is Spark's (org.apache.spark.types.variant.VariantUtil).
 """
@@ -14,7 +14,7 @@ _VERSION, _SORTED = 1, 1 << 4
 
 
 def variant_metadata(names: Sequence[str]) -> bytes:
-    """Return the dictionary of these names; a name's id is its rank among them."""
+    """Return the dictionary of these names; the id of a name is its rank in sort order."""
     # Spark sorts as Java does, by UTF-16 units. MariaDB's identifiers have no characters beyond the BMP.
     texts = [name.encode() for name in sorted(names)]
     size = width_of(max(len(texts), sum(map(len, texts))))
@@ -24,5 +24,5 @@ def variant_metadata(names: Sequence[str]) -> bytes:
 
 
 def width_of(largest: int) -> int:
-    """Return the bytes that hold an unsigned number: 1 to 4."""
+    """Return the bytes that an unsigned number needs, 1 to 4."""
     return max(1, (largest.bit_length() + 7) // 8)

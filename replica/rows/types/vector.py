@@ -1,4 +1,4 @@
-"""VECTOR: numbers of four bytes one behind the other. The binlog calls it VARBINARY."""
+"""VECTOR: consecutive numbers of four bytes. The binlog logs it as VARBINARY."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLOAT_BYTES: Final = 4  # of a component
 
 
 def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer, data: pa.Buffer) -> pa.ListArray:
-    """Wrap bytes of whole float32 as lists, without a copy of the numbers."""
+    """Wrap the bytes of float32 components as lists, without a copy of the numbers."""
     items = np.frombuffer(offsets, np.int32, rows + 1) // FLOAT_BYTES
     floats = pa.Array.from_buffers(pa.float32(), int(items[-1]), [None, data])
     return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(items)], children=[floats])

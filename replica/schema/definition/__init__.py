@@ -1,1 +1,1 @@
-"""Definitions of tables: what CREATE and ALTER make of them."""
+"""Definitions of tables: the result of CREATE and ALTER."""

@@ -1,9 +1,9 @@
-"""The actions of ALTER TABLE, as text behind the table's name -> `Alteration`.
+"""Parser of the actions of ALTER TABLE: from the text after the table's name to an `Alteration`.
 
-What an action does to the columns, their character sets and defaults, the keys and the versioning of a table is read.
-An action that changes none of these is stepped over. If it is not in the lists of those that keep every stored value
-(`_HARMLESS`, `_OPTIONS`, `_ENGINES`), its words are kept in `Alteration.unproven`. An action that is not known is a
-SchemaError: it might change the definition.
+It parses the effect of an action on columns, their character sets and defaults, keys and versioning. An action without
+such an effect is skipped. If that action is not in the lists of actions that keep every stored value (`_HARMLESS`,
+`_OPTIONS`, `_ENGINES`), its words are kept in `Alteration.unproven`. An unknown action is a SchemaError, because it may
+change the definition.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ _HARMLESS: Final = {
     ("ANALYZE", "PARTITION"): _ANY, ("CHECK", "PARTITION"): _ANY, ("OPTIMIZE", "PARTITION"): _ANY,
     ("REBUILD", "PARTITION"): _ANY, ("PARTITION", "BY"): _ANY, ("REMOVE", "PARTITIONING"): 2,
 }  # fmt: skip
-"""Actions that keep the definition and every stored value, and how many words each has at most. A row that fits no
-partition is an error of the server.
+"""Actions that keep the definition and every stored value, with the maximal number of words of each.
+
+A row that fits no partition is an error of the server.
 """
 _OF_ROWS: Final = (
     ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("REPAIR", "PARTITION"),
     ("DISCARD",), ("IMPORT",),
 )  # fmt: skip
-"""Actions that keep the definition and may change which rows there are."""
+"""Actions that keep the definition and may change the set of rows."""
 _OPTIONS: Final = frozenset(
     (
         *("AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "DELAY_KEY_WRITE"),
@@ -55,16 +56,17 @@ _OPTIONS: Final = frozenset(
 )
 """Table options that change no value."""
 _ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM"))
-"""Engines that keep every value of a table: BLACKHOLE keeps no row, MERGE has those of others, CSV has no NULL, …"""
+"""Engines that keep every value of a table. BLACKHOLE keeps no row, MERGE has rows of other tables, CSV has no NULL, …
+"""
 _OF_PARTITIONS: Final = frozenset(("ENGINE", "CONNECTION"))
-"""Options of a partition that may say where its rows are."""
+"""Options of a partition that may change the place of its rows."""
 _OF_DEFINITION: Final = ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "WITH", "SELECT", "VALUES", "AS", "(")
-"""The first words of options that the definition has, and of what is no option."""
+"""First words of options that belong to the definition, and of text that is not an option."""
 _SHOWN_WORDS: Final = 6
 
 
 def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
-    """Read the actions of ALTER TABLE, from behind the table's name on."""
+    """Parse the actions of ALTER TABLE, from the token after the table's name."""
     found = Alteration(server_version=session.server.version)
     while not tokens.at_end:
         if not _read_column_action(tokens, found, session):
@@ -105,9 +107,9 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
 
 
 def _step_over(tokens: Tokens, found: Alteration) -> None:
-    """Step over an action that keeps the definition; what is not just one of those that keep all rows is unproven."""
+    """Skip an action that keeps the definition; it is unproven unless it is an action that keeps all rows."""
     words = next((words for words in _HARMLESS if tokens.sees(*words)), None)
-    # All but PARTITION BY, which ends the statement, stops at a comma.
+    # PARTITION BY and ORDER BY extend to the end of the statement; other actions stop at a comma.
     last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
     with tokens.keeping() as taken:
         tokens.skip_item()
@@ -158,7 +160,7 @@ def _read_drop(tokens: Tokens, found: Alteration) -> None:
 
 
 def _read_default(tokens: Tokens, found: Alteration, session: StatementContext) -> None:
-    """Read ALTER COLUMN … SET DEFAULT and DROP DEFAULT; step over ALTER INDEX … [NOT] IGNORED."""
+    """Parse ALTER COLUMN … SET DEFAULT and DROP DEFAULT; skip ALTER INDEX … [NOT] IGNORED."""
     if tokens.accept_any("INDEX", "KEY", "CONSTRAINT"):
         tokens.skip_item()
         return
@@ -197,10 +199,10 @@ def _read_table_action(tokens: Tokens, found: Alteration, database: str) -> None
 
 
 def _read_option(tokens: Tokens, found: Alteration) -> None:
-    """Read a table option; one that may change rows is unproven.
+    """Parse a table option; an option that may change rows is unproven.
 
     Raises:
-        SchemaError: it is no option.
+        SchemaError: The text is not an option.
     """
     if tokens.accept("DEFAULT") or any(tokens.sees(word) for word in _OF_DEFINITION):
         read_option(tokens, found.options)

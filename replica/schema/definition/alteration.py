@@ -1,8 +1,8 @@
-"""One ALTER TABLE, applied: the `Table` before -> the `Table` after.
+"""Application of one ALTER TABLE: from the `Table` before to the `Table` after.
 
-The order is the server's (mysql_prepare_alter_table): columns are dropped, changed and renamed where they stand; then
-those that are added or moved take their places in the order of the statement; character sets are converted last. A
-column that is not there, or is there already, is a SchemaError: the table was another one than we knew.
+The order is the server's (mysql_prepare_alter_table). First, columns are dropped, changed and renamed in place. Then
+added and moved columns get their places, in the order of the statement. Character sets are converted last. A missing
+column, or an added one that exists, is a SchemaError: the table differed from the known definition.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Alteration:
-    """The changes that one ALTER TABLE asks for. Names in `changed`, `renamed`, `dropped` and `defaults` are the keys
-    (`key`) of the old ones.
+    """Changes of one ALTER TABLE.
+
+    Names in `changed`, `renamed`, `dropped` and `defaults` are comparison keys (`key`) of the old names.
     """
 
-    server_version: int = ANY_VERSION  # which compares the names
+    server_version: int = ANY_VERSION  # of the server that compared the names
     added: list[tuple[str | None, ColumnItem]] = field(default_factory=list)  # (old name of a changed column, column)
     changed: dict[str, ColumnItem] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, bool] = field(default_factory=dict)  # whether IF EXISTS was written
-    if_exists: set[str] = field(default_factory=set)  # changed only if it is there
-    if_not_exists: set[str] = field(default_factory=set)  # added only if it is not there
+    if_exists: set[str] = field(default_factory=set)  # changed only if the column exists
+    if_not_exists: set[str] = field(default_factory=set)  # added only if the column does not exist
     defaults: dict[str, tuple[Token, ...] | None] = field(default_factory=dict)  # SET DEFAULT; None: DROP DEFAULT
     keys: list[Key] = field(default_factory=list)
     dropped_keys: set[str] = field(default_factory=set)
@@ -44,10 +45,10 @@ class Alteration:
     rename: tuple[str, str] | None = None
     to_table: tuple[str, str] | None = None  # CONVERT PARTITION … TO TABLE
     from_table: tuple[str, str] | None = None  # CONVERT TABLE … TO PARTITION
-    unproven: list[str] = field(default_factory=list)  # actions that may change rows beside the definition
+    unproven: list[str] = field(default_factory=list)  # actions that may change rows in addition to the definition
 
     def key(self, name: str) -> str:
-        """Return the name of a column or an index as the server of the statement compares it."""
+        """Return the comparison key of a column's or index's name, by the rule of the statement's server."""
         return column_key(name, self.server_version)
 
 
@@ -62,7 +63,7 @@ def altered(table: Table, change: Alteration, default: Encoding) -> Table:
         charset, collation = encoding
         if charset is None:
             raise SchemaError("The character set that the table is converted to is not known.")
-        # Of a column that is declared here, the size stays as declared, and the set that was asked for is overruled.
+        # A column that is declared in the same statement keeps its size, and CONVERT overrides its character set.
         declared_here = {change.key(item.column.name) for _, item in (*change.added, *change.changed.items())}
         columns = [
             (with_charset if change.key(column.name) in declared_here else converted)(column, charset, collation)
@@ -70,7 +71,7 @@ def altered(table: Table, change: Alteration, default: Encoding) -> Table:
         ]
     declared = [*change.changed.values(), *(item for old, item in change.added if old is None)]
     keys = [*_keys(table, change, names), *change.keys, *column_keys(declared)]
-    # ADD COLUMN IF NOT EXISTS … PRIMARY KEY leaves the key that is there.
+    # ADD COLUMN IF NOT EXISTS … PRIMARY KEY keeps an existing key.
     primary = next((key for key in keys if key.primary), None)
     keys = [key for key in keys if not key.primary or key is primary]
     versioned = (table.versioned or change.options.versioned) and not change.unversioned
@@ -78,7 +79,7 @@ def altered(table: Table, change: Alteration, default: Encoding) -> Table:
 
 
 def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Column], dict[str, str]]:
-    """Return the columns that stay, in their old places, and by old name, folded, what each is called now."""
+    """Return the remaining columns in their old order, and the new name of each by the key of its old name."""
     columns, names = [], {}
     for column in table.columns:
         old = change.key(column.name)
@@ -99,7 +100,7 @@ def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Co
 
 
 def _placed(table: Table, columns: list[Column], change: Alteration, encoding: Encoding) -> list[Column]:
-    """Return added columns and moved ones at their places."""
+    """Return the columns with added and moved ones at their places."""
     known = {change.key(column.name) for column in table.columns}
     for old, item in change.added:
         name = change.key(item.column.name)
@@ -120,7 +121,7 @@ def _placed(table: Table, columns: list[Column], change: Alteration, encoding: E
 
 
 def _keys(table: Table, change: Alteration, names: dict[str, str]) -> list[Key]:
-    """Return the old keys that are left, with the new names of their columns."""
+    """Return the remaining old keys, with the new names of their columns."""
     dropped = {change.key(name) for name in change.dropped_keys}
     kept = []
     for key in table.keys:

@@ -1,9 +1,9 @@
-"""One column of a table while DDL is followed: all that the server keeps of it and a later ALTER may need.
+"""Column of a table while DDL is followed: every attribute that the server keeps and a later ALTER may need.
 
-In: a column as it was declared. Out: `ColumnSchema`, or the column after its character set was settled or converted. A
-character set makes of CHAR a BINARY where it is binary, and TEXT(n) the smallest type that holds n characters. The
-length of text is kept in characters, because CONVERT TO CHARACTER SET changes its bytes. Labels that the server would
-store as something else than was written are a SchemaError.
+`Column.schema` returns the `ColumnSchema`; `with_charset` and `converted` return the column after its character set was
+resolved or converted. The character set `binary` makes CHAR a BINARY. TEXT(n) becomes the smallest type that holds n
+characters. The length of text is kept in characters, because CONVERT TO CHARACTER SET changes its bytes. A label that
+the server would not store as written is a SchemaError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replica.schema.table import ColumnSchema
 
 _SIZES: Final = {name.name: name.octets for name in NAMES.values() if name.octets is not None}
 AS_BYTES: Final = {name.name: name.as_bytes for name in NAMES.values() if name.as_bytes}
-"""What a type of text becomes under the character set `binary`."""
+"""Types of text, with their replacement under the character set `binary`."""
 TEXTS: Final = {name: octets for name, octets in _SIZES.items() if name in AS_BYTES}
 BLOBS: Final = {name: octets for name, octets in _SIZES.items() if name not in AS_BYTES}
 GEOMETRIES: Final = tuple(name for name, entry in TYPE_OF_NAME.items() if entry.kind == Kind.GEOMETRY)
@@ -33,29 +33,31 @@ _ESCAPED: Final = str.maketrans({"\0": "\\0", "\n": "\\n", "\r": "\\r", "\\": "\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column's definition, with all that a later ALTER may need. `length`: characters of text, bytes of binary."""
+    """Definition of a column, with every attribute that a later ALTER may need. `length`: characters of text, bytes of
+    binary.
+    """
 
     name: str
     data_type: str = ""
     length: int | None = None  # CHAR, VARCHAR, BINARY, VARBINARY, BIT, VECTOR
-    digits: tuple[int, ...] = ()  # what stood in parentheses behind a number type
+    digits: tuple[int, ...] = ()  # the numbers in parentheses after a number type
     unsigned: bool = False
     zerofill: bool = False
-    charset: str | None = None  # None: not text, or not known
+    charset: str | None = None  # None: not text, or unknown
     collation: str | None = None
     guessed_width: bool = False  # 'utf8' was written: 3 or 4 bytes a character, as old_mode says
     labels: tuple[str, ...] | None = None
-    nullable: bool | None = None  # None: nothing was said
+    nullable: bool | None = None  # None: not declared
     compressed: bool = False
     json: bool = False  # declared as JSON, which MariaDB keeps as longtext
     period: Literal["start", "end"] | None = None
     computed: bool = False  # a generated column
     comment: str = ""
-    wanted: int | None = None  # TEXT(n): how many characters are asked for, until a size is chosen
+    wanted: int | None = None  # TEXT(n): the requested characters, until a size is chosen
 
     @property
     def octets(self) -> int | None:
-        """Longest value in bytes; None where it does not apply or the bytes of a character are not known."""
+        """Longest value in bytes; None if it does not apply, or the bytes of a character are unknown."""
         name = NAMES.get(self.data_type)
         if name is None:
             return None
@@ -90,7 +92,7 @@ class Column:
         )
 
     def _declaration(self) -> str:
-        """Return COLUMN_TYPE as the server prints it."""
+        """Return COLUMN_TYPE in the server's spelling."""
         text = self.data_type
         if self.labels is not None:
             text += f"({','.join(map(_quoted, self.labels))})"
@@ -103,8 +105,9 @@ class Column:
 
 
 def with_charset(column: Column, charset: str | None, collation: str | None) -> Column:
-    """Return the column with a character set: BINARY of CHAR where it is binary, and the size that TEXT(n) asked
-    for.
+    """Return the column with a character set.
+
+    The character set `binary` makes CHAR a BINARY; TEXT(n) becomes the smallest sufficient type.
     """
     if column.data_type in TEXTUAL:
         data_type = column.data_type
@@ -119,11 +122,13 @@ def with_charset(column: Column, charset: str | None, collation: str | None) -> 
 
 
 def converted(column: Column, charset: str, collation: str | None) -> Column:
-    """Return the column after CONVERT TO CHARACTER SET: a TEXT grows where its characters would no longer fit."""
+    """Return the column after CONVERT TO CHARACTER SET: a TEXT becomes a larger type if its characters would no longer
+    fit.
+    """
     if column.data_type not in TEXTUAL or column.charset == "binary":
         return column
     if column.labels is not None and any(_bytes(x, column.charset) != _bytes(x, charset) for x in column.labels):
-        # Servers take the old bytes of a label for bytes of the new set.
+        # Servers misinterpret the old bytes of a label as bytes of the new character set.
         raise SchemaError(f"Column {column.name} has labels that servers damage when they convert them to {charset}.")
     wanted = None
     if column.data_type in TEXTS and charset != "binary":
@@ -134,15 +139,15 @@ def converted(column: Column, charset: str, collation: str | None) -> Column:
 
 
 def _check_labels(column: Column) -> None:
-    """Refuse labels that the server would store as something else: it stores them in the column's character set, and
-    what it makes of a character that the set lacks is not known.
+    """Refuse labels with characters that the column's character set lacks: the server's replacement for them is
+    unknown.
     """
     if any(_bytes(label, column.charset) is None for label in column.labels or ()):
         raise SchemaError(f"Column {column.name} has a label with characters that its character set may not have.")
 
 
 def _bytes(label: str, charset: str | None) -> bytes | None:
-    """Encode a label in a character set; None if that may not have its characters."""
+    """Encode a label in a character set; None if the character set may lack one of its characters."""
     codec = "ascii" if charset in (None, "binary") else charset_named(charset).codec
     try:
         return label.encode(codec)
@@ -151,9 +156,7 @@ def _bytes(label: str, charset: str | None) -> bytes | None:
 
 
 def _sized(column: Column) -> Column:
-    """Give TEXT(n) the smallest type that holds n characters, and so a VARCHAR too long for its type (no strict
-    mode).
-    """
+    """Return the smallest type for TEXT(n), and for a VARCHAR too long for its type (possible without strict mode)."""
     width = width_of(column.charset)
     names = list(TEXTS if column.data_type in TEXTS or column.data_type == "varchar" else BLOBS)
     wanted = column.wanted
@@ -166,12 +169,12 @@ def _sized(column: Column) -> Column:
 
 
 def width_of(charset: str | None) -> int:
-    """Return the most bytes a character takes; 1 for what is not text."""
+    """Return the maximal bytes of a character; 1 for columns without text."""
     return 1 if charset is None else 1 if charset == "binary" else charset_named(charset).max_bytes
 
 
 def with_default_width(column: Column) -> Column:
-    """Give an integer whose width was left out the one that the server prints, once its sign is known."""
+    """Return an integer column with the server's default display width, if its width was omitted."""
     if column.data_type in _WIDTHS and not column.digits:
         return replace(column, digits=(_WIDTHS[column.data_type][column.unsigned],))
     return column

@@ -1,9 +1,10 @@
-"""The type behind a column's name in CREATE TABLE -> a `Column`, as the server resolves it.
+"""Parser of a column's type in CREATE TABLE: from the text after the column's name to a `Column`, resolved as in
+MariaDB.
 
-Synonyms become the one name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext, SERIAL is bigint
-unsigned), and lengths that were left out become the server's defaults. sql_mode gives some types another meaning and
-some their name; `oracle_schema.DATE` names the meaning itself (sql/sql_schema.cc, sql/sql_yacc.yy of 10.5 to 11.8). A
-type that is not in the registry is a SchemaError.
+Synonyms become the name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext, SERIAL is bigint
+unsigned). Omitted lengths become the server's defaults. sql_mode changes the meaning or the name of some types;
+`oracle_schema.DATE` selects the meaning explicitly (sql/sql_schema.cc, sql/sql_yacc.yy of 10.5 to 11.8). A type that is
+not in the registry is a SchemaError.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ _STANDS_FOR: Final[dict[str, Column]] = {
     "JSON": Column(name="", data_type="longtext", charset="utf8mb4", collation="utf8mb4_bin", json=True),
 }
 _OF_ORACLE: Final = {"VARCHAR2": "varchar", "NUMBER": "decimal", "RAW": "varbinary", "CLOB": "longtext"}
-"""Names that types have in sql_mode=ORACLE only."""
+"""Names of types in sql_mode=ORACLE only."""
 _OWN: Final = "mariadb_schema"
 _SCHEMAS: Final[dict[str, tuple[str, str] | None]] = {
     _OWN: None,
     "oracle_schema": ("date", "datetime"),
     "maxdb_schema": ("timestamp", "datetime"),
 }
-"""The type that a schema of types changes, and what it becomes."""
+"""The type that a schema of types replaces, and its replacement."""
 _FIRST_DOUBLE: Final = 25  # FLOAT(p) with p of 25 and more digits is a double
 
 
 def read_type(tokens: Tokens, name: str, session: StatementContext) -> Column:
-    """Read the type's name with its parentheses; attributes like UNSIGNED or CHARACTER SET come after and are not
-    read.
+    """Parse the type's name with its parentheses; attributes such as UNSIGNED or CHARACTER SET follow and are not
+    parsed.
     """
     sql_mode = session.sql_mode
     schema = _schema_of(tokens, name, sql_mode)
@@ -75,7 +76,7 @@ def read_type(tokens: Tokens, name: str, session: StatementContext) -> Column:
 
 
 def _schema_of(tokens: Tokens, name: str, sql_mode: int) -> tuple[str, str] | None:
-    """Read the schema in front of a type, or take that of the session."""
+    """Parse the schema before a type, or return that of the session."""
     if not tokens.sees(".", ahead=1):
         return _SCHEMAS["oracle_schema" if sql_mode & ORACLE else "maxdb_schema" if sql_mode & MAXDB else _OWN]
     schema = tokens.name()
@@ -86,7 +87,7 @@ def _schema_of(tokens: Tokens, name: str, sql_mode: int) -> tuple[str, str] | No
 
 
 def _special(tokens: Tokens, name: str, word: str) -> Column | None:
-    """Read types of several words, and those that stand for a type with attributes."""
+    """Parse types of several words, and synonyms of a type with attributes."""
     if word in _STANDS_FOR:
         return replace(_STANDS_FOR[word], name=name)
     national = (word == "NATIONAL" and tokens.accept_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")) or ""

@@ -1,8 +1,8 @@
-"""The text of a column, a key or a constraint in CREATE and ALTER TABLE -> `ColumnItem`, `Key`, or nothing.
+"""Parser of a column, a key or a constraint in CREATE and ALTER TABLE, to `ColumnItem`, `Key`, or nothing.
 
-Type, sign, character set, keys, versioning and comment are read, and the words of a default; checks, references and
-generated values are stepped over, for they change no bytes of a row. A word that is none of MariaDB's attributes is a
-SchemaError: it might change them.
+It parses type, sign, character set, keys, versioning, comment, and the tokens of a default. It skips checks, references
+and generated values, because they do not change the bytes of a row. A word that is not an attribute in MariaDB is a
+SchemaError, because it may change them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_ITEM: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("UNICODE",): {"charset": "ucs2"},
     ("NOT", "ENFORCED"): {},
     ("ENFORCED",): {},
-    ("BINARY",): {},  # asks for a collation, no other set
+    ("BINARY",): {},  # selects a collation, not a character set
 }
 _OF_COLUMN: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("UNSIGNED",): {"unsigned": True},
@@ -56,7 +56,7 @@ _CHARSET: Final = (("CHARACTER", "SET"), ("CHAR", "SET"), ("CHARSET",))
 
 
 def read_column(tokens: Tokens, session: StatementContext) -> ColumnItem:
-    """Read a column from its name to the comma or parenthesis behind it, or to FIRST and AFTER, which are read too."""
+    """Parse a column, from its name to the comma or parenthesis after it; FIRST and AFTER are included."""
     name = tokens.name()
     check_mode(tokens, name)
     column = read_type(tokens, name, session)
@@ -71,7 +71,7 @@ def read_column(tokens: Tokens, session: StatementContext) -> ColumnItem:
         item = replace(item, position="")
     elif tokens.accept("AFTER"):
         item = replace(item, position=tokens.name())
-    if item.primary:  # also where the key itself is not made, because IF NOT EXISTS finds one
+    if item.primary:  # even if the key is not created, because IF NOT EXISTS finds one
         item = replace(item, column=replace(item.column, nullable=False))
     if not session.explicit_timestamps and column.data_type == "timestamp" and item.column.nullable is None:
         item = replace(item, column=replace(item.column, nullable=False))
@@ -101,7 +101,7 @@ def _attribute(tokens: Tokens, item: ColumnItem, session: StatementContext) -> C
 
 
 def _with_value(tokens: Tokens, item: ColumnItem) -> ColumnItem:
-    """Read COMMENT 'x', COMPRESSED=zlib, AS (…), AS ROW START, or an attribute of an engine."""
+    """Parse COMMENT 'x', COMPRESSED=zlib, AS (…), AS ROW START, or an attribute of an engine."""
     column = item.column
     if tokens.accept("BYTE") and column.data_type in AS_BYTES:
         return replace(item, column=replace(column, data_type=AS_BYTES[column.data_type]))
@@ -165,8 +165,9 @@ def _skip_references(tokens: Tokens) -> None:
 
 
 def read_default(tokens: Tokens, session: StatementContext) -> tuple[Token, ...]:
-    """Read what stands after DEFAULT, with the texts as the server takes them. One that it would change, or keep as
-    other bytes, becomes U+FFFD: no value that is known.
+    """Parse the value after DEFAULT, with texts as the server stores them.
+
+    A text that the server would change, or store as other bytes, becomes U+FFFD: its value is unknown.
     """
     with tokens.keeping() as taken:
         skip_default(tokens)
@@ -182,15 +183,13 @@ def _literal(token: Token, session: StatementContext) -> Token:
 
 
 def check_mode(tokens: Tokens, name: str) -> None:
-    """Refuse a column whose meaning depends on a sql_mode that is not known."""
+    """Refuse a column whose meaning depends on an unknown sql_mode."""
     if tokens.mode_unknown:
         raise SchemaError(f"Column {name} is declared under a sql_mode that SET STATEMENT sets and the binlog hides.")
 
 
 def skip_default(tokens: Tokens) -> None:
-    """Step over a literal, a function call, CASE … END, or an expression in parentheses: all that may follow DEFAULT
-    bare.
-    """
+    """Skip any value after DEFAULT: a literal, a function call, CASE … END, or an expression in parentheses."""
     while tokens.accept_any("+", "-", "~"):
         pass
     if tokens.sees("("):
@@ -217,7 +216,7 @@ def skip_default(tokens: Tokens) -> None:
 
 
 def _skip_number(tokens: Tokens, text: str) -> None:
-    """Step over the rest of 1e-5, 1.5e+3 or 1.e5, which the lexer takes for several tokens."""
+    """Skip the rest of 1e-5, 1.5e+3 or 1.e5, which the lexer splits into several tokens."""
     if not text[:1].isdigit():
         return
     following = tokens.peek(1)
@@ -235,7 +234,7 @@ def _skip_case(tokens: Tokens) -> None:
 
 
 def accept_charset(tokens: Tokens) -> str | None:
-    """Read the set behind CHARACTER SET, in lower case; None if the words do not come next."""
+    """Parse the name after CHARACTER SET, in lower case; None if these words do not come next."""
     if not any(tokens.accept(*words) for words in _CHARSET):
         return None
     tokens.accept("=")
@@ -247,11 +246,11 @@ def _option(tokens: Tokens) -> str:
 
 
 def starts_key(tokens: Tokens) -> bool:
-    """Tell whether no column comes next, but a key, a constraint or a period."""
+    """Return True if a key, a constraint or a period comes next, not a column."""
     token = tokens.peek()
     if token is None or not token.upper:
         return False
-    if token.upper in ("PERIOD", "VECTOR"):  # names that a column may have
+    if token.upper in ("PERIOD", "VECTOR"):  # valid names of columns, too
         return tokens.sees("FOR", ahead=1) or tokens.sees("KEY", ahead=1) or tokens.sees("INDEX", ahead=1)
     return token.upper in (
         "CONSTRAINT", "PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "FOREIGN", "CHECK",
@@ -259,7 +258,7 @@ def starts_key(tokens: Tokens) -> bool:
 
 
 def read_key(tokens: Tokens) -> Key | None:
-    """Read a primary or unique key, or a period; None for other keys and constraints, which are stepped over."""
+    """Parse a primary or unique key, or a period; skip other keys and constraints and return None."""
     if tokens.accept("PERIOD", "FOR"):
         return Key(name=period_key(tokens.name()), parts=tuple(_key_parts(tokens)), period=True)
     named = ""

@@ -1,8 +1,8 @@
-"""The text behind CREATE TABLE name and CREATE SEQUENCE name -> `Table`, or the table that it is LIKE.
+"""Parser of CREATE TABLE and CREATE SEQUENCE: from the text after the name to a `Table`, or to the table after LIKE.
 
-In: a cursor behind the table's name, the encoding that the database gives, and what the session rules. Out: what the
-server makes of it. CREATE TABLE … SELECT without the selected columns' types is a SchemaError (row-based binlogs always
-have them), and so is everything that is not understood.
+The arguments are a cursor after the table's name, the encoding of the database, and the session's context. The result
+is the table that the server creates. CREATE TABLE … SELECT without column types is a SchemaError (row-based binlogs
+always have them), and so is text that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TYPED_BY_AS: Final = ("next_not_cached_value", "minimum_value", "maximum_value"
 
 
 class Like(NamedTuple):
-    """The table that CREATE TABLE … LIKE names."""
+    """Table that CREATE TABLE … LIKE names."""
 
     database: str
     table: str
@@ -45,7 +45,7 @@ class Like(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Options:
-    """Table options that matter, as far as they were read."""
+    """Relevant table options parsed so far."""
 
     charset: str | None = None
     collation: str | None = None
@@ -53,12 +53,12 @@ class Options:
     select: bool = False
 
     def encoding(self, default: Encoding, otherwise: Encoding | None = None) -> Encoding:
-        """Return the encoding that the options ask for; without them `otherwise`, or the default."""
+        """Return the encoding that the options select; without them `otherwise`, or the default."""
         return own_encoding(self.charset, self.collation, default) or otherwise or default
 
 
 def read_create_table(tokens: Tokens, default: Encoding, session: StatementContext) -> Table | Like:
-    """Read what CREATE TABLE makes, from behind the table's name on. `default` is the database's encoding."""
+    """Parse CREATE TABLE, from the token after the table's name. `default` is the database's encoding."""
     if tokens.accept("LIKE") or (tokens.sees("(", "LIKE") and tokens.accept("(", "LIKE")):
         return Like(*tokens.table_name(session.database))
     items: list[ColumnItem] = []
@@ -81,7 +81,7 @@ def read_create_table(tokens: Tokens, default: Encoding, session: StatementConte
 
 
 def read_items(tokens: Tokens, session: StatementContext) -> tuple[list[ColumnItem], list[Key]]:
-    """Read the list in parentheses: columns, and the keys that identify rows."""
+    """Parse the list in parentheses: columns, and the keys that identify rows."""
     items: list[ColumnItem] = []
     keys: list[Key] = []
     tokens.expect("(")
@@ -98,7 +98,7 @@ def read_items(tokens: Tokens, session: StatementContext) -> tuple[list[ColumnIt
 
 
 def read_option(tokens: Tokens, options: Options) -> None:
-    """Read one table option, or a word or value of one that does not matter."""
+    """Parse one table option; a word or value of an irrelevant option is skipped."""
     charset = accept_charset(tokens)
     if charset is not None:
         options.charset = charset
@@ -109,7 +109,7 @@ def read_option(tokens: Tokens, options: Options) -> None:
         options.versioned = True
     elif tokens.accept_any("SELECT", "WITH", "VALUES", "AS"):
         options.select = True
-    elif tokens.sees("("):  # of UNION=(…), or around a SELECT
+    elif tokens.sees("("):  # UNION=(…), or a SELECT in parentheses
         options.select = tokens.sees("SELECT", ahead=1)
         tokens.skip_parenthesis()
     else:
@@ -117,9 +117,7 @@ def read_option(tokens: Tokens, options: Options) -> None:
 
 
 def read_sequence(tokens: Tokens, otherwise: Table | None) -> Table | None:
-    """Read a sequence's columns, from behind its name on, of the type that AS names (11.5 and newer); else
-    `otherwise`.
-    """
+    """Return a sequence's columns with the type after AS (11.5 and later); without AS, `otherwise`."""
     while not tokens.at_end:
         if tokens.accept("AS"):
             declared = read_type(tokens, "", StatementContext())
@@ -144,4 +142,4 @@ def _sequence(data_type: str, *, unsigned: bool = False) -> Table:
 
 
 SEQUENCE: Final = _sequence("bigint")
-"""What CREATE SEQUENCE makes without AS."""
+"""Definition of a sequence that is created without AS."""

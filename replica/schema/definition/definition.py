@@ -1,7 +1,8 @@
-"""A table's definition while DDL is followed: columns with their character sets, keys, versioning. Plain values.
+"""Definition of a table while DDL is followed: columns with their character sets, keys, versioning. Plain values.
 
-In: columns as they were read (`ColumnItem`), and the table's defaults. Out: `Table`, which ALTER makes new ones of, and
-from it the `TableSchema` that decoders use. Column names meet without regard to case, as in the server.
+`new_table` makes a `Table` from parsed columns (`ColumnItem`) and the table's defaults, and ALTER makes a new `Table`
+from it. `Table.schema` returns the `TableSchema` that decoders use. Column names are compared as in the server, without
+case.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
 
     from replica.schema.text.sql_tokens import Token
 
-# The shortest longest key of any engine (InnoDB's old row format): a longer unique key may be kept as a hash.
+# The smallest key limit of any engine (InnoDB's old row format): a longer unique key may be kept as a hash.
 _MAX_KEY_BYTES: Final = 767
 PRIMARY: Final = "PRIMARY"
-_UTF8: Final = "utf8"  # 3 bytes a character, or 4 since 10.6 with another old_mode; the binlog does not tell
+_UTF8: Final = "utf8"  # 3 bytes a character, or 4 since 10.6 by old_mode, which the binlog does not have
 
 
 class Encoding(NamedTuple):
-    """A character set and a collation by name; None where it is not known or the set's default."""
+    """A character set and a collation by name. A charset of None is unknown; a collation of None is unknown or the
+    default.
+    """
 
     charset: str | None
     collation: str | None = None
@@ -47,7 +50,7 @@ UNKNOWN: Final = Encoding(None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnItem:
-    """A column as declared; its character set is still to be met with the table's."""
+    """A column as declared, before its character set is resolved with the table's."""
 
     column: Column
     charset: str | None = None
@@ -55,15 +58,17 @@ class ColumnItem:
     primary: bool = False
     unique: bool = False
     versioned: bool = False
-    position: str | None = None  # of ALTER: '' is FIRST, else the column that it comes AFTER
-    default: tuple[Token, ...] | None = None  # what stands behind DEFAULT, if anything does
+    position: str | None = None  # in ALTER: '' is FIRST, otherwise the name after AFTER
+    default: tuple[Token, ...] | None = None  # the tokens after DEFAULT, None without DEFAULT
     numbered: bool = False  # AUTO_INCREMENT
-    unproven: str = ""  # an attribute that may change values beside the definition
+    unproven: str = ""  # an attribute that may change values in addition to the definition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A primary or unique key: (column, length of its prefix or None). A period is kept as a key of its two columns."""
+    """A primary or unique key. A part is a column and the length of its prefix or None. A period is a key of its two
+    columns.
+    """
 
     name: str
     parts: tuple[tuple[str, int | None], ...]
@@ -80,7 +85,11 @@ class Table:
     versioned: bool = False
 
     def place(self, name: str) -> int:
-        """Return the index of a column; raise a SchemaError if there is none of that name."""
+        """Return the index of a column.
+
+        Raises:
+            SchemaError: The table has no column of that name.
+        """
         return place(self.columns, name)
 
     def schema(self, database: str, table: str) -> TableSchema:
@@ -111,6 +120,11 @@ class Table:
 
 
 def place(columns: Iterable[Column], name: str, server_version: int = ANY_VERSION) -> int:
+    """Return the index of the column that the server identifies by this name.
+
+    Raises:
+        SchemaError: The table has no column of that name.
+    """
     wanted = column_key(name, server_version)
     for index, column in enumerate(columns):
         if column_key(column.name, server_version) == wanted:
@@ -126,8 +140,10 @@ def new_table(
     versioned: bool,
     server_version: int = ANY_VERSION,
 ) -> Table:
-    """Make a table of declared columns. Two columns of one name, or a key of a column that is not there, are a
-    SchemaError. `server_version`: that of the server which compared the names.
+    """Make a table of declared columns. `server_version`: the version of the server that compared the names.
+
+    Raises:
+        SchemaError: Two columns have one name, or a key has an unknown column.
     """
     items = tuple(items)
     return with_keys(
@@ -140,7 +156,7 @@ def new_table(
 
 
 def period_key(name: str) -> str:
-    """Return the name of a period among the keys, which a column's WITHOUT OVERLAPS refers to."""
+    """Return the name of a period among the keys, to which a key's WITHOUT OVERLAPS refers."""
     return f"PERIOD {column_key(name)}"
 
 
@@ -152,15 +168,15 @@ def with_keys(
     versioned: bool,
     server_version: int = ANY_VERSION,
 ) -> Table:
-    """Make the table of these parts; columns of the primary key and of periods become NOT NULL for good.
+    """Make the table of these parts; columns of the primary key and of periods become NOT NULL permanently.
 
-    Keys name columns as the statement does; in the table they have the names of its columns.
+    Keys name columns in the statement's spelling; the table's keys have the spelling of its columns.
     """
     columns = tuple(columns)
     names = {column_key(column.name, server_version): column.name for column in columns}
     if len(names) != len(columns):
         raise SchemaError("Two columns have the same name.")
-    # WITHOUT OVERLAPS puts the end of a period into the key, then the start.
+    # In a key, WITHOUT OVERLAPS stands for the end of a period, then its start.
     periods = {key.name: key.parts[::-1] for key in keys if key.period}
     resolved = tuple(
         replace(key, parts=tuple(part for named in key.parts for part in periods.get(named[0], (named,))))
@@ -182,7 +198,7 @@ def with_keys(
 
 
 def column_keys(items: Iterable[ColumnItem]) -> list[Key]:
-    """Return the keys that columns declare of themselves."""
+    """Return the keys that the column declarations contain."""
     return [
         Key(
             name=PRIMARY if item.primary else item.column.name,
@@ -195,17 +211,17 @@ def column_keys(items: Iterable[ColumnItem]) -> list[Key]:
 
 
 def met(item: ColumnItem, encoding: Encoding) -> Column:
-    """Return the column with its own character set, or else the table's."""
+    """Return the column with its own character set, otherwise with the table's."""
     column = with_default_width(item.column)
     if column.charset is not None and item.charset is None and item.collation is None:
-        return with_charset(column, column.charset, column.collation)  # JSON and NCHAR bring theirs
+        return with_charset(column, column.charset, column.collation)  # JSON and NCHAR imply a character set
     own = own_encoding(item.charset, item.collation, encoding)
     guessed = _UTF8 in (item.charset, (item.collation or "").split("_")[0])
     return with_charset(replace(column, guessed_width=guessed), *(own or encoding))
 
 
 def own_encoding(charset: str | None, collation: str | None, default: Encoding) -> Encoding | None:
-    """Return what CHARACTER SET and COLLATE ask for; None if neither was written. DEFAULT stands for `default`."""
+    """Return the encoding of CHARACTER SET and COLLATE; None if neither is given. DEFAULT stands for `default`."""
     if charset is None and collation is None:
         return None
     if charset == "default":
@@ -215,7 +231,7 @@ def own_encoding(charset: str | None, collation: str | None, default: Encoding) 
     if collation is None or collation == "default":
         return Encoding(_known(charset))
     family = collation.split("_")[0]
-    if family == "uca1400":  # fits several sets: the one of its surroundings
+    if family == "uca1400":  # valid for several character sets: the context decides
         charset = _known(charset or default.charset)
         return Encoding(charset, f"{charset}_{collation}" if charset else None)
     named = _known(family)

@@ -1,8 +1,8 @@
-"""A table as the catalog describes it -> the definition that a later ALTER changes.
+"""Conversion of a catalog definition to the definition that a later ALTER changes.
 
-In: a `TableSchema`. Out: the `Table` that makes the same `TableSchema` again. What the catalog leaves out only matters
-for counts: unique keys that are kept as hashes are taken to span all columns, so that no ALTER of a column makes one
-vanish, and a table may be thought to have more of them than it has. Refused: a declaration that no server prints.
+`table_of` makes a `Table` whose `schema` is the given `TableSchema`. The catalog lacks the columns of unique keys that
+are kept as hashes, so each is assumed to span all columns. No ALTER of a column removes such a key, and the table may
+seem to have more of them than it has. A declaration that no server prints is an error.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _COMPRESSED: Final = "COMPRESSED*/"
 
 
 def table_of(schema: TableSchema) -> Table:
-    """Return the definition of a table as the catalog, or an earlier definition, describes it.
+    """Return the definition of a table from the catalog, or from an earlier definition.
 
     Raises:
-        SchemaError: a column's declaration is none that a server prints.
+        SchemaError: No server prints a declaration like that of one of the columns.
     """
     shown = [column for column in schema.columns if not column.hidden]
     parts = tuple((column.name, None) for column in shown)
@@ -47,7 +47,7 @@ def table_of(schema: TableSchema) -> Table:
 
 
 def encoding_of(collation: str | None) -> Encoding:
-    """Return the encoding that a collation's name, or a character set's, stands for."""
+    """Return the encoding of a collation, or of a character set, by name."""
     if collation is None:
         return Encoding(None)
     charset, _, rest = collation.partition("_")
@@ -84,7 +84,7 @@ def _column(schema: ColumnSchema) -> Column:
 
 
 def _digits(schema: ColumnSchema) -> tuple[int, ...]:
-    """Return the numbers in parentheses behind a type as rows have them, where the declaration leaves them out."""
+    """Return the numbers in parentheses after a type, from the catalog's attributes, if the declaration omits them."""
     if schema.data_type == "decimal":
         return (schema.precision or 0, schema.scale or 0)
     if schema.data_type == "bit":

@@ -1,9 +1,9 @@
-"""All that the meaning of a statement depends on besides its text, and both as a QUERY of a binlog brings them.
+"""Context of a statement: the settings of its session and server that its meaning depends on.
 
-In: a `QueryEvent`, or the LOAD DATA of an EXECUTE_LOAD_QUERY, and the rules of the server that wrote it. Out: its text
-in characters (a client that said nothing of its character set, or 'binary', is taken to speak UTF-8; what is not valid
-becomes U+FFFD, which no name or label may hold), and a `StatementContext`. A context is stored as text beside its
-statement, for readers that have no event.
+`session_of` makes a `StatementContext` from a `QueryEvent`, or from the LOAD DATA of an EXECUTE_LOAD_QUERY, and the
+rules of the server. `text_of` decodes the statement's text. A client without a character set, or with 'binary', is
+assumed to send UTF-8. Invalid bytes become U+FFFD, which no name or label may contain. A context can be stored as text
+next to its statement, for readers that have no event.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ if TYPE_CHECKING:
     Logged: TypeAlias = QueryEvent | ExecuteLoadQueryEvent
 
 EXPLICIT_TIMESTAMPS: Final = 1 << 24
-"""The bit of flags2 for explicit_defaults_for_timestamp (the server's OPTION_EXPLICIT_DEF_TIMESTAMP)."""
+"""Bit of flags2 for explicit_defaults_for_timestamp (the server's OPTION_EXPLICIT_DEF_TIMESTAMP)."""
 
 
 WIDE: Final = ("ucs2", "utf16", "utf16le", "utf32")
-"""Character sets whose ASCII takes more than a byte: of such a text a binary column gets other bytes."""
+"""Character sets whose ASCII characters have more than one byte: a binary column gets other bytes from such a text."""
 _BMP: Final = ("ucs2", "utf8mb3")
 
 
 class ServerRules(NamedTuple):
-    """The rules of a server that statements are read by. `version` decides which executable comments count (110803);
-    `lower_case`: the server stores the names of tables and databases in small letters (lower_case_table_names).
+    """Rules of a server for parsing statements.
+
+    Attributes:
+        version: Decides which executable comments count (110803).
+        lower_case: Whether the server stores the names of tables and databases in lower case (lower_case_table_names).
     """
 
     version: int = ANY_VERSION
@@ -44,7 +47,7 @@ class ServerRules(NamedTuple):
 
     @classmethod
     def of(cls, version: str, *, lower_case: bool) -> ServerRules:
-        """Return the rules of a server that says its version as text ("11.8.3-MariaDB-log")."""
+        """Return the rules of a server by its version text ("11.8.3-MariaDB-log")."""
         major, minor, patch, *_ = (*(int(number) for number in re.findall(r"\d+", version)[:3]), 0, 0, 0)
         return cls(major * 10_000 + minor * 100 + patch or ANY_VERSION, lower_case)
 
@@ -54,8 +57,19 @@ ANY_SERVER: Final = ServerRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementContext:
-    """The settings of a session and its server. `encoding` is the server's default; `explicit_timestamps` is
-    explicit_defaults_for_timestamp; `time_zone` is None where the event does not name it.
+    """Settings of a session and its server.
+
+    Attributes:
+        database: The default database.
+        sql_mode: The bits of sql_mode.
+        encoding: The server's default encoding.
+        explicit_timestamps: The setting explicit_defaults_for_timestamp.
+        time_zone: The session's time zone; None if the event does not have it.
+        connection: character_set_connection, which literals are converted to; None if it is unknown.
+        uses_temporary: Whether the statement uses temporary tables of its session (the event's flag THREAD_SPECIFIC).
+        server: The rules of the server.
+        thread: The thread id.
+        failed: Whether the statement failed after a change that was logged.
     """
 
     database: str = ""
@@ -63,20 +77,20 @@ class StatementContext:
     encoding: Encoding = UNKNOWN
     explicit_timestamps: bool = True
     time_zone: str | None = None
-    connection: str | None = None  # character_set_connection, which literals go through; None: not known
-    uses_temporary: bool = False  # it uses temporary tables of its session (the event's flag THREAD_SPECIFIC)
+    connection: str | None = None
+    uses_temporary: bool = False
     server: ServerRules = ANY_SERVER
     thread: int = 0
-    failed: bool = False  # it ended with an error, but had done something that was logged
+    failed: bool = False
 
     def stored(self) -> str:
-        """Return the context as text, without what has its default."""
+        """Return the context as text, without default values."""
         values = {name: value for name, value in asdict(self).items() if value != getattr(_PLAIN, name)}
         return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def restored(cls, text: str) -> StatementContext:
-        """Read what `stored` made text of."""
+        """Parse the result of `stored`."""
         values = json.loads(text)
         for name, kind in (("encoding", Encoding), ("server", ServerRules)):
             if name in values:
@@ -84,7 +98,7 @@ class StatementContext:
         return cls(**values)
 
     def takes(self, text: str) -> bool:
-        """Tell whether a text in quotes gets through character_set_connection: other characters become '?' there."""
+        """Return True if character_set_connection has all characters of a quoted text: others become '?' there."""
         if self.connection in (None, "binary") or text.isascii():
             return True
         if "\N{REPLACEMENT CHARACTER}" in text or (self.connection in _BMP and any(c > "\uffff" for c in text)):
@@ -99,7 +113,7 @@ _PLAIN: Final = StatementContext()
 
 
 def session_of(event: Logged, server: ServerRules = ANY_SERVER) -> StatementContext:
-    """Return what an event and its server say of the session that wrote it."""
+    """Return the context of an event, from the event and its server."""
     status = event.status
     return StatementContext(
         database=event.database,
@@ -116,6 +130,7 @@ def session_of(event: Logged, server: ServerRules = ANY_SERVER) -> StatementCont
 
 
 def text_of(event: Logged) -> str:
+    """Return the text of a statement, decoded by its client's character set."""
     client = event.status.charset[0] if event.status.charset else None
     if client is None or charset_name(client) in (None, "binary"):
         return event.query.decode("utf-8", "replace")
@@ -123,7 +138,7 @@ def text_of(event: Logged) -> str:
 
 
 def charset_name(collation: int | None) -> str | None:
-    """Return the name of a collation's character set, 'binary' among them; None where it is not known."""
+    """Return the name of a collation's character set, including 'binary'; None if it is unknown."""
     if collation is None or collation == BINARY:
         return None if collation is None else "binary"
     try:

@@ -1,8 +1,8 @@
-"""The effect of a statement: all that it says of tables, read once, with its session and its server.
+"""Effect of a statement on tables, parsed once, with its session and its server.
 
-In: a statement of the binlog (`effect_of`), or its text with a stored context. Out: a `StatementEffect`. Code that
-follows statements takes the effect and does not read the text again: without its context a text may mean something
-else. The parts of an effect are read on demand. Reading a part that is not understood raises a SchemaError.
+`effect_of` makes a `StatementEffect` from a logged statement. Code that follows statements must use the effect, and
+never parse the text again: without its context, a text may have another meaning. The parts of an effect are parsed on
+demand. A part that cannot be parsed raises a SchemaError.
 """
 
 from __future__ import annotations
@@ -26,34 +26,36 @@ if TYPE_CHECKING:
     from replica.schema.text.sql_tokens import Token
 
 UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
-"""Groups of an ALTER in two phases that change nothing: COMMIT ALTER does."""
+"""Flags of two-phase ALTER groups that change nothing; COMMIT ALTER applies the change."""
 
 
 @dataclass(frozen=True)
 class StatementEffect:
-    """A statement and what it does. `sql` is for messages; `context` is what its meaning depends on besides."""
+    """A statement and its effect. `sql` is for messages; `context` has the session settings that its meaning depends
+    on.
+    """
 
     sql: str
     context: StatementContext = field(default_factory=StatementContext)
 
     @cached_property
     def head(self) -> Statement | None:
-        """What the statement is and which tables it names; None for what defines, empties and indexes no table."""
+        """Kind of statement and its tables; None if the statement defines, empties and indexes no table."""
         return read_head(self.sql, self.context)
 
     @property
     def verb(self) -> Verb | None:
-        """The kind of statement."""
+        """Kind of statement, None without a head."""
         return None if self.head is None else self.head.verb
 
     @property
     def tables(self) -> tuple[TableName, ...]:
-        """The tables that the head names, as the server stores them."""
+        """Tables that the head names, as the server stores the names."""
         return () if self.head is None else self.head.tables
 
     @cached_property
     def alteration(self) -> Alteration | None:
-        """The actions of an ALTER TABLE; None for other statements."""
+        """Actions of an ALTER TABLE; None for other statements."""
         head = read_head(self.sql, self.context)
         if head is None or head.verb is not Verb.ALTER_TABLE:
             return None
@@ -61,12 +63,12 @@ class StatementEffect:
 
     @cached_property
     def changed(self) -> Changed | None:
-        """The tables whose rows the statement changes by itself."""
+        """Tables whose rows the statement itself changes."""
         return changed_by(self.sql, self.context)
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
-        """The words of the statement, without those of SET STATEMENT … FOR before it."""
+        """Tokens of the statement, without a leading SET STATEMENT … FOR."""
         tokens, found = open_statement(self.sql, self.context), []
         while tokens.peek() is not None:
             found.append(tokens.take())
@@ -74,17 +76,17 @@ class StatementEffect:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The unquoted words in capitals, '' for all else."""
+        """Unquoted words in capitals, '' for every other token."""
         return tuple(token.upper for token in self.tokens)
 
     @property
     def empties(self) -> bool:
-        """Whether it is a TRUNCATE of a whole table."""
+        """Whether the statement is a TRUNCATE of a whole table."""
         return self.verb is Verb.TRUNCATE_TABLE
 
 
 def effect_of(statement: Logged, server: ServerRules = ANY_SERVER) -> StatementEffect | None:
-    """Return the effect of a logged statement; None for an ALTER that has only begun or was rolled back."""
+    """Return the effect of a logged statement; None for an ALTER that has only started or was rolled back."""
     if (statement.status.gtid_flags_extra or 0) & UNDONE:
         return None
     return StatementEffect(text_of(statement), session_of(statement, server))

@@ -1,10 +1,9 @@
-"""Tables as the DDL of a stream defines them, from one statement to the next.
+"""Table definitions as the DDL of a stream changes them, statement by statement.
 
-In: statements in the order of the binlog, each with the session state that it depends on. Out: what a table looks like
-now, or the reason why that is not known: it was created before the first statement, or a statement that changed it was
-not understood. A table is unknown from such a statement on until it is created again. Nothing is guessed but for one
-thing, which is kept in `assumptions`: a database whose own CREATE was not seen is taken to have the server's default
-character set.
+`SchemaHistory` applies statements in binlog order, each with its session state. It returns the current definition of a
+table, or the reason why the definition is unknown. Either its CREATE precedes the first statement, or a statement that
+changed it could not be parsed. Such a table stays unknown until it is created again. One fact is assumed, and recorded
+in `assumptions`: without its CREATE, a database has the server's default character set.
 """
 
 from __future__ import annotations
@@ -32,15 +31,18 @@ if TYPE_CHECKING:
     from replica.schema.definition.definition import Table
     from replica.schema.table import TableSchema
 
-# Temporary tables that are open at one time; sessions that forget theirs have them dropped at their end, in the log.
+# Temporary tables that are open at one time. The server logs the DROP of a session's remaining ones when it ends.
 _MAX_TEMPORARY: Final = 1 << 16
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The effect of one statement. `tables`: those whose definition changed or became unknown; `reason`: what was not
-    understood, '' if all was.
+    """Effect of one statement.
+
+    Attributes:
+        tables: Tables whose definition changed or became unknown.
+        reason: The part that could not be parsed, '' if none.
     """
 
     tables: tuple[TableName, ...] = ()
@@ -51,10 +53,11 @@ class Applied:
 
 
 class SchemaHistory:
-    """The tables of a stream so far. `base`: what is known of tables whose own DDL is not read (a schema file); it is
-    not changed.
+    """Table definitions of a stream so far.
 
-    `lower_case_table_names`: names meet without regard to case, as on a server that stores them in lower case.
+    Args:
+        base: Definitions of tables whose DDL is not in the stream (a schema file); it is not modified.
+        lower_case_table_names: True to compare names without case, as a server that stores them in lower case.
     """
 
     def __init__(self, base: SchemaHistory | None = None, *, lower_case_table_names: bool = False) -> None:
@@ -64,11 +67,17 @@ class SchemaHistory:
 
     @classmethod
     def from_file(cls, path: str | Path, *, database: str = "") -> SchemaHistory:
-        """Read the tables of a file of SQL (mariadb-dump's output, or CREATE TABLE statements).
+        """Read the tables of an SQL file (mariadb-dump's output, or CREATE TABLE statements).
 
-        Tables that no database is named for, neither by them nor by a USE, belong to `database`, or if that is '' to
-        any. A statement that is not understood leaves its table unknown, with the reason; one that does not even
-        tell its table is a SchemaError. OSError if the file cannot be read.
+        A statement that cannot be parsed leaves its table unknown, with the reason.
+
+        Args:
+            path: The file.
+            database: Database of tables without a database name or USE; '' makes them valid for any database.
+
+        Raises:
+            SchemaError: A statement does not even show its table.
+            OSError: The file cannot be read.
         """
         history = cls()
         for text in statements_of(path):
@@ -83,31 +92,31 @@ class SchemaHistory:
         return history
 
     def apply(self, sql: str, session: StatementContext) -> Applied:
-        """Follow one statement. Text that is no DDL changes nothing."""
+        """Apply one statement. Text that is not DDL changes nothing."""
         return self._execute(self._read(sql, session), session)
 
     def apply_event(self, event: QueryEvent, *, server: ServerRules = ANY_SERVER) -> Applied:
-        """Follow a QUERY of a binlog. START ALTER and ROLLBACK ALTER change nothing; COMMIT ALTER brings the change."""
+        """Apply a QUERY of a binlog. START ALTER and ROLLBACK ALTER change nothing; COMMIT ALTER applies the change."""
         if (event.status.gtid_flags_extra or 0) & _UNDONE or not may_define(event.query):
             return Applied()
         session = session_of(event, server)
         return self.apply(text_of(event), session)
 
     def table(self, database: str, table: str) -> TableSchema | None:
-        """Return what the table looks like now; None if that is not known, and `reason` says why."""
+        """Return the current definition of the table; None if it is unknown, with the cause in `reason`."""
         found = self.known.get(self._name((database, table)))
         return None if found is None else found.schema(database, table)
 
     def reason(self, database: str, table: str) -> str:
-        """Return the reason why a table is not known; '' if it is."""
+        """Return the reason why a table is unknown; '' if it is known."""
         return self.known.reason(self._name((database, table)))
 
     def assumption(self, database: str, table: str) -> str:
-        """Return what was taken for granted of a table; '' for nothing."""
+        """Return the assumption about a table; '' if there is none."""
         return self.known.assumptions.get(self._name((database, table)), "")
 
     def tables(self) -> list[TableName]:
-        """Return the names of all tables that are known from statements."""
+        """Return the names of all tables that statements defined."""
         return self.known.names()
 
     def _name(self, name: TableName) -> TableName:
@@ -203,7 +212,7 @@ class SchemaHistory:
         except SchemaError as error:
             if name in self.known or table is None:
                 return self._not_understood(name, "ALTER", error)
-            # The base does not fit: it was written after this statement.
+            # The definition of the base does not fit: the schema file is newer than this statement.
             return Applied((), f"{'.'.join(name)}: {error.message}")
         touched = [name]
         if change.to_table is not None:
@@ -220,7 +229,7 @@ class SchemaHistory:
     def _rename(self, names: tuple[TableName, ...], session: StatementContext) -> Applied:
         touched: list[TableName] = []
         for old, new in pairs(names):
-            if (session.thread, old) in self._temporary:  # such a RENAME is logged, but not marked
+            if (session.thread, old) in self._temporary:  # the server logs such a RENAME without THREAD_SPECIFIC
                 del self._temporary[session.thread, old]
                 self._temporary[session.thread, new] = None
             else:

@@ -1,7 +1,7 @@
-"""The tables that a statement of the stream makes, changes, moves or removes, without a look at what it makes of them.
+"""Outline of a statement: the tables that it creates, changes, renames or drops, without their new definitions.
 
-In: a QUERY of a binlog. Out: an `Outline`, or None for what defines no table, or is not carried out yet (START ALTER).
-A statement whose head is not understood has an empty one: it may concern any table.
+`outline_of` returns an `Outline`, or None if the statement defines no table or is not carried out yet (START ALTER). A
+statement whose head cannot be parsed has an empty outline: it may affect any table.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The tables that a statement names. `tables`: all of them; `defined`: those that exist after it; `gone`: those
-    that do not.
+    """Tables that a statement names.
 
-    `creates`: what exists after it owes nothing to what was there before.
+    Attributes:
+        tables: All tables of the statement.
+        defined: Tables that exist after it.
+        gone: Tables that do not exist after it.
+        creates: Whether the new table is independent of any earlier table of that name.
     """
 
     tables: tuple[TableName, ...] = ()
@@ -61,12 +64,12 @@ def outline_of(event: QueryEvent, server: ServerRules = ANY_SERVER) -> Outline |
 
 
 def changes_columns(event: QueryEvent, server: ServerRules = ANY_SERVER) -> bool:
-    """Tell whether a table has other columns after the statement; True for one that is not understood."""
+    """Return True if a table has other columns after the statement, or if the statement cannot be parsed."""
     effect = effect_of(event, server)
     try:
         statement = None if effect is None else effect.head
         if effect is None or statement is None or statement.verb is not Verb.ALTER_TABLE:
-            return statement is None or not statement.conditional  # CREATE IF NOT EXISTS of what does exist
+            return statement is None or not statement.conditional  # CREATE IF NOT EXISTS may change nothing
         change = effect.alteration
     except SchemaError:
         return True

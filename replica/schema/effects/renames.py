@@ -1,7 +1,7 @@
-"""The tables that a statement moves to another name: RENAME, and ALTER TABLE that does so.
+"""Tables that a statement renames: RENAME, or ALTER TABLE with a rename.
 
-In: a QUERY of a binlog. Out: by each name that stands for another table after it, the name that this table had. A
-statement that is not DDL, or moves no table, gives nothing. Refused: one that speaks of a RENAME and is not understood.
+`new_names` maps each new name to the table's name before the statement. A statement that is not DDL, or renames no
+table, gives an empty result. A statement with a rename that cannot be parsed is an error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[TableName, TableName]:
-    """Return the names that a statement moves tables to: new name -> name before it.
+    """Return the new names of the renamed tables: new name -> name before the statement.
 
     Raises:
-        SchemaError: it renames something, and is not understood.
+        SchemaError: The statement contains RENAME and cannot be parsed.
     """
     effect = effect_of(event, server) if may_define(event.query) else None
     if effect is None:
@@ -52,7 +52,7 @@ def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[Table
 
 
 def _moved(renames: list[tuple[TableName, TableName]]) -> dict[TableName, TableName]:
-    """Follow the renames of one statement, which are done one behind the other: two tables may swap their names."""
+    """Return the net renames of one statement. They apply in order, so two tables may swap their names."""
     first: dict[TableName, TableName] = {}
     for old, new in renames:
         first[new] = first.pop(old, old)

@@ -1,1 +1,1 @@
-"""Statements of the binlog: what they are, and which tables they name or change."""
+"""Statements of the binlog: their kinds, and the tables that they name or change."""

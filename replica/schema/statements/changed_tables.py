@@ -1,12 +1,11 @@
-"""The tables whose rows a statement of the binlog changes by itself, where it stands as text and not as row changes.
+"""Tables whose rows a statement of the binlog changes, if it is logged as text and not as row events.
 
-In: a statement as logged (a QUERY, or the LOAD DATA of an EXECUTE_LOAD_QUERY). Out: `Changed`, or None for what changes
-no rows: the borders of transactions, settings, accounts, DDL. Of a statement on several tables those count whose rows
-it changes, or all that it names where that is not clear. Whatever is not understood (SELECT f(), a word that is new,
-text that ends in the middle) may change any table. Nothing is refused.
+`changed_tables` takes a QUERY, or the LOAD DATA of an EXECUTE_LOAD_QUERY. It returns `Changed`, or None for a statement
+that changes no rows: the borders of transactions, settings, accounts, DDL. Of several tables, those count whose rows
+the statement changes, or all if that is ambiguous. A statement that cannot be parsed (SELECT f(), a new keyword,
+truncated text) may change any table. Nothing is an error.
 
-What the text of a statement does not tell: rows that change through a view, by a trigger, by a stored function among
-the values, or by a foreign key.
+The text does not show rows that change through a view, a trigger, a stored function in a value, or a foreign key.
 """
 
 from __future__ import annotations
@@ -41,9 +40,12 @@ _MODIFIERS: Final = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "CONCURRENT", "
 
 
 class Changed(NamedTuple):
-    """The tables that a statement changes. `tables` is empty where any table may have been changed.
+    """Tables that a statement changes.
 
-    `defines`: it is DDL that takes rows along. `removes`: rows go, and none are made or changed.
+    Attributes:
+        tables: The tables; empty if the statement may have changed any table.
+        defines: Whether the statement is DDL that also changes rows.
+        removes: Whether the statement only removes rows.
     """
 
     tables: tuple[TableName, ...] = ()
@@ -52,14 +54,14 @@ class Changed(NamedTuple):
 
 
 def changed_tables(statement: Logged, server: ServerRules = ANY_SERVER) -> Changed | None:
-    """Return what the statement changes, by the rules of the server that wrote it."""
+    """Return the tables that the statement changes, by the rules of the server that wrote it."""
     if (statement.status.gtid_flags_extra or 0) & _UNDONE:
         return None
     return changed_by(text_of(statement), session_of(statement, server))
 
 
 def changed_by(text: str, session: StatementContext) -> Changed | None:
-    """Return what the text of a statement changes, in a session."""
+    """Return the tables that the text of a statement changes, in a session."""
     try:
         changed = _read(open_statement(text, session), session.database)
     except SchemaError:
@@ -67,7 +69,7 @@ def changed_by(text: str, session: StatementContext) -> Changed | None:
     if changed is not None and changed.defines and session.uses_temporary:
         return None
     if changed is not None and any(not database for database, _ in changed.tables):
-        return Changed()  # a table of no database: the text is damaged, or its default database is
+        return Changed()  # a table without a database: the text or the default database is damaged
     return changed
 
 
@@ -90,14 +92,14 @@ def _begun(tokens: Tokens, _: str) -> Changed | None:
 
 
 def _inserted(tokens: Tokens, database: str) -> Changed:
-    """Read INSERT and REPLACE, whatever the rows come from."""
+    """Parse INSERT and REPLACE, with any source of rows."""
     _skip_modifiers(tokens)
     tokens.accept("INTO")
     return Changed((tokens.table_name(database),))
 
 
 def _loaded(tokens: Tokens, database: str) -> Changed:
-    """Read LOAD DATA and LOAD XML: INFILE '…' [REPLACE | IGNORE] INTO TABLE."""
+    """Parse LOAD DATA and LOAD XML: INFILE '…' [REPLACE | IGNORE] INTO TABLE."""
     while not tokens.accept("INTO", "TABLE"):
         tokens.take()
     return Changed((tokens.table_name(database),))
@@ -109,7 +111,7 @@ def _emptied(tokens: Tokens, database: str) -> Changed:
 
 
 def _deleted(tokens: Tokens, database: str) -> Changed:
-    """Read DELETE FROM t, DELETE a, b FROM …, DELETE FROM a, b USING …, DELETE HISTORY FROM t."""
+    """Parse DELETE FROM t, DELETE a, b FROM …, DELETE FROM a, b USING …, DELETE HISTORY FROM t."""
     _skip_modifiers(tokens)
     if tokens.accept("HISTORY", "FROM"):
         return Changed((tokens.table_name(database),), removes=True)
@@ -127,7 +129,7 @@ def _deleted(tokens: Tokens, database: str) -> Changed:
 
 
 def _deletion_target(tokens: Tokens) -> tuple[str, str]:
-    """Read `t`, `t.*`, `d.t` or `d.t.*`; the database is '' where none is named."""
+    """Parse `t`, `t.*`, `d.t` or `d.t.*`; the database is '' if none is named."""
     tokens.accept(".")
     names = [tokens.stored_name()]
     while tokens.accept("."):
@@ -147,10 +149,10 @@ def _updated(tokens: Tokens, database: str) -> Changed:
     found: dict[TableName, None] = {}
     while True:
         *qualifiers, _ = _column(tokens)
-        if not tokens.accept_any("=", ":"):  # a comma of ORDER BY came before
+        if not tokens.accept_any("=", ":"):  # the previous comma belonged to ORDER BY
             break
         if not qualifiers:
-            return everything  # only the tables' columns tell whose it is
+            return everything  # an unqualified column may belong to any of the tables
         found.update(dict.fromkeys(_meant(("".join(qualifiers[:-1]), qualifiers[-1]), references)))
         tokens.skip_item()
         if not tokens.accept(","):
@@ -159,7 +161,7 @@ def _updated(tokens: Tokens, database: str) -> Changed:
 
 
 def _column(tokens: Tokens) -> list[str]:
-    """Read `c`, `t.c` or `d.t.c`."""
+    """Parse `c`, `t.c` or `d.t.c`."""
     names = [tokens.name()]
     while tokens.accept("."):
         names.append(tokens.name())
@@ -167,7 +169,7 @@ def _column(tokens: Tokens) -> list[str]:
 
 
 def _meant(target: tuple[str, str], references: list[Reference]) -> list[TableName]:
-    """Return the table that a name among the references stands for; all of them where none does."""
+    """Return the table that a name refers to among the references; all of them if there is no match."""
     database, name = (column_key(part) for part in target)
     there = [(column_key(one.name), one.table) for one in references if one.table is not None]
     meant = [table for alias, table in there if alias == name and (not database or column_key(table[0]) == database)]
@@ -175,10 +177,10 @@ def _meant(target: tuple[str, str], references: list[Reference]) -> list[TableNa
 
 
 def _created(tokens: Tokens, database: str) -> Changed | None:
-    """Read CREATE TABLE … SELECT: in statement format its rows are in the text only."""
+    """Parse CREATE TABLE … SELECT: in statement format, only the text has its rows."""
     tokens.accept("OR", "REPLACE")
     if not tokens.accept("TABLE"):
-        return None  # of a temporary table, or no table
+        return None  # CREATE TEMPORARY TABLE, or another statement
     tokens.accept("IF", "NOT", "EXISTS")
     name = tokens.table_name(database)
     depth = 0
@@ -195,7 +197,7 @@ def _is_option(tokens: Tokens) -> bool:
 
 
 def _altered(tokens: Tokens, database: str) -> Changed | None:
-    """Read ALTER TABLE on partitions and table spaces, which takes rows along."""
+    """Parse ALTER TABLE on partitions and table spaces, which also changes rows."""
     tokens.accept("ONLINE")
     tokens.accept("IGNORE")
     if not tokens.accept("TABLE"):
@@ -221,12 +223,12 @@ def _altered(tokens: Tokens, database: str) -> Changed | None:
             takes, removes = True, False
         tokens.skip_item()
         if not tokens.accept(",") and not tokens.at_end:
-            tokens.take()  # a parenthesis that no one opened
+            tokens.take()  # an unbalanced parenthesis
     return Changed(tuple(tables), defines=True, removes=removes) if takes else None
 
 
 def _analyzed(tokens: Tokens, database: str) -> Changed | None:
-    """Read ANALYZE TABLE, or ANALYZE [FORMAT = JSON] UPDATE …, which carries the statement out."""
+    """Parse ANALYZE TABLE, or ANALYZE [FORMAT = JSON] UPDATE …, which executes the statement."""
     if tokens.accept("FORMAT"):
         tokens.accept("=")
         tokens.take()
@@ -236,7 +238,7 @@ def _analyzed(tokens: Tokens, database: str) -> Changed | None:
 
 
 def _skip_queries(tokens: Tokens) -> None:
-    """Step over the queries of WITH, up to the statement that uses them."""
+    """Skip the queries of WITH, up to the statement that uses them."""
     tokens.accept("RECURSIVE")
     while True:
         tokens.name()
@@ -269,14 +271,13 @@ _READERS: Final[dict[str, Callable[[Tokens, str], Changed | None]]] = {
     "ANALYZE": _analyzed,
     "WITH": _with_queries,
 }
-"""The readers by the first word, which is taken."""
+"""Parsers by the first word, which is already taken."""
 
 
-# The tables that UPDATE and DELETE read from or write to: `a, b AS x LEFT JOIN (c JOIN d) ON … USING (…)`.
+# Table references of UPDATE and DELETE: `a, b AS x LEFT JOIN (c JOIN d) ON … USING (…)`.
 #
-# In: a cursor at the first of them. Out: the references in order, the cursor where they end: before SET, WHERE,
-# ORDER, LIMIT or RETURNING, or at the end. A derived table is a reference without a table. Refused, as a SchemaError:
-# what is no list of tables.
+# The parser leaves the cursor after the references: before SET, WHERE, ORDER, LIMIT or RETURNING, or at the end. A
+# derived table is a reference without a table. Text that is not a list of tables is a SchemaError.
 
 _ENDS: Final = ("SET", "WHERE", "ORDER", "LIMIT", "RETURNING")
 _JOINS: Final = (",", "JOIN", "STRAIGHT_JOIN")
@@ -291,14 +292,14 @@ _NO_ALIAS: Final = frozenset(
 
 
 class Reference(NamedTuple):
-    """One table of the list. `name` is what columns are qualified with: the alias, or the table's own."""
+    """One table of the list. `name` qualifies columns: the alias, or the table's own name."""
 
     name: str
     table: TableName | None
 
 
 def read_references(tokens: Tokens, database: str) -> list[Reference]:
-    """Read the references up to what ends them; at least one."""
+    """Parse the references up to a word that ends them; at least one."""
     found: list[Reference] = []
     depth = 0
     expected = True
@@ -313,7 +314,7 @@ def read_references(tokens: Tokens, database: str) -> list[Reference]:
         elif tokens.accept_any(*_JOINS):
             expected = True
         elif tokens.sees("("):
-            tokens.skip_parenthesis()  # of ON, USING, hints
+            tokens.skip_parenthesis()  # after ON, USING, or in hints
         elif tokens.accept(")"):
             depth -= 1
             if depth < 0:

@@ -1,9 +1,8 @@
-"""A file of SQL -> the statements in it that may define tables, one by one, without holding the file in memory.
+"""Reader of an SQL file: yields the statements that may be DDL, one by one, without holding the file in memory.
 
-In: a path (a pipe will do); mariadb-dump's output of any size, or statements written by hand. Out: the text of each
-statement that starts like DDL, without its delimiter. INSERTs are stepped over where they lie. `DELIMITER` is obeyed as
-the command line client does, so that the body of a routine is not taken for statements. Text is UTF-8; other bytes
-become U+FFFD.
+The file may be a pipe, mariadb-dump's output of any size, or statements written by hand. A statement is yielded as
+text, without its delimiter. INSERTs are skipped in the mapped file. As in the command line client, `DELIMITER` is
+obeyed, so that the body of a routine is not split into statements. Text is UTF-8; other bytes become U+FFFD.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import IO, TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A definition has at most 4096 columns, each with a comment of up to 1024 characters; 64 KB of labels in all.
+# A definition has at most 4096 columns, each with a comment of up to 1024 characters, and 64 KB of labels in total.
 MAX_STATEMENT_BYTES: Final = 64 << 20
 
 _BLANK = rb"(?>(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?!M?!).*?\*/)*)"
 _DDL = re.compile(_BLANK + rb"(?=CREATE|ALTER|DROP|RENAME|USE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL)
 _DELIMITER = re.compile(_BLANK + rb"DELIMITER[ \t]+(\S+)[^\n]*+", re.IGNORECASE | re.DOTALL)
-# Atomic groups, and not possessive repeats of groups: Python before 3.11.5 matches those wrongly.
+# Atomic groups instead of possessive repeats of groups, which Python before 3.11.5 matches wrongly.
 _BODY: Final = rb"""(?>(?:
     '[^'\\]*+(?>(?:(?:\\.|'')[^'\\]*+)*)' | "[^"\\]*+(?>(?:(?:\\.|"")[^"\\]*+)*)" | `[^`]*+`
   | /\*.*?\*/ | --(?=\s)[^\n]*+ | \#[^\n]*+
@@ -33,7 +32,11 @@ _BODY: Final = rb"""(?>(?:
 
 
 def statements_of(path: str | Path) -> Iterator[str]:
-    """Yield the statements of a file that may define tables, in its order. An OSError says that it cannot be read."""
+    """Yield the statements of a file that may be DDL, in order.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     with Path(path).open("rb") as file:
         if file.seekable():
             yield from _mapped(file)

@@ -1,8 +1,8 @@
-"""Recognise a statement by its text, and the tables or databases it names: the head of DDL, from its first words.
+"""Parser of a statement's head: its kind, and the tables or databases that it names.
 
-In: the text of a statement. Out: a `Statement` whose `tokens` stand after the head, or None for what defines no table
-(DML, BEGIN, views, routines, users). A head that names a table in a way that is not understood is a SchemaError. Names
-are as the server stores them.
+`read_head` returns a `Statement` whose `tokens` follow the head, or None for statements that define no table (DML,
+BEGIN, views, routines, users). If a table's name in the head cannot be parsed, that is a SchemaError. Names are as the
+server stores them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from replica.schema.definition.session import StatementContext
 
-# What a comment says is no statement; an executable one may be. Clients put comments before statements of any size.
+# Skips plain comments, which clients put before statements; an executable comment may contain a statement.
 _FIRST = re.compile(
     rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)(?:CREATE|ALTER|DROP|RENAME|REPAIR|SET|/\*M?!)",
     re.IGNORECASE | re.DOTALL,
@@ -47,13 +47,19 @@ class Verb(Enum):
 TableNames = tuple[tuple[str, str], ...]
 
 ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX, Verb.REPAIR_TABLES)
-"""What leaves the columns of a table as they were."""
+"""Statements that do not change the columns of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """The head of a statement. `tables`: (database, table) in order; of RENAME old, new, old, new. `database`: of
-    CREATE DATABASE, USE … `temporary`: it is about a temporary table of its session alone.
+    """The head of a statement.
+
+    Attributes:
+        verb: The kind of statement.
+        tokens: A cursor after the head.
+        tables: (database, table) in order; for RENAME old, new, old, new.
+        database: The database of CREATE DATABASE, USE, …
+        temporary: Whether the statement concerns only a temporary table of its session.
     """
 
     verb: Verb
@@ -67,7 +73,7 @@ class Statement:
 
 
 def may_define(query: bytes) -> bool:
-    """Tell whether a text may be DDL, from its first letters: most statements are not, and need no lexer."""
+    """Return True if a text may be DDL, by its first letters: most statements are not, and need no lexer."""
     return _FIRST.match(query) is not None
 
 
@@ -78,7 +84,7 @@ def read_statement(text: str, session: StatementContext) -> Statement | None:
 
 
 def read_head(text: str, session: StatementContext) -> Statement | None:
-    """Return the statement's head, also of TRUNCATE, CREATE INDEX, DROP INDEX and REPAIR TABLE."""
+    """Return the statement's head, including TRUNCATE, CREATE INDEX, DROP INDEX and REPAIR TABLE."""
     head = _head(text, session)
     if head is not None and session.uses_temporary and head.verb in (Verb.ALTER_TABLE, *ROWS_OR_INDEXES):
         return replace(head, temporary=True)
@@ -109,11 +115,10 @@ def _head(text: str, session: StatementContext) -> Statement | None:  # noqa: PL
 
 
 def open_statement(text: str, session: StatementContext) -> Tokens:
-    """Return a cursor at the first word of a statement, after the settings of SET STATEMENT … FOR, as often as these
-    are there.
+    """Return a cursor at the first word of a statement, after any number of SET STATEMENT … FOR.
 
-    The server reads the whole text by the sql_mode from before it, and logs the sql_mode that SET STATEMENT sets
-    (10.5, 10.11, 11.8: `SET STATEMENT sql_mode='ORACLE' FOR ALTER TABLE t ADD d DATE` adds a date).
+    The server parses the whole text by the previous sql_mode, and logs the sql_mode that SET STATEMENT sets. On 10.5,
+    10.11 and 11.8, `SET STATEMENT sql_mode='ORACLE' FOR ALTER TABLE t ADD d DATE` adds a date.
     """
     rules = session.server
     tokens = Tokens(
@@ -129,7 +134,7 @@ def open_statement(text: str, session: StatementContext) -> Tokens:
 
 
 def _index(tokens: Tokens, database: str, verb: Verb) -> Statement | None:
-    """Read CREATE INDEX and DROP INDEX; None for another statement, of which nothing is taken."""
+    """Parse CREATE INDEX and DROP INDEX; for another statement, return None and take no token."""
     ahead = 2 if tokens.sees("OR", "REPLACE") else 0
     ahead += any(tokens.sees(word, ahead=ahead) for word in ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"))
     if not tokens.sees("INDEX", ahead=ahead):
@@ -173,7 +178,7 @@ def _alter(tokens: Tokens, database: str) -> Statement | None:
         return None
     conditional = tokens.accept("IF", "EXISTS")
     if what in ("DATABASE", "SCHEMA"):
-        # ALTER DATABASE CHARACTER SET …: the name may be left out.
+        # ALTER DATABASE CHARACTER SET …: the name is optional.
         words = ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "COMMENT", "UPGRADE")
         named = database if any(tokens.sees(word) for word in words) else tokens.stored_name()
         return Statement(verb=Verb.ALTER_DATABASE, tokens=tokens, database=named)
@@ -202,7 +207,7 @@ def _drop(tokens: Tokens, database: str) -> Statement | None:
 
 
 def _repair(tokens: Tokens, database: str) -> Statement | None:
-    """Read REPAIR TABLE, which removes rows that are damaged."""
+    """Parse REPAIR TABLE, which removes damaged rows."""
     tokens.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
     if not tokens.accept_any("TABLE", "TABLES"):
         return None

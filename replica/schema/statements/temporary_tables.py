@@ -1,8 +1,8 @@
-"""The names that are temporary tables, per session, as far as statements tell: no other session sees them.
+"""Names of temporary tables, per session, from the statements that create, rename and drop them.
 
-In: statements of the binlog in order. Out: whether a statement means a temporary table by a name. A server marks each
-statement that uses one (THREAD_SPECIFIC); of one that is not marked no name is. A table that was made before the first
-statement seen here is not known, and neither are the tables of a session in ROW format, which are not logged.
+`TemporaryTables` follows the statements of a binlog in order and decides whether a name in a statement is a temporary
+table. The server marks each statement that uses one (THREAD_SPECIFIC); an unmarked statement uses none. Tables that
+were created before the first statement are unknown, and so are tables of sessions in ROW format, which are not logged.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from replica.schema.statements.statements import Statement
 
 MAX_NAMES: Final = 1 << 16
-"""Some 10 MB. What is made beyond is not known: statements on it count as changes of a table of that name."""
+"""Maximal number of names, some 10 MB. Later tables are unknown: statements on them count as changes of real tables."""
 
 
 def uses_temporary(statement: Logged) -> bool:
-    """Tell whether the server says that the statement belongs to its session's temporary tables."""
+    """Return True if the server marked the statement as using temporary tables of its session."""
     return bool(statement.header.flags & HeaderFlag.THREAD_SPECIFIC)
 
 
 class TemporaryTables:
-    """The names of the temporary tables of all sessions."""
+    """Names of the temporary tables of all sessions."""
 
     def __init__(self) -> None:
         self._names: set[tuple[int, int, str, str]] = set()
@@ -40,7 +40,7 @@ class TemporaryTables:
         return made
 
     def follow(self, statement: Logged, server: ServerRules = ANY_SERVER) -> None:
-        """Take in what the statement makes, renames or drops."""
+        """Apply the tables that the statement creates, renames or drops."""
         if not uses_temporary(statement) or not may_define(statement.query):
             return
         try:
@@ -52,7 +52,7 @@ class TemporaryTables:
             self._apply(statement, read)
 
     def means(self, statement: Logged, name: TableName) -> bool:
-        """Tell whether `name` in this statement is a temporary table."""
+        """Return True if `name` in this statement is a temporary table."""
         return uses_temporary(statement) and _key(statement, name) in self._names
 
     def _apply(self, statement: Logged, read: Statement) -> None:

@@ -1,1 +1,1 @@
-"""SQL text: tokens, names as MariaDB compares them, and a cursor over both."""
+"""SQL text: tokens, MariaDB's comparison of names, and a cursor over tokens."""

@@ -1,7 +1,7 @@
-"""A cursor over the tokens of a statement, with what readers of DDL need: names, keywords, a parenthesis to step over.
+"""Cursor over the tokens of a statement, with the operations that DDL parsers need.
 
-In: tokens. Out: what was asked for, or a SchemaError that says what stands there instead. It looks ahead as far as it
-is asked and no further, so that the head of a statement can be read although its body is damaged.
+A method returns the requested token, or raises a SchemaError that names the actual token. The cursor never reads
+further ahead than requested, so the head of a statement can be parsed even if its body is damaged.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from replica.schema.text.sql_tokens import Token
 
 
-_MAX_DIGITS: Final = 10  # no length that SQL declares has more
+_MAX_DIGITS: Final = 10  # of any length in SQL
 
 
 class Tokens:
-    """A cursor over a statement's tokens. Keywords are given in capitals; a quoted word is never a keyword."""
+    """Cursor over a statement's tokens. Keywords are in capitals; a quoted word is never a keyword."""
 
     def __init__(self, tokens: Iterator[Token], *, lower_case: bool = False) -> None:
-        """Begin before the first token. `lower_case`: the server stores names of tables in small letters."""
+        """Start before the first token. `lower_case`: the server stores table names in lower case."""
         self._source = tokens
         self._lower = lower_case
         self.mode_unknown = False
-        """Whether the sql_mode is not known that the server read the statement by."""
+        """Whether the sql_mode by which the server parsed the statement is unknown."""
         self._ahead: list[Token] = []
         self._kept: list[Token] | None = None
 
@@ -52,7 +52,7 @@ class Tokens:
 
     @contextmanager
     def keeping(self) -> Iterator[list[Token]]:
-        """Yield a list that gets every token which is taken meanwhile."""
+        """Yield a list that receives every token taken inside the block."""
         kept: list[Token] = []
         self._kept = kept
         try:
@@ -61,7 +61,7 @@ class Tokens:
             self._kept = None
 
     def sees(self, *keywords: str, ahead: int = 0) -> bool:
-        """Tell whether these words or symbols come next."""
+        """Return True if these words or symbols come next."""
         for place, wanted in enumerate(keywords, ahead):
             token = self.peek(place)
             if token is None or wanted != (token.text if token.kind == "symbol" else token.upper):
@@ -69,7 +69,7 @@ class Tokens:
         return True
 
     def accept(self, *keywords: str) -> bool:
-        """Take these words or symbols, all or none."""
+        """Take these words or symbols, if all of them come next."""
         if not self.sees(*keywords):
             return False
         for _ in keywords:
@@ -77,7 +77,7 @@ class Tokens:
         return True
 
     def accept_any(self, *keywords: str) -> str:
-        """Take one of these words or symbols and say which; '' if none comes next."""
+        """Take one of these words or symbols and return it; '' if none comes next."""
         return next((keyword for keyword in keywords if self.accept(keyword)), "")
 
     def expect(self, *keywords: str) -> None:
@@ -120,14 +120,14 @@ class Tokens:
         return lowered(name) if self._lower else name
 
     def table_name(self, database: str) -> tuple[str, str]:
-        """Read `table`, `database.table` or `.table`, as stored: the default database where none is named."""
+        """Read `table`, `database.table` or `.table`, as stored; `database` is the default database."""
         if self.accept("."):
             return database, self.stored_name()
         first = self.stored_name()
         return (first, self.stored_name()) if self.accept(".") else (database, first)
 
     def skip_parenthesis(self) -> None:
-        """Step over `( … )`."""
+        """Skip `( … )`."""
         self.expect("(")
         depth = 1
         while depth:
@@ -136,7 +136,7 @@ class Tokens:
                 depth += {"(": 1, ")": -1}.get(token.text, 0)
 
     def skip_item(self) -> None:
-        """Step over all up to a comma or the parenthesis that closes the list, or to the end."""
+        """Skip to the next comma, to the parenthesis that closes the list, or to the end."""
         while self.peek() is not None and not self.sees(",") and not self.sees(")"):
             if self.sees("("):
                 self.skip_parenthesis()

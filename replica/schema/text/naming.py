@@ -1,11 +1,11 @@
-"""MariaDB's comparison of names of columns, tables and databases.
+"""MariaDB's comparison of the names of columns, tables and databases.
 
-`column_key` is the rule for columns, keys and constraints. `table_key` is that for tables and databases:
-byte by byte, or with `lower_case_table_names` in lower case. No module compares names by `str.casefold`, which makes
-one of `maße` and `masse` (tests/unit/test_name_rules.py). Spark's rules are in streaming_source/schema/spark_names.py.
+`column_key` is the rule for columns, keys and constraints. `table_key` is the rule for tables and databases: by bytes,
+or in lower case with `lower_case_table_names`. No module may compare names by `str.casefold`, which treats `maße` and
+`masse` as equal (tests/unit/test_name_rules.py). Spark's rules are in streaming_source/schema/spark_names.py.
 
-The two tables of characters were read from servers and are compared with each server again by
-tests/integration/test_naming.py: every character that a name may hold, every equal pair as two columns of one table.
+The two character tables were read from servers. tests/integration/test_naming.py compares them with each server: every
+character that a name may have, and every equal pair as two columns of one table.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     TableName = tuple[str, str]
 
 COMPARED_BY_UPPER_CASE: Final = 110500
-"""The first version that compares identifiers by the simple upper case of Unicode 14 (`Compare_ident_ci` in
-sql/lex_ident.h: utf8mb3_general1400_as_ci). Before, `my_strcasecmp` compares by the lower case of utf8mb3_general_ci.
+"""First version that compares identifiers by the simple upper case of Unicode 14.
+
+Source: `Compare_ident_ci` in sql/lex_ident.h, with utf8mb3_general1400_as_ci. Before, `my_strcasecmp` compares by the
+lower case of utf8mb3_general_ci.
 """
 
 
 def column_key(name: str, server_version: int = ANY_VERSION) -> str:
-    """Return the text that two names have in common if the server takes them for one column.
+    """Return a key that two names share if the server treats them as one column.
 
-    Accents and trailing spaces count. Of a server whose version is not known two names are one only if they are one for
-    every version: `A` and `a` are, long s (U+017F) and `s`, one since 11.5, are not.
+    Accents and trailing spaces count. If the server's version is unknown, two names share a key only if every version
+    treats them as equal. `A` and `a` do. Long s (U+017F) and `s`, equal since 11.5, do not.
     """
     if name.isascii():
         return name.lower()
@@ -39,12 +41,12 @@ def column_key(name: str, server_version: int = ANY_VERSION) -> str:
 
 
 def lowered(name: str) -> str:
-    """Return the name as a server stores it that keeps tables and databases in lower case (`my_casedn_str`)."""
+    """Return the name as stored by a server that keeps tables and databases in lower case (`my_casedn_str`)."""
     return name.translate(_by_lower_case())
 
 
 def table_key(name: TableName, *, lower_case_table_names: bool) -> TableName:
-    """Return a table's name as it is compared: with `lower_case_table_names` 1 and 2 in lower case."""
+    """Return the comparison key of a table's name: in lower case with `lower_case_table_names` 1 and 2."""
     return (lowered(name[0]), lowered(name[1])) if lower_case_table_names else (name[0], name[1])
 
 
@@ -55,7 +57,7 @@ def _by_lower_case() -> dict[int, int]:
 
 @functools.cache
 def _by_upper_case() -> dict[int, int]:
-    """Return the mapping to upper case, but to lower case where that is ASCII, as the other rules have it."""
+    """Return the mapping to upper case; ASCII letters map to lower case, as in the other rules."""
     ascii_letters = {ord(letter.upper()): ord(letter) for letter in "abcdefghijklmnopqrstuvwxyz"}
     return ascii_letters | {one: ascii_letters.get(upper, upper) for one, upper in _mapping(_UPPER_CASE).items()}
 
@@ -90,7 +92,7 @@ _LOWER_CASE: Final = """
     1FE8..1FE9-8 1FEA..1FEB-70 1FEC-7 1FF8..1FF9-80 1FFA..1FFB-7E 1FFC-9 2126-1D5D 212A-20BF 212B-2046 2160..216F+10
     24B6..24CF+1A FF21..FF3A+20
 """
-"""Characters by runs `first..last/step+distance`, hexadecimal: what LOWER() makes of them in utf8mb3_general_ci."""
+"""Lower case in utf8mb3_general_ci, from LOWER(): runs `first..last/step+distance` of characters, hexadecimal."""
 
 _UPPER_CASE: Final = """
     61..7A-20 B5+2E7 E0..F6-20 F8..FE-20 FF+79 101..12F/2-1 131-E8 133..137/2-1 13A..148/2-1 14B..177/2-1
@@ -112,4 +114,4 @@ _UPPER_CASE: Final = """
     A791..A793/2-1 A794+30 A797..A7A9/2-1 A7B5..A7C3/2-1 A7C8..A7CA/2-1 A7D1-1 A7D7..A7D9/2-1 A7F6-1 AB53-3A0
     AB70..ABBF-97D0 FF41..FF5A-20
 """
-"""The same of the simple upper case in Unicode 14.0: WEIGHT_STRING() in utf8mb3_general1400_as_ci."""
+"""Simple upper case of Unicode 14.0, from WEIGHT_STRING() in utf8mb3_general1400_as_ci, in the same format."""

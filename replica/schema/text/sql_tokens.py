@@ -1,8 +1,8 @@
-"""SQL text -> the words, names, strings and symbols that the server's own lexer finds in it.
+"""Lexer of SQL text: words, names, strings and symbols, as the server's own lexer finds them.
 
-In: the text of a statement, the session's sql_mode (it rules double quotes and backslashes), and the server's version
-(it rules which executable comments count). Out: tokens, one at a time. A quote or comment that does not end is a
-SchemaError. Nothing is known here of statements.
+`tokenize` needs the session's sql_mode (for double quotes and backslashes) and the server's version (for executable
+comments). It yields tokens one at a time, and knows nothing of statements. A quote or comment without an end is a
+SchemaError.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 ANSI_QUOTES: Final = 4
 NO_BACKSLASH_ESCAPES: Final = 1 << 20
-ANY_VERSION: Final = 999_998  # mariadb-dump writes /*M!999999 for what no server is to execute
-# MySQL 5.7's numbers and all above, which MariaDB leaves to MySQL.
+ANY_VERSION: Final = 999_998  # below 999999: mariadb-dump writes /*M!999999 for text that no server may execute
+# Version numbers of MySQL 5.7 and later, whose executable comments MariaDB ignores.
 _MYSQL_ONLY: Final = range(50_700, 100_000)
 
 _ESCAPE = {quote: re.compile(rf"\\(.)|{quote}{quote}", re.DOTALL) for quote in "'\""}
@@ -50,9 +50,7 @@ _LEXERS: Final = {(b, a): _lexer(backslash=b, ansi_quotes=a) for b in (True, Fal
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token. `text` is without quotes and escapes; `upper` is a word in capitals, '' for all that is not an
-    unquoted word.
-    """
+    """One token. `text` has no quotes or escapes; `upper` is the unquoted word in capitals, '' for other tokens."""
 
     kind: Literal["word", "name", "string", "double", "symbol"]  # double: "…", a string that may stand for a name
     text: str
@@ -60,9 +58,7 @@ class Token:
 
 
 def tokenize(text: str, *, sql_mode: int = 0, server_version: int = ANY_VERSION) -> Iterator[Token]:
-    """Yield the tokens of a text, of executable comments too where a server of `server_version` (101118) executes
-    them.
-    """
+    """Yield the tokens of a text, including executable comments that a server of `server_version` (101118) executes."""
     backslash = not sql_mode & NO_BACKSLASH_ESCAPES
     ansi_quotes = bool(sql_mode & ANSI_QUOTES)
     match_at = _LEXERS[backslash, ansi_quotes].match
@@ -77,7 +73,7 @@ def tokenize(text: str, *, sql_mode: int = 0, server_version: int = ANY_VERSION)
             else:
                 at = _comment_end(text, at)
         elif kind == "close":
-            if not inside:  # a product: 2*/*comment*/3
+            if not inside:  # a multiplication: 2*/*comment*/3
                 at -= 1
                 yield Token("symbol", "*")
             inside = False
@@ -116,7 +112,7 @@ def _executed(opening: str, version: str | None, server_version: int) -> bool:
 
 
 def _comment_end(text: str, at: int) -> int:
-    """Return where a comment ends that may hold plain comments."""
+    """Return the end of a comment that may contain plain comments."""
     while True:
         end, inner = text.find("*/", at), text.find("/*", at)
         if end < 0:

@@ -1,1 +1,3 @@
-"""Judge whether tables can be read, and how: the server's catalog, keys, foreign keys, and a verdict for each table."""
+"""Prerequisite check of a snapshot: read the server's catalog, keys and foreign keys, and give a verdict on each
+table.
+"""

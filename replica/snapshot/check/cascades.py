@@ -1,9 +1,8 @@
-"""Foreign keys by which the server changes rows that no binlog has: CASCADE and SET NULL.
+"""Find foreign keys with CASCADE or SET NULL, because the binlog does not record the rows that they change.
 
-InnoDB does these changes below the binlog: a DELETE of the parent's row is there, what it does to the other table's
-rows is not (measured on 10.5, 10.11 and 11.8: the transaction holds that table's TABLE_MAP event and no row of it).
-In: what SHOW CREATE TABLE prints, which an account with SELECT may ask for; information_schema shows constraints only
-to accounts with more than that.
+InnoDB makes these changes below the binlog. The binlog has the DELETE of the parent row. For the child table, the
+transaction holds a TABLE_MAP event and no row event (measured on 10.5, 10.11 and 11.8). The module parses SHOW CREATE
+TABLE, which needs only SELECT. information_schema shows constraints only to accounts with more privileges.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
-"""What a session needs so that its SHOW CREATE TABLE is read here."""
+"""Session settings that `read_cascades` needs to parse the output of SHOW CREATE TABLE."""
 
 _NAME: Final = r"`((?:[^`]|``)*)`"
 _COLUMNS: Final = r"\((`(?:[^`]|``)*`(?:, `(?:[^`]|``)*`)*)\)"
-# Of all names, 10.5 and 11.8 leave the quotes in a constraint's own as they are; 10.11 doubles them.
+# 10.11 doubles backquotes in the constraint's name; 10.5 and 11.8 do not. All versions double them in other names.
 _CONSTRAINT: Final = re.compile(
     rf"^  CONSTRAINT `([^\n]*?)` FOREIGN KEY {_COLUMNS} REFERENCES (?:{_NAME}\.)?{_NAME} {_COLUMNS}([^\n]*?),?$",
     re.MULTILINE,
@@ -34,8 +33,14 @@ _ACTION: Final = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL)")
 
 
 class Cascade(NamedTuple):
-    """A constraint whose rows change with another table's; `actions` as SQL has them: ON DELETE CASCADE. `columns` of
-    the table name a row by its `parent_columns`.
+    """Foreign key through which a change of parent rows changes rows of the child table.
+
+    Attributes:
+        constraint: Name of the constraint.
+        parent: Parent table as (database, table).
+        actions: Actions as SQL text, such as "ON DELETE CASCADE".
+        columns: Foreign key columns of the child table.
+        parent_columns: The columns of the parent that `columns` refer to.
     """
 
     constraint: str
@@ -46,7 +51,7 @@ class Cascade(NamedTuple):
 
 
 def tables_above(name: TableName, parents: Mapping[TableName, Collection[TableName]]) -> set[TableName]:
-    """Return the tables that a table refers to, through all levels; `parents`: those that each refers to by itself."""
+    """Return all direct and indirect parents of a table; `parents` maps each table to its direct parents."""
     found: set[TableName] = set()
     left = [name]
     while left:
@@ -57,9 +62,9 @@ def tables_above(name: TableName, parents: Mapping[TableName, Collection[TableNa
 
 
 def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:
-    """Return the constraints of a table that change its rows; None where the server does not show its definition.
+    """Ask for the cascading foreign keys of a table; None if the server does not show the table's definition.
 
-    The session has to be `QUOTED`.
+    The session must have the `QUOTED` settings.
     """
     database, name = (part.replace("`", "``") for part in table)
     try:
@@ -70,7 +75,9 @@ def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:
 
 
 def read_cascades(definition: str, database: str) -> Iterator[Cascade]:
-    """Yield the constraints of a CREATE TABLE that change rows; a parent without a database is in `database`."""
+    """Yield the cascading foreign keys in a CREATE TABLE statement; `database` qualifies parents that have no
+    database.
+    """
     for constraint, columns, of, parent, parent_columns, rest in _CONSTRAINT.findall(definition):
         actions = tuple(f"ON {event} {action}" for event, action in _ACTION.findall(rest))
         if actions:

@@ -1,8 +1,8 @@
-"""The server's catalog as the reading of tables needs it: the names of all tables, and one table's definition and key.
+"""Read the server's catalog for a snapshot: list the selected tables, and describe one table with its key.
 
-In: a connection. Out: names in order, asked in pieces, of which nothing but the names stays in memory; or one table as
-it is now. Views and sequences have no rows to read and are left out. Refused, by name, unless such tables may be read
-as a whole: a table without a key that rows can be read by, or of an engine whose rows a snapshot does not hold still.
+`list_tables` fetches names page by page and keeps only the names in memory. `describe_table` returns a table's current
+definition. Views and sequences have no rows to read, so both functions skip them. `describe_table` refuses tables
+without a usable key and engines without consistent snapshots, unless such tables may be read whole.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from replica.snapshot.connection.asking import Asked
 
 PIECE: Final = 5_000
-"""Names in one answer: some hundred KB. The statements say it too."""
+"""Names per result page, some hundred KB. The statements below repeat the number."""
 LOOKS: Final = 2
-"""How often a key is looked for: between the columns and the indexes a statement may have changed both."""
+"""Attempts to find a key. A statement may change columns and indexes between the two catalog queries."""
 VERSIONED_ENGINES: Final = ("InnoDB",)
-"""The engines whose rows stand still in a snapshot."""
+"""Engines with consistent snapshots."""
 LOCKING_ENGINES: Final = ("Aria", "MyISAM")
-"""The engines whose rows stand still for one statement, because it locks the table: a writer holds its lock until its
-change is in the binlog, so that what a statement sees is in there."""
+"""Engines that lock the table during a statement, so that one SELECT is consistent. A writer holds its lock until its
+change is in the binlog. Therefore, the binlog contains every change that the SELECT sees.
+"""
 
 _DATABASES: Final = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
 _TABLES: Final = (
@@ -53,7 +54,7 @@ _TABLE: Final = (
 
 
 def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[TableName]:
-    """Return the names of the tables that are wanted, ascending by the bytes of their UTF-8."""
+    """Return the names of the tables that `wanted` accepts, in ascending order of their UTF-8 bytes."""
     found: list[TableName] = []
     for (database,) in connection.rows(_DATABASES):
         if database is None or database.lower() in SYSTEM_DATABASES:
@@ -69,14 +70,14 @@ def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[
 
 
 def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False) -> ReadTable | None:
-    """Return a table as it is now; None where there is none of that name that has rows to read.
+    """Return the current definition of a table; None if no table of this name has rows to read.
 
-    `unkeyed`: one that can only be read as a whole may be, and has the key WHOLE_ROW.
+    `unkeyed` also accepts a table that can only be read whole; its key is then WHOLE_ROW.
 
     Raises:
-        AuthenticationError: the account may not read it.
-        PrerequisiteError: it cannot be read in parts that fit together.
-        SchemaError: its definition is not understood.
+        AuthenticationError: The account may not read the table.
+        PrerequisiteError: The table cannot be read in consistent chunks.
+        SchemaError: The definition is not understood.
     """
     facts = connection.rows(_TABLE, name) or _hidden(connection, name)
     if not facts or facts[0][0] not in ("BASE TABLE", "SYSTEM VERSIONED"):
@@ -89,7 +90,7 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
             schema = connection.run(read_tables([name])).get(name)
         except SchemaError:
             if not connection.rows(_TABLE, name):
-                return None  # dropped in between
+                return None  # dropped between the queries
             raise
         if schema is None:
             return None
@@ -109,7 +110,7 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
 
 
 def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, locking: bool) -> None:
-    """Refuse a table that the server cannot open, or whose engine does not hold its rows still."""
+    """Refuse a table that the server cannot open, or whose engine has no consistent snapshots."""
     if engine is None:
         raise PrerequisiteError(
             f"table {'.'.join(name)} cannot be read: the server cannot open it: {fault or 'it names no engine'}",
@@ -125,15 +126,15 @@ def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, lo
 
 
 def _hidden(connection: Asked, name: TableName) -> Rows:
-    """Return no facts of a table that is not there; refuse one that the catalog only hides from the account."""
+    """Return no rows if a table does not exist; refuse a table that the catalog hides from the account."""
     if connection.run(may_read(*name)) == "denied":
         raise denied(name, "the account has no SELECT on it, or not any more.")
     return []
 
 
 def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema | None]:
-    """Return a table with the columns that row images tell on a server of this version, and with all of them, None: the
-    same.
+    """Return the schema of a table's row images on this server version, and the full schema if it differs, else
+    None.
     """
     if not any(column.computed for column in schema.columns):
         return schema, None
@@ -141,7 +142,7 @@ def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema |
 
 
 def count_rows(connection: Asked, names: Collection[TableName]) -> int:
-    """Return how many rows the server guesses that these tables have together."""
+    """Return the server's estimate of the total number of rows of these tables."""
     total = 0
     for database in {name[0] for name in names}:
         last = ""
@@ -155,6 +156,6 @@ def count_rows(connection: Asked, names: Collection[TableName]) -> int:
 
 
 def count_table_rows(connection: Asked, name: TableName) -> int:
-    """Return how many rows the server guesses that a table has."""
+    """Return the server's estimate of the number of rows of a table."""
     rows = connection.rows(_TABLE_ROWS, name)
     return int(rows[0][0] or 0) if rows else 0

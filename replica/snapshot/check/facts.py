@@ -1,8 +1,8 @@
-"""Everything that decides how tables can be read, asked of a server as steps over one connection.
+"""Query everything that decides how tables can be read, as steps over one connection.
 
-In: patterns of tables, and which of the tables that they take in are wanted. Out: `TableFacts`. The number of questions
-does not depend on the number of tables, but for two: whether a table may be read is asked table by table in databases
-of which the account may not read all, and what foreign keys do to a table is only told table by table.
+`ask_table_facts` returns `TableFacts` for the tables that match the patterns and the filter. The number of queries does
+not depend on the number of tables, with two exceptions. In a database that the account may not read whole, the SELECT
+privilege is checked table by table. Foreign keys are also read table by table.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 INNODB: Final = "InnoDB"
 MOST_SHOWN: Final = 10_000
-"""The most tables whose definitions are looked at for foreign keys: a quarter of a millisecond each and the way to the
-server, so that a check over a slow line still ends within seconds."""
+"""Maximum number of tables whose definitions are searched for foreign keys. Each takes a quarter of a millisecond plus
+a round trip, so a check over a slow line still ends within seconds.
+"""
 
 _VARIABLES: Final = (
     *("binlog_do_db", "binlog_format", "binlog_ignore_db", "binlog_row_image", "binlog_storage_engine", "log_bin"),
@@ -50,9 +51,14 @@ SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, DATA_LENGTH, IF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedTable:
-    """A table as the catalog lists it. `type` is TABLE_TYPE; `rows` and `octets` are the server's own estimates.
+    """Table as the catalog lists it.
 
-    `fault`: what the server says of a table that it cannot open. `cascades`: None where they were not told.
+    Attributes:
+        type: TABLE_TYPE of information_schema.
+        rows: Number of rows, estimated by the server.
+        octets: Size in bytes, estimated by the server.
+        fault: The server's message about a table that it cannot open.
+        cascades: Foreign keys that change the table's rows; None if unknown.
     """
 
     name: tuple[str, str]
@@ -69,28 +75,28 @@ class ListedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """A server's answers. `variables` are its global ones, in lower case and by what it knows of them."""
+    """Answers of a server. `variables` holds the known global variables, with names in lower case."""
 
     account: str
     variables: Mapping[str, str] = field(default_factory=dict)
     isolation: str = "REPEATABLE-READ"
-    """The level of a session of this account before anything is set in it."""
+    """Isolation level with which a session of this account starts."""
     repeatable: bool = True
-    """Whether the level REPEATABLE READ can be set in it."""
+    """Whether a session can be set to REPEATABLE READ."""
     replicates_from: int = 0
-    """The number of servers that this one is a running replica of."""
+    """Number of primaries from which this server currently replicates."""
     was_replica: bool = False
-    """Whether it has ever been one (gtid_slave_pos)."""
+    """Whether the server has ever been a replica, which `gtid_slave_pos` shows."""
     expiry_s: float | None = None
-    """Binlog files older than this are purged; None: not by age."""
+    """Age in seconds after which binlog files are purged; None if the age does not matter."""
     tables: tuple[ListedTable, ...] = ()
-    """The wanted tables, views and sequences that the account can see, in byte order of their names."""
+    """Selected tables, views and sequences that the account can see, in byte order of their names."""
     named: frozenset[tuple[str, str]] = frozenset()
-    """Which of them were asked for by their own name."""
+    """Listed tables that a pattern selects by name."""
     unseen: tuple[tuple[tuple[str, str], Answer], ...] = ()
-    """Tables that were asked for by name and are not in the catalog as the account sees it, and why."""
+    """Tables that a pattern names but that the account does not see in the catalog, each with the reason."""
     hiding: tuple[str, ...] = ()
-    """Patterns behind which there may be tables that the account has no privilege on, and so does not see."""
+    """Patterns that may match tables that the account does not see for lack of a privilege."""
 
 
 def ask_table_facts(
@@ -98,9 +104,10 @@ def ask_table_facts(
     wants: Callable[[str, str], bool],
     catalog: Mapping[TableName, TableSchema] | None = None,
 ) -> Steps[TableFacts]:
-    """Ask all questions about the tables that `patterns` take in and `wants` wants; `catalog`: where it was read.
+    """Ask for the facts about the tables that match `patterns` and that `wants` accepts.
 
-    The session is left with REPEATABLE READ, and with an empty sql_mode.
+    The session is left at REPEATABLE READ with an empty sql_mode. `catalog` holds the schemas if the caller has read
+    them.
     """
     account = (yield Query("SELECT CURRENT_USER()"))[0][0] or ""
     isolation = _isolation((yield Query(_ISOLATION)))
@@ -175,8 +182,8 @@ def _list_tables(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> 
 def _named(
     patterns: Sequence[TablePattern], listed: Sequence[ListedTable]
 ) -> Steps[tuple[frozenset[TableName], tuple[tuple[TableName, Answer], ...]]]:
-    """Return the listed tables that were asked for by name, and those that were and are not listed."""
-    # With lower_case_table_names the server spells names in its own way.
+    """Return the listed tables that a pattern names, and the named tables that are not listed."""
+    # With lower_case_table_names, the server's spelling of a name may differ from the pattern's.
     seen = {one.name for one in listed}
     lowered = {table_key(name, lower_case_table_names=True): name for name in seen}
     named, unseen = set(), []
@@ -190,7 +197,7 @@ def _named(
 
 
 def _hiding(patterns: Sequence[TablePattern], whole: Mapping[str, bool]) -> Steps[tuple[str, ...]]:
-    """Return what of the patterns may hide tables: `database.*`, or `*.*`."""
+    """Return the patterns that may hide tables, as `database.*` or `*.*`."""
     found: list[str] = []
     for database in (one.one_database for one in patterns if one.name is None):
         known = None if database is None else whole.get(database)

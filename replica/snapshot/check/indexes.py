@@ -1,7 +1,7 @@
-"""The indexes of tables, asked of information_schema: one query as text, its rows as `TableIndex`.
+"""Read the indexes of tables from information_schema.
 
-In: which tables. Out: the query with its arguments, and from its rows the indexes of each table; or both as steps.
-`s.*` because 10.5 has no column IGNORED: it is the last one, where it is.
+`indexes_query` builds the SQL, `read_indexes` parses its rows, and `ask_indexes` does both as steps. The query selects
+`s.*` because 10.5 has no column IGNORED. Other versions have it as the last column.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SELECT s.*
   FROM information_schema.STATISTICS s
  WHERE {condition}
  ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX"""
-# The order of the columns, the same in 10.5 to 11.8.
+# Column numbers in the result, the same in 10.5 to 11.8.
 _DATABASE, _TABLE, _NON_UNIQUE, _NAME, _COLUMN, _ORDER, _PREFIX, _TYPE, _IGNORED = 1, 2, 3, 5, 7, 8, 10, 13, 16
 
 
 class IndexPart(NamedTuple):
-    """A column of an index: its name, whether only its beginning counts, and whether it is sorted downwards."""
+    """Column of an index. `prefix`: only the first bytes are indexed. `descending`: the sort order."""
 
     column: str
     prefix: bool
@@ -36,7 +36,7 @@ class IndexPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableIndex:
-    """One index. `kind` is BTREE, HASH, RTREE, FULLTEXT; the optimizer takes no notice of one that is `ignored`."""
+    """One index. `kind` is BTREE, HASH, RTREE or FULLTEXT; the optimizer does not use an `ignored` index."""
 
     name: str
     unique: bool
@@ -46,14 +46,14 @@ class TableIndex:
 
 
 def indexes_query(selection: Sequence[Selection]) -> tuple[str, tuple[str, ...]]:
-    """Return SQL and arguments (%s) that list the columns of all indexes of the selected tables."""
+    """Return SQL and arguments (%s) that list the index columns of the selected tables."""
     terms = ["s.TABLE_SCHEMA = %s" + (" AND s.TABLE_NAME = %s" if table else "") for _, table in selection]
     condition = " OR ".join(f"({term})" for term in terms) or "FALSE"
     return _INDEXES.format(condition=condition), tuple(name for pair in selection for name in pair if name)
 
 
 def read_indexes(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], tuple[TableIndex, ...]]:
-    """Return the indexes that the rows of the query tell, by (database, table)."""
+    """Return the indexes in the rows of the query, by (database, table)."""
     found: dict[tuple[str, str], dict[str, TableIndex]] = {}
     for row in rows:
         indexes = found.setdefault((row[_DATABASE], row[_TABLE]), {})
@@ -73,6 +73,6 @@ def read_indexes(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], tuple[T
 def ask_indexes(
     databases: Sequence[str], table: str | None = None
 ) -> Steps[dict[tuple[str, str], tuple[TableIndex, ...]]]:
-    """Return the indexes of all tables of these databases, or of the one `table` of the one database, as steps."""
+    """Ask for the indexes of all tables of these databases, or of one `table` in one database."""
     selection = [(database, table) for database in databases]
     return read_indexes((yield Query(*indexes_query(selection), MAX_CATALOG_BYTES)) if databases else ())

@@ -1,9 +1,8 @@
-"""The key that a table is read by.
+"""Choose the key by which a table is read in chunks.
 
-In: a table's definition and its indexes. Out: the columns of its primary key, or else of the best unique index whose
-columns are never NULL; None where there is no such key. Refused as keys: those of which only a prefix counts, columns
-of types that no key can be read by (FLOAT, DOUBLE), of names that the definition does not show, indexes that are
-ignored or kept as hashes.
+`choose_key` returns the primary key, or else the best unique index over NOT NULL columns, or None. An index is no key
+if it is a prefix index, ignored, or not a BTREE. The same holds for an index with FLOAT or DOUBLE columns, or with
+columns that the definition does not show.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ _LONG: Final = frozenset({KeyForm.BYTES, KeyForm.TEXT})
 
 
 def choose_key(schema: TableSchema, indexes: Sequence[TableIndex]) -> TableKey | None:
-    """Return the key to read a table by, None if it has none that does.
+    """Return the key by which a table is read; None if the table has no usable key.
 
-    Among unique indexes one that is ordered comes first, then one of fewer columns, of numbers, and by name.
+    Unique indexes rank in this order: those with ordered keys, those with fewer columns, those with numbers only, by
+    name.
     """
     keys = [key for key in (_key(schema, index) for index in indexes) if key is not None]
     return min(keys, key=lambda key: _rank(schema, key), default=None)
@@ -47,11 +47,11 @@ def _key(schema: TableSchema, index: TableIndex) -> TableKey | None:
             return None
         column = schema.columns[number]
         if column.period == "end" and columns and part is index.parts[-1]:
-            continue  # the server puts it behind each unique key; it is the same in all rows of now
+            continue  # the server appends this column to each unique key; all current rows have the same value
         if column.nullable or type_of(column).key is None:
             return None
         columns.append(number)
-    # Read upwards or downwards, an index gives rows in the order of all its parts only if they are all sorted one way.
+    # An index scan returns rows in the order of all columns only if all columns have the same sort direction.
     one_way = len({part.descending for part in index.parts}) == 1
     ordered = one_way and all(_is_ordered(schema.columns[number]) for number in columns)
     return TableKey(index.name, tuple(columns), ordered)

@@ -1,7 +1,7 @@
-"""Judge how each table will be read, before anything is read: in what order, what is warned of, what is refused.
+"""Give a verdict on each table before the snapshot starts: its key, warnings and reasons for a refusal.
 
-In: `TableFacts`. Out: `InitialVerdicts`, a verdict on each table and what holds for the server as a whole. Nothing is
-asked from here. A refusal comes with what to do about it; what cannot be told is a warning, never nothing.
+`judge_table` turns a table's facts into an `InitialVerdict` and sends no query. Every refusal comes with a fix. A
+condition that cannot be determined becomes a warning, so that nothing is passed over silently.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ State = Literal["read", "refused", "left out"]
 
 ROWS_A_SECOND: Final = 200_000.0
 BYTES_A_SECOND: Final = 40.0 * (1 << 20)
-"""The pace of an estimate: half of what one connection gave on a loaded two-core machine that ran the server too
-(16 columns, 173 bytes a row; 11.8)."""
+"""Pace of the estimate: half the rate of one connection on a loaded two-core machine that also runs the server. The
+rows have 16 columns and 173 bytes, on MariaDB 11.8.
+"""
 WHOLE_WARNED: Final = 1 << 30
-"""The bytes of a table from which on it is warned that all of it lies on the driver's disk before any of it comes."""
+"""Size in bytes from which a table delivered whole causes a warning, because all of it waits on the driver's disk."""
 
 SHOWN: Final = 5
-"""The most columns that a warning names."""
+"""Maximum number of columns that a warning names."""
 _COMPRESSED: Final = "COMPRESSED"
 _OPT_IN: Final = "have it read in one go (snapshotUnkeyed=whole)"
 _WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
@@ -54,14 +55,14 @@ _WITHOUT_VERSIONS: Final = {
     "ROCKSDB": "it was never tried here",
 }
 _FOREIGN: Final = frozenset({"FEDERATED", "CONNECT", "SPIDER", "SPHINX", "S3", "OQGRAPH"})
-"""Engines that show what another server, a file or a service holds."""
+"""Engines whose rows belong to another server, a file or a service."""
 
 _ROWS_ELSEWHERE: Final = frozenset({"MRG_MyISAM", "BLACKHOLE"})
-"""Engines whose tables have no rows, or those of other tables, that are changed under their own names."""
+"""Engines whose tables store no rows, or show rows of other tables that change under those tables' names."""
 
 
 class Reason(NamedTuple):
-    """A reason why a table is refused, or something to be known of it; `check` is a stable word for programs."""
+    """Reason for a refusal, or a warning. `check` is a stable identifier for programs."""
 
     check: str
     what: str
@@ -70,8 +71,14 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialVerdict:
-    """A table's lot. `octets` and `seconds` are estimates, as `rows` is; a sequence is left out, its changes come.
-    `without`: its columns that are not read.
+    """Verdict on one table.
+
+    Attributes:
+        state: "left out" is for sequences; the stream still delivers the changes of a sequence.
+        rows: Number of rows, estimated by the server.
+        octets: Size in bytes, estimated by the server.
+        seconds: Estimated reading time.
+        without: Columns that are not read.
     """
 
     name: tuple[str, str]
@@ -87,12 +94,12 @@ class InitialVerdict:
 
     @property
     def shown(self) -> str:
-        """Its name as people write it."""
+        """Table name for display."""
         return table_text(self.name)
 
 
 def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False) -> InitialVerdict:
-    """Return the verdict on one table that the catalog lists; `unkeyed`: those that can only be read as a whole are."""
+    """Return the verdict on one listed table; `unkeyed` accepts tables that can only be read whole."""
     if table.type == "SEQUENCE" and table.name not in facts.named:
         what = "a sequence: its one row has no key; its changes come with the stream, the row as it is now does not"
         return InitialVerdict(name=table.name, state="left out", warnings=(Reason("sequence", what),))
@@ -119,17 +126,17 @@ def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False)
 
 
 def has_images_before(facts: TableFacts) -> bool:
-    """Tell whether the server logs whole images of rows before a change: then every change can be taken back."""
+    """Return True if the server logs full before images, with which every change can be undone."""
     return facts.variables.get("binlog_row_image") in ("FULL", "FULL_NODUP")
 
 
 def estimate(rows: int, octets: int) -> float:
-    """Return how many seconds the reading of so much takes, at a pace that an unhurried server keeps up with."""
+    """Return the estimated reading time in seconds."""
     return max(rows / ROWS_A_SECOND, octets / BYTES_A_SECOND)
 
 
 def quoted(name: tuple[str, str]) -> str:
-    """Return a table's name for SQL."""
+    """Return the table name quoted for SQL."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in name)
 
 
@@ -148,7 +155,7 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
     if not table.readable:
         what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
         yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
-        return  # the catalog hid the rest
+        return  # without SELECT the catalog hides all other facts
     yield from _unreadable(table, key, leave, unkeyed=unkeyed)
     if table.type == "SYSTEM VERSIONED":
         yield from _versioned(table, facts, leave)
@@ -163,10 +170,10 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
 
 
 def _unreadable(table: ListedTable, key: TableKey | None, leave: str, *, unkeyed: bool) -> Iterator[Reason]:
-    """Refuse tables that are neither read in parts by a key nor as a whole."""
+    """Refuse tables that cannot be read in chunks by a key and cannot be read whole."""
     if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
         yield _engine(table, leave)
-        if key is None and table.engine in LOCKING_ENGINES:  # as InnoDB it would be refused for that next
+        if key is None and table.engine in LOCKING_ENGINES:  # after an ALTER to InnoDB, this would be the next refusal
             yield _no_key(table)
     elif key is None and not unkeyed:
         yield _no_key(table)
@@ -175,8 +182,9 @@ def _unreadable(table: ListedTable, key: TableKey | None, leave: str, *, unkeyed
 
 
 def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
-    """Refuse periods whose end no row of the stream tells: then rows of the past, which have the keys of those of now,
-    cannot be told from these.
+    """Refuse system-versioned tables whose row images do not show the end of the period.
+
+    History rows have the keys of current rows, so only the period's end distinguishes them.
     """
     columns = () if table.schema is None else table.schema.columns
     if any(column.period and column.data_type != "timestamp" for column in columns):
@@ -188,7 +196,7 @@ def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Re
 
 
 def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
-    """Refuse generated columns where more than these is left out of row images (`replica/schema/generated.py`)."""
+    """Refuse generated columns if row images omit more than `replica/schema/generated.py` handles."""
     image, names = facts.variables.get("binlog_row_image"), _generated(table)
     if names and image != "FULL":
         what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"
@@ -210,7 +218,7 @@ def _engine(table: ListedTable, leave: str) -> Reason:
 
 
 def rows_elsewhere(engine: str | None) -> str:
-    """Return why the rows events of a table of an engine do not tell its rows; '' if they do."""
+    """Return why row events of this engine do not contain the table's rows; '' if they do."""
     if engine is None:
         return ""
     if engine.upper() in _FOREIGN:
@@ -232,7 +240,7 @@ def _no_key(table: ListedTable) -> Reason:
 
 
 def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
-    """Refuse columns that the binlog has in another form than SELECT gives: without a key, bytes are compared."""
+    """Refuse COMPRESSED columns in a table without a key: their bytes in the binlog differ from those of a SELECT."""
     columns = () if table.schema is None else table.schema.columns
     names = [column.name for column in columns if _COMPRESSED in column.column_type.upper()]
     if names:
@@ -241,7 +249,7 @@ def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
 
 
 def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
-    """Say why an index cannot be the key."""
+    """Return why an index cannot be the key."""
     if index.ignored:
         return f"{index.name} is IGNORED"
     if index.kind != "BTREE":
@@ -318,7 +326,7 @@ def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
 
 
 def key_words(verdict: InitialVerdict) -> str:
-    """Return by what a table is read, for people; '' for one that is read as a whole."""
+    """Return a description of the key by which a table is read; '' for a table that is read whole."""
     if verdict.key is None:
         return ""
     columns = ", ".join(verdict.key_columns)

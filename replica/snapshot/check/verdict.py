@@ -1,7 +1,7 @@
-"""Judge whether the selected tables can be read first, and the stream begun behind them, all of it in one go.
+"""Decide whether a snapshot of the selected tables can start and the stream can follow it.
 
-In: `TableFacts`. Out: `InitialVerdicts`; `require()` makes one error of all that is refused, with what to do about it.
-What is refused for the server as a whole would make rows wrong in every table.
+`judge` turns `TableFacts` into `InitialVerdicts`, and `require()` raises one error with every refusal and its fix. A
+refusal of the whole server means that rows would be wrong in every table.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from replica.snapshot.check.facts import TableFacts
 
 NAMED: Final = 20
-"""The most tables that one error names: who has more to mend reads `check --initial`."""
+"""Maximum number of tables that one error names; `check --initial` lists all of them."""
 FIXES: Final = 5
-"""The most statements in one error's hint."""
+"""Maximum number of fixes in one error's hint."""
 ABSENT: Final = "absent"
-"""The check that refuses a table which does not exist."""
+"""Identifier of the check that refuses a table because it does not exist."""
 TOLD: Final = 240
-"""The most characters of one table's reasons in an error."""
+"""Maximum number of characters of one table's reasons in an error."""
 
 _FULL: Final = "SET GLOBAL binlog_row_image = 'FULL'; (open sessions keep the old setting)"
 _CONFIGURED: Final = "under [mariadb] in the server's configuration file and restart it"
@@ -38,7 +38,7 @@ _CONFIGURED: Final = "under [mariadb] in the server's configuration file and res
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialVerdicts:
-    """The verdicts on a server (`refusals`, `warnings`, `notes`) and on its tables, if a query begins with them.
+    """Verdicts on a server (`refusals`, `warnings`, `notes`) and on its tables for a query that starts with a snapshot.
 
     `tables` are in byte order of their names, which is the order of reading.
     """
@@ -50,32 +50,34 @@ class InitialVerdicts:
 
     @property
     def read(self) -> tuple[InitialVerdict, ...]:
-        """The tables that will be read."""
+        """Tables that will be read."""
         return tuple(one for one in self.tables if one.state == "read")
 
     @property
     def refused(self) -> tuple[InitialVerdict, ...]:
-        """The tables for which the query would not start."""
+        """Tables that keep the query from starting."""
         return tuple(one for one in self.tables if one.state == "refused")
 
     @property
     def seconds(self) -> float:
-        """How long reading may take in all."""
+        """Estimated total reading time in seconds."""
         return sum(one.seconds for one in self.read)
 
 
 def ask_verdicts(
     patterns: Sequence[str], wants: Callable[[str, str], bool], *, settled: bool = False, unkeyed: bool = False
 ) -> Steps[InitialVerdicts]:
-    """Ask a server about the tables that `patterns` take in and `wants` wants; judge them as `judge` does."""
+    """Ask for the facts about the tables that match `patterns` and that `wants` accepts, and judge them."""
     return judge((yield from ask_table_facts(patterns, wants)), settled=settled, unkeyed=unkeyed)
 
 
 def judge(facts: TableFacts, *, settled: bool = False, unkeyed: bool = False) -> InitialVerdicts:
-    """Return the verdicts on a server and on all wanted tables.
+    """Return the verdicts on a server and on all selected tables.
 
-    `settled`: for rows at a position that stands before they are read (content=tables), so that changes have to be
-    taken back. `unkeyed`: tables that can only be read as a whole are (snapshotUnkeyed).
+    Args:
+        facts: Answers of the server.
+        settled: The rows must hold at a position before the read (content=tables), so changes must be undone.
+        unkeyed: Accept tables that can only be read whole (snapshotUnkeyed).
     """
     tables = [judge_table(one, facts, unkeyed=unkeyed) for one in facts.tables]
     tables += [_unseen(name, answer, facts) for name, answer in facts.unseen]
@@ -90,14 +92,14 @@ def judge(facts: TableFacts, *, settled: bool = False, unkeyed: bool = False) ->
 
 
 def require(verdicts: InitialVerdicts, *, table_by_table: bool = False) -> None:
-    """Refuse to begin if the server or one of the tables is refused: all of them in one error.
+    """Raise one error with all refusals if the server or a table is refused.
 
-    With `table_by_table` a table that cannot be read stops none of those that can: refused is only a table that does
-    not exist, or a selection of which no table can be read.
+    With `table_by_table`, an unreadable table does not stop the readable ones. Then only a missing table, or a
+    selection without any readable table, is refused.
 
     Raises:
-        AuthenticationError: all that is missing is SELECT on tables.
-        PrerequisiteError: a server's setting, or a table, does not allow it.
+        AuthenticationError: Only SELECT on tables is missing.
+        PrerequisiteError: A server setting or a table prevents the snapshot.
     """
     refused = verdicts.refused
     if table_by_table and verdicts.read:
@@ -120,7 +122,7 @@ def require(verdicts: InitialVerdicts, *, table_by_table: bool = False) -> None:
 
 
 def warnings_of(verdicts: InitialVerdicts) -> Iterator[str]:
-    """Yield what a log should say of tables that will be read all the same: a bounded number of lines."""
+    """Yield log lines with the warnings about the server and the readable tables; their number is bounded."""
     yield from (_line("", one) for one in verdicts.warnings)
     warned = [one for one in verdicts.tables if one.warnings]
     yield from (_line(f"{one.shown}: ", reason) for one in warned[:NAMED] for reason in one.warnings)
@@ -213,7 +215,7 @@ def _notes(facts: TableFacts) -> Iterator[Reason]:
 
 
 def summary(tables: Sequence[InitialVerdict]) -> Counter[str]:
-    """Count the reasons of tables by their word."""
+    """Count tables by the identifier of their first reason."""
     return Counter(reason.check for one in tables for reason in one.reasons[:1])
 
 

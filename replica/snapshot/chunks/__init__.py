@@ -1,1 +1,1 @@
-"""Chunks of tables: what is read next, by which thread, and what a batch takes."""
+"""Chunk scheduling: which chunk is read next, which thread reads it, and which chunks a batch takes."""

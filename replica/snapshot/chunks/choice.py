@@ -1,8 +1,8 @@
-"""The choice of the chunks that a batch may take: those that wait, in order, as far as relay log and limit allow.
+"""Choose the chunks that a batch takes, in order, within the limits of the relay log and the batch.
 
-In: the tables with chunks that wait, the place that the batch ends at, its limit. Out: runs of chunks, each with the
-place that all of it was read before; and the tables that were not there at that place. Whether a run can be moved to
-the batch's place is not asked here.
+`choose_chunks` returns runs of chunks, each with the relay log location that all its reads precede. It also returns the
+tables that did not exist at the batch position. It does not check whether a run can be reconciled with the batch
+position.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.chunk import ReadTable, TableChunk
 
 BATCH_BYTES: Final = 256 << 20
-"""What one batch takes of the chunks that wait, unless it is told less."""
+"""Default limit of the waiting chunks that one batch takes, in bytes."""
 
 
 class ReadLimit(NamedTuple):
-    """The most that one batch takes; one chunk at least, whatever it says."""
+    """Maximum rows and bytes of snapshot chunks in one batch. A batch takes at least one chunk, whatever the limit."""
 
     rows: int | None = None
     size: int | None = None
 
     @property
     def most_bytes(self) -> int:
-        """The bytes that it comes to."""
+        """Limit in bytes."""
         return BATCH_BYTES if self.size is None else self.size
 
 
@@ -44,12 +44,12 @@ ALL: Final = ReadLimit()
 def choose_chunks(
     view: LogView, tables: Iterable[TableReading], v: RelayHead, limit: ReadLimit
 ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
-    """Return the chunks that a batch up to `v` may take of these tables, and the tables that are not there."""
+    """Return the chunks that a batch up to `v` may take of these tables, and the tables that do not exist at `v`."""
     rows, size = limit.rows, limit.most_bytes
     chosen: list[tuple[ChunkRun, TableReading]] = []
     gone = []
     definitions: dict[TableName, ReadTable] = {}
-    stopped: set[TableName] = set()  # lanes behind these have to wait
+    stopped: set[TableName] = set()  # later lanes of these tables have to wait
     for table in tables:
         if table.name in stopped:
             continue
@@ -64,7 +64,7 @@ def choose_chunks(
             if not (fits or first or table.whole) or (chunks and chunk.table != chunks[0].table):
                 break
             if chunks and not (table.whole or _is_there(view, chunk, v)):
-                break  # a log that is full gets there once the batch has let go a part of it
+                break  # a full relay log reaches the chunk's position after this batch frees a part of the log
             chunks.append(chunk)
             rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
         upper = _upper(view, chunks, v) if chunks else None
@@ -77,23 +77,28 @@ def choose_chunks(
 
 
 def shown_before(view: LogView, chunks: Sequence[TableChunk]) -> RelayLocation | None:
-    """Find the place that all rows of a table without a key stood before, which the log has got to; None for others."""
+    """Return the relay log location that all changes shown by the rows of a table without a key precede.
+
+    Return None for a table with a key, and if the relay log has not reached that location.
+    """
     (first, *_) = chunks
     return place_behind(view, first.shown or first.upper) if first.table.key.is_row else None
 
 
 def _is_there(view: LogView, chunk: TableChunk, v: RelayHead) -> bool:
-    """Tell whether the relay log has got to where a chunk was read."""
+    """Return True if the relay log has reached the position at which a chunk was read."""
     return covers(v.position, chunk.upper) or covers(view.head().position, chunk.upper)
 
 
 def _upper(view: LogView, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
-    """Find the place of the relay log that chunks were read before; None where it has not got there."""
+    """Return the relay log location that all reads of these chunks precede; None if the relay log has not reached
+    it.
+    """
     behind = {chunk.upper for chunk in chunks if not covers(v.position, chunk.upper)}
     if not behind:
         return v.location
     last = max(behind, key=lambda position: sum(gtid.seq_no for gtid in position))
     if all(covers(last, position) for position in behind):
-        behind = {last}  # looking up a place takes milliseconds
+        behind = {last}  # each look-up of a location takes milliseconds
     places = [place_behind(view, position) for position in behind]
     return None if None in places else max(v.location, *(place for place in places if place is not None))

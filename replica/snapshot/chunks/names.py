@@ -1,8 +1,8 @@
-"""The names of the tables that are to be read: asked for at the start, and followed along the stream.
+"""Keep the list of tables to read: list them at the start, then follow CREATE and RENAME statements in the stream.
 
-In: a connection to the server that tables are read from, the relay log, the frontier that a checkpoint holds. Out: the
-reading list has every wanted table that is not delivered; tables that the stream makes are added before the frontier
-passes their names. A replica that may not have a table yet is waited for; one that does not get there is an error.
+The reading list contains every selected table that is not delivered. `FollowedNames` adds tables that the stream
+creates before the frontier passes their names. If tables are read from a replica, the list waits until the replica
+reaches the position of the names. A replica that does not reach it is an error.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 
 class Ask(Protocol):
-    """The asking of a server over a connection for this one question, again where the connection is lost."""
+    """Callable that runs a question over a new connection and repeats it after a lost connection."""
 
     def __call__(self, question: Callable[[SnapshotConnection], Answer], /) -> Answer:
-        """Return what the question returns of a connection."""
+        """Return the question's answer."""
         ...
 
 
 class FirstNames(NamedTuple):
-    """The outcome of the first look: how many tables are delivered already, and about how many rows the others have."""
+    """Result of the first listing: the number of delivered tables and the estimated rows of the other tables."""
 
     delivered: int
     estimated_rows: int
 
 
 class FollowedNames:
-    """The names of one query's tables, put into its reading list. `replica`: what tables are read from, None: the
-    primary.
+    """Names of one query's tables, kept up to date in its reading list.
 
-    `upto`: the place of the relay log up to which its statements are looked at; None before the first look.
+    `replica` is the server that tables are read from; None means the primary. `upto` is the relay log location up to
+    which DDL is processed; None before the first listing.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FollowedNames:
         self.upto: RelayLocation | None = None
 
     def begin(self, frontier: Frontier) -> FirstNames:
-        """Put what a frontier says is not delivered into the list."""
+        """Add all tables that are not delivered according to the frontier."""
         head = self._view.head()
         self.upto, self._list.named_at = head.location, head.position
         opened = dict(frontier.open)
@@ -76,7 +76,7 @@ class FollowedNames:
         return FirstNames(delivered, self._ask(lambda connection: count_rows(connection, {*left, *opened})))
 
     def follow(self, frontier: Frontier, v: RelayHead) -> None:
-        """Add the tables that were made since the last look, up to `v`."""
+        """Add the tables that statements up to `v` created."""
         if self.upto is None or v.location <= self.upto:
             return
         again = False
@@ -93,12 +93,12 @@ class FollowedNames:
         self.upto = v.location
 
     def list_again(self, frontier: Frontier) -> None:
-        """Ask the server for the names once more."""
+        """List the server's tables again."""
         names = self._ask(self._names)
         self._list.add(name for name in names if frontier.reached(name) is not None)
 
     def _names(self, connection: SnapshotConnection) -> Collection[TableName]:
-        """Return the names that a server has, which has got to the place that they are asked for."""
+        """Return the server's table names, after the server has reached the position of the reading list."""
         if self._replica is not None:
             await_position(connection, self._list.named_at, self._replica, self._view)
         return list_tables(connection, self._wanted)

@@ -1,10 +1,10 @@
-"""One chunk of a table, read in a snapshot transaction of its own.
+"""Read one chunk of a table in its own snapshot transaction.
 
-In: a connection, a table, the key up to which it was read, and what the snapshot surely sees (the lower position). Out:
-the chunk with its rows in the spool, or that there is no such table. A table without a key is one chunk. Its definition
-is read before the snapshot is opened, behind the lower position: what changes the table after that is found in the
-relay log between the chunk's `lower` and `upper`. Refused: a result that is not what the definition says; a server that
-is behind the lower position is for the caller to wait for.
+`ChunkReader.read` takes a connection, a table, the last key read and the low watermark. It stores the rows in the spool
+and returns the chunk; a table without a key is one chunk. The reader fetches the definition after the low watermark and
+before the snapshot opens. Later DDL is therefore in the relay log between the chunk's `lower` and `upper`. The reader
+refuses a result that does not match the definition. If the server has not reached the low watermark, the caller has to
+wait.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from replica.snapshot.watermark.watch import Seen
 
 OVERRUN: Final = 2
-"""How many times the bytes of a chunk may come, where rows are suddenly wider: then it ends early."""
+"""A chunk ends early after this multiple of its byte limit, for tables whose rows suddenly become wider."""
 
 
 class BehindError(Exception):
-    """The server that is read from has not reached the lower position; it never leaves the threads."""
+    """The server has not reached the low watermark. This error never leaves the reading threads."""
 
 
 class Wanted(NamedTuple):
-    """The chunk that is to be read. `begin`: the kept key it begins behind; `end`: the last one, None for no end."""
+    """Request for a chunk. `begin`: kept key before the first row; `end`: last kept key, None for no end."""
 
     name: TableName
     begin: bytes
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkReader:
-    """The reading of chunks, over any connection. `connect` opens one more, to a host; `memory` is that of rows."""
+    """Reader of chunks over any connection. `connect` opens another connection to a host; `memory` holds the rows."""
 
     connect: Callable[[Endpoint], SnapshotConnection]
     spool: Spool
@@ -63,12 +63,12 @@ class ChunkReader:
     memory: ArrayMemory = field(default_factory=ArrayMemory)
 
     def read(self, connection: SnapshotConnection, wanted: Wanted, seen: Seen) -> Read:
-        """Read a chunk over a connection to the host of `seen`, which may be closed then (`Read.connected`).
+        """Read a chunk over a connection to the host of `seen`; the reader may close the connection (`Read.connected`).
 
         Raises:
-            BehindError: the server has not got to the lower position.
-            KeyChangedError: the table has another key than the one that the chunk begins behind.
-            ReplicaError: as the connection, the catalog and the rows say.
+            BehindError: The server has not reached the low watermark.
+            KeyChangedError: The table's key differs from the key of `wanted.begin`.
+            ReplicaError: The connection, the catalog or the rows have an error.
         """
         table = describe_table(connection, wanted.name, unkeyed=self.pace.unkeyed)
         if table is None:
@@ -88,7 +88,7 @@ class ChunkReader:
             defined=table.defined,
             left_out=table.left_out,
         )
-        grown = wanted.rows > self.pace.chunk_rows  # at the end of a table: see `TableEnd`
+        grown = wanted.rows > self.pace.chunk_rows  # only at the end of a table, see `TableEnd`
         most_bytes = OVERRUN * max(self.pace.chunk_bytes, CHUNK_BYTES if grown else 0)
         size, cut = 0, False
         for stretch in stream.stretches():
@@ -118,7 +118,7 @@ class ChunkReader:
         return Read(chunk, upper, more, connected=not cut)
 
     def _read_whole(self, connection: SnapshotConnection, table: ReadTable, wanted: Wanted, seen: Seen) -> Read:
-        """Read a table in one go, as one chunk: nothing tells where a second one would begin."""
+        """Read a table without a key as one chunk, because no key marks the start of a second one."""
         opened = _begin(connection, seen)
         connection.rows("SET SESSION max_statement_time = 0")  # however large it is
         stream = connection.select(whole_sql(table, select_list(table.schema)))
@@ -147,12 +147,12 @@ class ChunkReader:
         return Read(chunk, upper, wanted.rows, connected=True)
 
     def _end(self, connection: SnapshotConnection, host: Endpoint, *, cut: bool) -> GtidPosition:
-        """End the snapshot; return the server's position, read before that or later."""
+        """End the snapshot and return a server position read while it was open or later."""
         if not cut:
             upper = connection.position()
             connection.end_snapshot()
             return upper
-        # The rest of the result is not wanted: hanging up is the only way to be spared it.
+        # Only closing the connection discards the rest of the result.
         connection.close()
         other = self.connect(host)
         try:
@@ -162,7 +162,14 @@ class ChunkReader:
 
 
 class Read(NamedTuple):
-    """The outcome of reading a chunk: None where there was no such table at `upper`. `next_rows`: for the next one."""
+    """Result of reading a chunk.
+
+    Attributes:
+        chunk: The chunk; None if the table did not exist at `upper`.
+        upper: Server position read after the rows.
+        next_rows: Number of rows to request for the next chunk.
+        connected: Whether the connection is still open.
+    """
 
     chunk: TableChunk | None
     upper: GtidPosition
@@ -171,7 +178,11 @@ class Read(NamedTuple):
 
 
 def _begin(connection: SnapshotConnection, seen: Seen) -> GtidPosition:
-    """Open a snapshot, and return the position that it shows at least; the server may be behind the lower one."""
+    """Open a snapshot and return the server's position read after that; the snapshot shows no later change.
+
+    Raises:
+        BehindError: The server has not reached the low watermark.
+    """
     opened = connection.begin_snapshot()
     if not covers(opened, seen.lower.position):
         connection.end_snapshot()
@@ -180,5 +191,5 @@ def _begin(connection: SnapshotConnection, seen: Seen) -> GtidPosition:
 
 
 def _by_row(block: RowBlock) -> RowBlock:
-    """Return a block with its images as the keys of its rows."""
+    """Return a block that uses each row's image as its key."""
     return replace(block, keys=block.images, key_ends=block.ends)

@@ -1,8 +1,8 @@
-"""The tables that are left to read, those that are being read, and the chunks that wait to be delivered.
+"""Schedule of a snapshot: tables that are not started, tables that are being read, and chunks that wait for delivery.
 
-In: names in order, chunks as threads have read them. Out: the table that a thread reads next; the chunks that can be
-delivered, in order. What is read ahead is bounded, by count and by bytes; a table that is delivered as a whole has no
-such limit but the disk. Thread-safe; nothing here does I/O.
+`ReadingList` gives threads the next table to read, and gives the batch planner the chunks that it can deliver, in
+order. Read-ahead is bounded by the number and bytes of chunks. A table that is delivered whole is bounded only by the
+disk. All methods are thread-safe and do no I/O.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.chunk import TableChunk
 
 CHUNKS_AHEAD: Final = 256
-"""Chunks that wait: mostly of small tables, each below spool.IN_MEMORY_BYTES."""
+"""Maximum number of waiting chunks. Most are of small tables, each below spool.IN_MEMORY_BYTES."""
 BYTES_AHEAD: Final = 512 << 20
-"""The bytes that wait: some seconds of what Spark takes, and of what a chunk's window in the relay log grows by."""
+"""Maximum bytes of waiting chunks. Spark takes some seconds for this amount, and a chunk's relay log window grows
+meanwhile.
+"""
 TABLES_AHEAD: Final = 64
-"""Tables that are begun and not delivered; those that are delivered in parts stand in the offset by name."""
+"""Maximum number of tables that are started and not delivered. The offset names each table that is partly delivered."""
 
 
 class ReadingList:
-    """All tables of a snapshot. Every method may be called by any thread.
+    """All tables of a snapshot. Any thread may call any method.
 
-    `named_at`: the position as of which the names are: a server that has not got there may not have such a table yet.
+    `named_at` is the position of the table names. A server that has not reached this position may lack some tables.
     """
 
     def __init__(self) -> None:
@@ -51,8 +53,10 @@ class ReadingList:
         self._made: dict[TableName, GtidPosition] = {}
 
     def add(self, names: Iterable[TableName], kept: Mapping[TableName, bytes] | None = None) -> None:
-        """Add tables that are to be read, behind the keys of `kept`. Of those that are known already, one that was gone
-        is read again; others, and those that cannot be read, are left alone.
+        """Add tables to read after the keys in `kept`.
+
+        A known table that did not exist before is restarted. Other known tables, and tables that cannot be read, do not
+        change.
         """
         with self.changed:
             for name in names:
@@ -68,7 +72,9 @@ class ReadingList:
             self.changed.notify_all()
 
     def make(self, names: Iterable[TableName], made: Gtid) -> None:
-        """Add tables that a statement made. One that was gone before that, or could not be read, is read again."""
+        """Add tables that a statement created. A table that did not exist before, or could not be read, is
+        restarted.
+        """
         names = list(names)
         with self.changed:
             self._made |= dict.fromkeys(names, GtidPosition((made,)))
@@ -77,18 +83,20 @@ class ReadingList:
             self.add(names)
 
     def close(self) -> None:
-        """Let no thread take another table, and drop all chunks."""
+        """Stop handing out tables, and drop all chunks."""
         with self.changed:
             self._closed = True
             for table in self._begun.values():
                 table.drop_chunks()
             self.changed.notify_all()
 
-    # -- what threads do -----------------------------------------------------------------------------------------
+    # -- for the reading threads ---------------------------------------------------------------------------------
 
     def take(self, lower: RelayLocation, timeout_s: float) -> TableReading | None:
-        """Return the table to read the next chunk of, which no other thread reads then; None: none within the time, or
-        the relay log may have lost what a chunk with this lower position needs.
+        """Return the table whose next chunk the calling thread has to read; no other thread gets the table meanwhile.
+
+        Return None if there is no such table within `timeout_s` seconds. Also return None if the relay log may have
+        lost events that a chunk with this low watermark needs.
         """
         with self.changed:
             found = self._open_to(lower)
@@ -100,9 +108,10 @@ class ReadingList:
             return found
 
     def put(self, table: TableReading, life: int, chunk: TableChunk, borders: Sequence[bytes] = ()) -> bool:
-        """Add a chunk behind those that wait; return False where the reading began again meanwhile.
+        """Append a chunk to the waiting chunks; return False if the reading was restarted meanwhile.
 
-        `borders`: the rest is read in lanes that end at these keys, and the last one at the table's end.
+        `borders` divides the rest of the table into lanes. Each border ends one lane, and the last lane ends with the
+        table.
         """
         with self.changed:
             table.lower = None
@@ -123,8 +132,13 @@ class ReadingList:
     def give_back(
         self, table: TableReading, *, gone: GtidPosition | None = None, life: int | None = None, refused: str = ""
     ) -> None:
-        """Let another thread read the table on; `gone`: at this position it was not there any more, or counts as such
-        because it cannot be read (`refused`).
+        """Release a table so that another thread can continue it.
+
+        Args:
+            table: The table.
+            gone: Position at which the table did not exist. An unreadable table counts as one that does not exist.
+            life: Life of the table to which `gone` applies.
+            refused: Why the table cannot be read.
         """
         with self.changed:
             table.lower = None
@@ -136,13 +150,15 @@ class ReadingList:
             self.changed.notify_all()
 
     def refuse(self, table: TableReading, life: int, why: str) -> None:
-        """Do without what is left of a table, which cannot be read: for the delivery it is gone."""
+        """Skip the rest of a table that cannot be read; the batch planner treats the table as one that does not
+        exist.
+        """
         self.give_back(table, gone=GtidPosition(), life=life, refused=why)
 
     def rekey(self, table: TableReading, life: int) -> bool:
-        """Take note that the key of a table was changed; tell whether a part of it was delivered by the one before.
+        """Record a change of the table's key; return True if a part of the table was delivered by the old key.
 
-        If so, nothing more of it is read until it is asked for from its first row on; else it begins again by itself.
+        In that case the table is not read until the caller requests it from its first row. Otherwise it is restarted.
         """
         with self.changed:
             table.lower = None
@@ -152,11 +168,11 @@ class ReadingList:
             self.changed.notify_all()
             return table.rekeyed
 
-    # -- what the delivery does ----------------------------------------------------------------------------------
+    # -- for the batch planner -----------------------------------------------------------------------------------
 
     @property
     def rekeyed(self) -> tuple[TableName, ...]:
-        """The tables that are not read on, because the key that a part of them was delivered by is gone."""
+        """Tables that are not read any more because the key of their delivered part has changed."""
         with self.changed:
             return tuple(table.name for _, table in self._in_order() if table.rekeyed)
 
@@ -166,9 +182,9 @@ class ReadingList:
             return sorted({*self._names, *(name for name, _ in self._begun)})
 
     def deliverable(self) -> list[TableReading]:
-        """Return the tables with chunks that can be delivered, and those that are gone, in order.
+        """Return the tables with deliverable chunks and the tables that do not exist any more, in order.
 
-        Lanes follow each other; one comes only behind those that are read to their ends.
+        A lane follows only after all earlier lanes of its table are read to their ends.
         """
         found, unended = [], None
         with self.changed:
@@ -187,8 +203,9 @@ class ReadingList:
             return not self._names and not self._begun
 
     def comes(self, lower: RelayLocation) -> bool:
-        """Tell whether more of a table is read while the lower position is this one: not where each is read to its end,
-        gone, has another key, or waits for a later one.
+        """Return True if more rows will be read while the low watermark is `lower`.
+
+        A table that is read to its end, does not exist, has a changed key or waits for a later watermark adds no rows.
         """
         with self.changed:
             return bool(self._names) or any(
@@ -198,14 +215,14 @@ class ReadingList:
 
     @property
     def all_begun(self) -> bool:
-        """Whether a thread has begun every table."""
+        """Whether a thread has started every table."""
         with self.changed:
             return not self._names
 
     def delivered(self, table: TableReading, chunks: Sequence[TableChunk]) -> None:
-        """Take the first chunks of a table away, and the table with its last one.
+        """Remove the first chunks of a table, and the table itself after its last chunk.
 
-        A thread may have had the table begin again while a batch took them: then it begins behind them.
+        If a thread restarted the table while a batch took the chunks, the table continues after them.
         """
         end = chunks[-1].end
         with self.changed:
@@ -221,7 +238,7 @@ class ReadingList:
             self.changed.notify_all()
 
     def leave(self, name: TableName) -> None:
-        """Take away a table of which nothing is to be delivered any more."""
+        """Remove a table that needs no more delivery."""
         with self.changed:
             self._delivered_up_to(name, None)
             self.changed.notify_all()
@@ -229,24 +246,24 @@ class ReadingList:
     def read_again(
         self, table: TableReading, *, kept: bytes | None = None, not_before: RelayLocation | None = None
     ) -> None:
-        """Drop the chunks of a table: it is read again behind what is delivered, or behind `kept`."""
+        """Drop the chunks of a table and read it again after the delivered part, or after `kept`."""
         with self.changed:
             self._restarted(table, kept, not_before)
             self.changed.notify_all()
 
     def follow(self, opened: Mapping[TableName, bytes]) -> None:
-        """Bring the tables to what a frontier says is delivered of them, where that is not what was delivered."""
+        """Set the delivered keys of tables to those of a frontier, if they differ."""
         with self.changed:
             for name, kept in opened.items():
                 self._delivered_up_to(name, kept)
             self.changed.notify_all()
 
     def needed_from(self, *others: RelayLocation | None) -> RelayLocation | None:
-        """Return the first place of the relay log that is needed: what lies before it may be removed.
+        """Return the first relay log location that the snapshot needs; the relay log may remove everything before it.
 
-        That is the first place of chunks that wait, of those that are being read, and of `others`, the places that the
-        caller knows of; None among them is not known. It never goes back: files before an earlier answer may have been
-        removed, and no table is taken with a lower position there.
+        The location is the minimum over waiting chunks, chunks being read, and the caller's locations in `others` (None
+        is unknown). It never goes back: earlier files may be removed already, and `take` rejects a low watermark before
+        it.
         """
         with self.changed:
             places = [chunk.lower for table in self._begun.values() for chunk in table.chunks]
@@ -258,18 +275,18 @@ class ReadingList:
             return self._needed
 
     def state(self) -> tuple[int, list[TableReading]]:
-        """Return how many tables are not begun, and those that are, in order."""
+        """Return the number of tables that are not started, and the started tables in order."""
         with self.changed:
             return len(self._names), [table for _, table in self._in_order()]
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- internal ------------------------------------------------------------------------------------------------
 
     def _open_to(self, lower: RelayLocation) -> TableReading | None:
         lost = self._needed is not None and lower < self._needed
         return None if self._closed or lost else self._next(lower)
 
     def _next(self, lower: RelayLocation) -> TableReading | None:
-        """Return the next table; one that could not be read comes behind all that can be."""
+        """Return the next table; tables that failed come after all others."""
         tables = [table for _, table in self._in_order()]
         full = (
             sum(len(table.chunks) for table in tables if not table.whole) >= CHUNKS_AHEAD
@@ -290,7 +307,7 @@ class ReadingList:
         return table
 
     def _delivered_up_to(self, name: TableName, kept: bytes | None) -> None:
-        """Bring a table to what is delivered of it: all up to this key; None: all of it."""
+        """Set the delivered part of a table to all rows up to `kept`; None means the whole table."""
         lanes = self._lanes(name)
         if kept is None:
             for lane in lanes:
@@ -307,7 +324,7 @@ class ReadingList:
                 self.total += 1
 
     def _return_of(self, name: TableName, *, refused: bool = False) -> None:
-        """Begin a table again that was gone and is there again; `refused`: also where it could not be read."""
+        """Start a table again if it exists again; `refused` includes a table that could not be read."""
         for table in self._lanes(name):
             if table.gone is not None and (refused or not table.refused):
                 table.reset(table.delivered, None)
@@ -329,19 +346,19 @@ class ReadingList:
         return [table for (one, _), table in self._in_order() if one == name]
 
     def _is_waited_for(self, table: TableReading) -> bool:
-        """Tell whether lanes that were read ahead cannot be delivered before this one."""
+        """Return True if this is the first lane and later lanes wait for it."""
         lanes = self._lanes(table.name)
         return len(lanes) > 1 and lanes[0] is table and not table.chunks
 
     def _undivided(self, table: TableReading) -> TableReading:
-        """Make one of the lanes of a table, the first of those that are left."""
+        """Merge the lanes of a table into the first remaining one."""
         first, *others = self._lanes(table.name) or [table]
         for other in others:
             other.drop_chunks()
             other.life += 1
             del self._begun[other.name, other.lane]
         if self._begun.pop((first.name, first.lane), None) is not None:
-            first.lane = 0  # lanes that it is divided into later come behind it
+            first.lane = 0  # lanes of a later division get higher numbers
             self._begun[first.name, 0] = first
         first.upto = None
         return first
@@ -349,7 +366,7 @@ class ReadingList:
     def _restarted(
         self, table: TableReading, kept: bytes | None = None, not_before: RelayLocation | None = None
     ) -> TableReading:
-        """Begin a table again, in one lane, behind what is delivered or behind `kept`; return that lane."""
+        """Start a table again in one lane after its delivered part, or after `kept`; return that lane."""
         first = self._undivided(table)
         first.reset(first.delivered if kept is None else kept, not_before)
         return first

@@ -1,6 +1,7 @@
-"""One table that is being read, or a lane of it: how far it is read and delivered, and its chunks that wait.
+"""State of one table, or of one lane of it, during a snapshot: what is read, what is delivered, which chunks wait.
 
-A value that the list of tables keeps, and changes under its lock.
+`ReadingList` owns the `TableReading` objects and changes them only under its lock. `TableEnd` lets chunks grow at the
+end of a table that grows while it is read.
 """
 
 from __future__ import annotations
@@ -25,28 +26,25 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.chunk import ReadTable, TableChunk
 
 
-# The end of a table to which rows are appended while it is read: chunks that grow, until one has all that is left.
-#
-# In: the chunks of a table as they are read. Out: how many rows the next one may have, once the key is passed that
-# was the largest one when the table was begun. What lies behind was written since: chunks of a steady size might
-# follow it for ever. A chunk that takes eight times the one before meets the end after a few.
+# Rows may be appended to a table while it is read, and chunks of a constant size might then never reach its end. After
+# the key that was the largest at the first chunk, each chunk is eight times as large as the one before.
 
 MOST_ROWS: Final = 1 << 24
-"""A chunk has no more rows, however many are appended: its bytes are limited all the same."""
+"""Maximum rows of a chunk at a growing end. The byte limit applies as well."""
 
 
 class TableEnd:
-    """The end of one table, or of its last lane. `rows`: of the next chunk, 0 while that is not to be larger."""
+    """End of a table, or of its last lane. `rows`: size of the next chunk, 0 while chunks have their normal size."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._largest: bytes | None = None
 
     def follow(self, connection: SnapshotConnection, chunk: TableChunk, asked: int) -> None:
-        """Take in a chunk for which so many rows were asked, and behind which there are more."""
+        """Update the chunk size after a chunk for which `asked` rows were requested and which did not reach the end."""
         table, end = chunk.table, chunk.end
         if end is None or not table.key.ordered:
-            return  # only the server knows which key is the larger one
+            return  # only the server can compare these keys
         if self._largest is None:
             self._largest = _largest(connection, table)
         if self._largest == NOTHING or key_bytes(table.schema, table.key, end) >= self._largest:
@@ -54,7 +52,7 @@ class TableEnd:
 
 
 def _largest(connection: SnapshotConnection, table: ReadTable) -> bytes:
-    """Return the bytes of the largest key that there is; NOTHING where no row is left."""
+    """Return the bytes of the table's largest key; NOTHING if the table is empty."""
     stream = connection.select(largest_sql(table, select_list(table.schema)))
     rows = ResultRows(table.schema, table.key, stream.columns)
     for stretch in stream.stretches():
@@ -64,14 +62,26 @@ def _largest(connection: SnapshotConnection, table: ReadTable) -> bytes:
 
 @dataclass(slots=True)
 class TableReading:
-    """A table that is begun, or a lane of it. `kept`: the key up to which it was read, `delivered`: is delivered.
+    """State of a table, or of one lane of it, that a thread has started to read.
 
-    `life` counts how often its reading began again: what was read in an earlier life is thrown away. `not_before`: it
-    is not read while the lower position lies before this place. `gone`: at this position there was no such table.
-    `lower`: what the snapshot surely sees of the thread that reads it now, None while none does.
-    `end`: whether chunks are to grow. `upto`: the kept key that a lane ends at, None for the last one; `divided`:
-    whether lanes were thought of. `rekeyed`: its key is another one than that which a part of it was delivered by.
-    `failures`: how often in a row it could not be read; `refused`: why it cannot be read at all.
+    Attributes:
+        lane: Number of the lane, from 0.
+        upto: Kept key at which the lane ends; None for the last lane.
+        divided: Whether dividing the table into lanes was considered.
+        kept: Kept key up to which the table is read.
+        delivered: Kept key up to which the table is delivered.
+        next_rows: Rows to request for the next chunk.
+        lower: Low watermark of the thread that reads the table now; None if no thread does.
+        ended: Whether the table is read to its end.
+        life: Number of restarts. Chunks read in an earlier life are discarded.
+        not_before: The table is not read while the low watermark is before this location.
+        gone: Position at which the table did not exist.
+        whole: Whether all chunks are delivered together.
+        end: Growth of the chunks at the end of the table.
+        rekeyed: Whether a part of the table was delivered by a key that has changed.
+        failures: Number of consecutive failures.
+        refused: Why the table cannot be read at all.
+        chunks: Chunks that wait for delivery.
     """
 
     name: TableName
@@ -95,36 +105,36 @@ class TableReading:
 
     @property
     def busy(self) -> bool:
-        """Whether a thread reads it."""
+        """Whether a thread reads the table."""
         return self.lower is not None
 
     @property
     def deliverable(self) -> bool:
-        """Whether chunks of it can be delivered."""
+        """Whether chunks of the table can be delivered."""
         return bool(self.chunks) and (self.ended or not self.whole)
 
     def may_be_read(self, lower: RelayLocation) -> bool:
-        """Tell whether the lower position has got to where it may be read."""
+        """Return True if the low watermark has reached `not_before`."""
         return self.not_before is None or self.not_before <= lower
 
     @property
     def waiting(self) -> int:
-        """The bytes of its chunks that count as read ahead."""
+        """Bytes of waiting chunks that count against the read-ahead limit."""
         return 0 if self.whole else sum(chunk.size for chunk in self.chunks)
 
     def begins_with(self, chunks: Sequence[TableChunk]) -> bool:
-        """Tell whether the chunks that wait begin with these very ones."""
+        """Return True if the waiting chunks start with exactly these objects."""
         pairs = zip(self.chunks, chunks, strict=False)
         return len(self.chunks) >= len(chunks) and all(one is other for one, other in pairs)
 
     def drop_chunks(self) -> None:
-        """Drop what is read and not delivered."""
+        """Drop all chunks that are read and not delivered."""
         for chunk in self.chunks:
             chunk.drop()
         self.chunks.clear()
 
     def reset(self, kept: bytes, not_before: RelayLocation | None) -> None:
-        """Begin a new life behind a key."""
+        """Start a new life after the key `kept`."""
         self.drop_chunks()
         self.kept = self.delivered = kept
         self.life += 1

@@ -1,9 +1,10 @@
-"""The threads that read tables: one a connection, and one that watches the server.
+"""Threads that read the tables of a snapshot, one per connection.
 
-In: the list of tables, the lower position, the pace. Out: chunks in the list. What passes (a lost connection, a lock, a
-statement that took too long, a table that was changed) is waited for or read again, on another host if there are
-several; what does not pass ends all threads, and is raised by `check` with the table's name. While the server is
-loaded, while no disk is left, and while the server that is read from is behind, nothing is read.
+`ReadingThreads` takes tables from the reading list and puts chunks back. Lost connections, locks, statement timeouts
+and DDL are transient: a thread waits or reads again, on another host if there is one. Any other error ends all threads,
+and `check` raises it with the table's name. The threads pause while the server is loaded, while the disk is full, and
+while the server has not reached the low watermark. `lane_borders` divides large tables so that several connections
+share them.
 """
 
 from __future__ import annotations
@@ -40,18 +41,20 @@ if TYPE_CHECKING:
     from replica.snapshot.watermark.watch import Seen, SourceWatch
 
 IDLE_S: Final = 0.1
-"""How often a thread that has nothing to do looks again; a change of the list wakes it at once."""
+"""Interval in seconds at which an idle thread polls; a change of the list wakes it at once."""
 SHORTER: Final = 4
-"""The part of a chunk's rows that is asked for after a statement that took too long: one of so many."""
+"""Divisor of a chunk's rows after a statement timeout."""
 CLOSE_S: Final = 10.0
-"""How long closing waits for a thread; it hangs up first, so that only a dead network lasts so long."""
+"""Maximum wait for a thread in seconds when closing. Connections are closed first, so only a dead network takes that
+long.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Trouble:
-    """The errors met one after the other, and since when."""
+    """Number of consecutive errors, and the time of the first one."""
 
     count: int = 0
     since: float = 0.0
@@ -66,14 +69,12 @@ class _Trouble:
 
 @dataclass(slots=True)
 class _Line:
-    """The connection of a thread."""
-
     connection: SnapshotConnection | None = None
     host: Endpoint | None = None
 
 
 class ReadingThreads:
-    """The threads of one snapshot. `connect` opens a connection to a host."""
+    """Reading threads of one snapshot. `connect` opens a connection to a host."""
 
     def __init__(
         self,
@@ -102,20 +103,20 @@ class ReadingThreads:
         self.size = 0
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the threads."""
         for number in range(self._pace.connections):
             thread = threading.Thread(target=self._run, args=(number,), name=f"table-reader-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def check(self) -> None:
-        """Raise the error that ended the threads, if one did."""
+        """Raise the error that ended the threads, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     @property
     def waits_for(self) -> str:
-        """What all threads wait for; empty where one reads."""
+        """Reason why all threads wait; empty if one of them reads."""
         with self._lock:
             waits = list(self._waits.values())
         return waits[0] if waits and all(waits) else ""
@@ -138,7 +139,7 @@ class ReadingThreads:
     def _run(self, number: int) -> None:
         try:
             self._loop(number)
-        except Exception as error:  # noqa: BLE001  (raised again from the next call, whatever it is)
+        except Exception as error:  # noqa: BLE001  (the next call of `check` raises it)
             if not self._ending.is_set():
                 self._failure = self._failure or error
                 self._ending.set()
@@ -167,7 +168,7 @@ class ReadingThreads:
                     self._tables.give_back(table)
                     self._wait(number, "the server that is read from, which is behind")
                 except ReplicaError as error:
-                    asked = line.connection is not None  # else it is about the server
+                    asked = line.connection is not None  # otherwise the error concerns the server, not the table
                     self._hang_up(line)
                     trouble.met()
                     table.failures += asked
@@ -181,7 +182,7 @@ class ReadingThreads:
             self._hang_up(line)
 
     def _seen(self) -> tuple[Seen | None, str]:
-        """Return what snapshots see now, or None and why nothing is read."""
+        """Return the current low watermark and host, or None and the reason why nothing is read."""
         seen = self._watch.seen
         if seen is None:
             return None, self._watch.waits_for or "a position that the server has surely committed"
@@ -194,7 +195,6 @@ class ReadingThreads:
         return seen, ""
 
     def _read(self, connection: SnapshotConnection, line: _Line, table: TableReading, life: int, seen: Seen) -> None:
-        """Read a chunk of a table."""
         rows = table.end.rows or min(table.next_rows, self._pace.chunk_rows)
         wanted = Wanted(table.name, table.kept, table.upto, rows)
         read = self._reader.read(connection, wanted, seen)
@@ -203,30 +203,30 @@ class ReadingThreads:
         table.next_rows = read.next_rows
         if read.chunk is None:
             if not covers(read.upper, self._tables.named_at):
-                raise BehindError  # a replica that may be about to make it
+                raise BehindError  # a lagging replica may still create the table
             self._tables.give_back(table, gone=read.upper, life=life)
             return
         if read.connected and table.upto is None:
             table.end.follow(connection, read.chunk, rows)
         if self._tables.put(table, life, read.chunk, self._borders(connection, table, read)):
-            if rows <= self._pace.chunk_rows:  # at the table's end a rate might be slower than the writers
+            if rows <= self._pace.chunk_rows:  # at a table's end the rate limit might be slower than the writers
                 self._rate.took(read.chunk.rows)
             with self._lock:
                 self.rows += read.chunk.rows
                 self.size += read.chunk.size
 
     def _borders(self, connection: SnapshotConnection, table: TableReading, read: Read) -> list[bytes]:
-        """Return where the lanes of a table end, once, if other connections could read it too."""
+        """Return the borders of a table's lanes, once a table, if there are other connections to read them."""
         if table.divided or read.chunk is None or not read.connected or self._pace.connections == 1:
             return []
         table.divided = True
         return lane_borders(connection, read.chunk, self._pace.chunk_rows)
 
     def _leaves(self, error: ReplicaError, table: TableReading, life: int) -> bool:
-        """Tell whether an error has been dealt with because it is about the table alone, which is not read on as it is.
+        """Return True if an error concerns only this table, and the table has been restarted or refused.
 
         Raises:
-            KeyChangedError: a part of it was delivered by another key, and no one has it read again.
+            KeyChangedError: A part of the table was delivered by another key, and no caller requests a re-snapshot.
         """
         if isinstance(error, KeyChangedError):
             if self._tables.rekey(table, life) and not self._pace.table_by_table:
@@ -238,7 +238,7 @@ class ReadingThreads:
         return True
 
     def _passes(self, error: ReplicaError, table: TableReading, count: int, since: float) -> str:
-        """Return what is waited for after an error that passes, met so often in a row; raise any other."""
+        """Return what to wait for after the `count`-th consecutive transient error; raise any other error."""
         if isinstance(error, DisconnectedError):
             if time.monotonic() - since > self._config.reconnect_retry_s:
                 raise named(error, table.name) from error
@@ -284,22 +284,20 @@ class ReadingThreads:
                 connection.close()
 
 
-# Cut the keys of a large table into lanes, so that several connections read it side by side.
-#
-# In: the first chunk of a table whose key is one integer. Out: kept keys at which lanes end, evenly spaced between
-# the chunk's last key and the table's largest. They only share the work: a lane is read in chunks until its end, so
-# keys that are not spread evenly cost time and no memory, and rows are delivered in key order all the same.
+# Lanes divide a large table with a single integer key, so that several connections read it at once. The borders are
+# evenly spaced between the first chunk's last key and the table's largest key. Lanes only share the work: each lane is
+# read in chunks, so uneven keys cost time and no memory. Rows are still delivered in key order.
 
 LANE_CHUNKS: Final = 4
-"""A lane has so many chunks, as far as can be told: what is read ahead of the first one has to wait for it."""
+"""Estimated chunks of a lane. Chunks of later lanes wait until the first lane is delivered."""
 MOST_LANES: Final = 4096
-"""A lane takes less than a KB of memory."""
+"""Maximum number of lanes of a table; a lane takes less than a KB of memory."""
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
 
 def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
-    """Return the kept keys behind which the second lane begins and all others; empty for a table that needs none."""
+    """Return the kept keys that end each lane but the last; empty for a table that needs no lanes."""
     schema, key = chunk.table.schema, chunk.table.key
     if chunk.end is None or len(key.columns) != 1:
         return []

@@ -1,7 +1,7 @@
-"""Tables whose rows could not be moved to the position of a batch: read again, from a later place, or left.
+"""Handle tables whose rows cannot be reconciled with the position of a batch.
 
-In: a table, and why it did not go. Out: it is read again, so often as that may help; then an error, or, where the
-caller follows each table, a table of which no more is read.
+`UnmovedTables` reads such a table again, from a later watermark if that helps, up to a limit. After that it raises an
+error. If the caller handles errors table by table, it stops reading the table instead.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from replica.snapshot.reconcile.reconciler import ChunkReconciler
 
 MOST_UNKNOWN: Final = 10
-"""How often a table is read again because row images leave out columns of rows that it did not have yet: each time a
-change in ten seconds may do that again, so that it takes a pause of the writers, or none that leaves columns out."""
+"""Maximum retries of a table because row images omit columns of rows that the chunk does not have yet. Each change
+within ten seconds can cause it again. It ends with a pause of the writers, or with changes that omit no column.
+"""
 
 _log = logging.getLogger(__name__)
 
 
 class UnmovedTables:
-    """The tables of one query, each with how often it was read again since rows of it were last delivered."""
+    """Retry counts of one query's tables since the last delivery of their rows."""
 
     def __init__(self, pace: Pace, tables: ReadingList, mover: ChunkReconciler) -> None:
         self._pace = pace
@@ -43,11 +44,11 @@ class UnmovedTables:
         self._unsettled: Counter[TableName] = Counter()
 
     def forget(self, table: TableReading) -> None:
-        """Begin to count again: rows of the table are delivered, or no more of them are read."""
+        """Reset the counts of a table after a delivery, or after its reading has ended."""
         del self._unknown[table.name], self._unsettled[table.name]
 
     def read_better(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
-        """Read a table again whose rows could not be moved to a place."""
+        """Read a table again after its rows could not be reconciled with `v`."""
         if isinstance(error, PartialRowError):
             self._read_later(table, error.place)
         elif isinstance(error, UnlikeRowsError):
@@ -56,8 +57,9 @@ class UnmovedTables:
             self._tables.read_again(table)
 
     def read_settled(self, table: TableReading, place: RelayLocation, *, unlike: bool = False) -> None:
-        """Read a table without a key again, from a position on that is behind a change; `unlike`: its rows were other
-        ones than the changes have.
+        """Read a table without a key again, from a watermark after a change.
+
+        `unlike`: the rows that were read did not match the before images of the changes.
         """
         self._unsettled[table.name] += 1
         if self._unsettled[table.name] >= MOST_UNSETTLED:
@@ -67,7 +69,7 @@ class UnmovedTables:
         self._tables.read_again(table, not_before=place)
 
     def _read_later(self, table: TableReading, place: int) -> None:
-        """Read a table again when what its images leave out is surely seen."""
+        """Read a table again after the snapshot surely sees the change whose image omits columns."""
         self._unknown[table.name] += 1
         if self._unknown[table.name] > MOST_UNKNOWN:
             self._leave(table, self._mover.partial_error(table.name, place))
@@ -75,7 +77,7 @@ class UnmovedTables:
         self._tables.read_again(table, not_before=location_at(place))
 
     def _leave(self, table: TableReading, error: ReplicaError) -> None:
-        """Read no more of a table that cannot be moved to a place; raise why, where no one follows each table."""
+        """Stop reading a table that cannot be reconciled; raise the error unless errors are handled table by table."""
         if not self._pace.table_by_table:
             raise error
         self.forget(table)

@@ -1,1 +1,1 @@
-"""Connections that read tables, for threads that wait: login, session, packets and transports."""
+"""Blocking connections that read tables: login, session settings, packets and transports."""

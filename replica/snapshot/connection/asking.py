@@ -1,6 +1,6 @@
-"""A question to a server over a connection of its own, asked again where the connection is lost or an error passes.
+"""Ask a server one question over a new connection, and retry after lost connections and transient errors.
 
-In: how a connection is opened, a question, how long it is tried. Out: the answer. Every other error is the answer.
+`asked` opens the connection, runs the question and returns its answer. Every other error is raised at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replica.snapshot.connection.result_stream import ResultStream
 
 POLL_S: Final = 0.2
-"""How long is waited between two tries: a server that restarts refuses at once."""
+"""Wait between two attempts in seconds. A server that restarts refuses connections at once."""
 
 _Result = TypeVar("_Result")
 Answer = TypeVar("Answer")
@@ -28,7 +28,7 @@ Connection = TypeVar("Connection", bound="SnapshotConnection")
 
 
 class Asked(Protocol):
-    """A connection that answers small questions."""
+    """Connection that answers small queries."""
 
     def rows(self, sql: str, arguments: tuple[str, ...] = ()) -> Rows: ...
 
@@ -36,7 +36,7 @@ class Asked(Protocol):
 
 
 class SnapshotConnection(Asked, Protocol):
-    """A connection that reads tables, as a chunk needs it."""
+    """Connection with the methods that reading a chunk needs."""
 
     def begin_snapshot(self) -> GtidPosition: ...
 
@@ -50,11 +50,16 @@ class SnapshotConnection(Asked, Protocol):
 
 
 def asked(connect: Callable[[], Connection], question: Callable[[Connection], Answer], patience_s: float) -> Answer:
-    """Return what a question returns of a connection.
+    """Return the answer to a question over a new connection.
+
+    Args:
+        connect: Opens a connection.
+        question: Gets the connection and returns the answer.
+        patience_s: Time in seconds after which no further attempt is made.
 
     Raises:
-        DisconnectedError: no server could be asked for so long.
-        ReplicaError: whatever connecting or the question raise.
+        DisconnectedError: No server was reachable for `patience_s`.
+        ReplicaError: Any other error of `connect` or `question`.
     """
 
     def once() -> Answer:

@@ -1,11 +1,11 @@
-"""A connection that reads tables, for one thread that waits: statements, snapshots, and results as raw packets.
+"""Blocking connection that reads tables: statements, snapshots, and SELECT results as raw packets.
 
-In: a configuration and a server. Out: rows of text for small questions, and the packets of a SELECT's result. The login
-is that of the replica, so all plugins, TLS modes and compression work; then the connection is taken from its driver,
-and no row passes through Python.
+`TableConnection.open` logs in as the replica does, so all plugins, TLS modes and compression work. Then it takes the
+connection from its driver. Small queries return rows of text. `select` returns packets in the binary protocol, and no
+row passes through Python.
 
-Refused: a session that does not keep its settings (session.py), answers that are none, and the next command after a
-result that was not read to its end.
+The connection refuses a session that does not keep its settings (session.py) and malformed answers. It also refuses the
+next command after a result that was not read to its end.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 MAX_COLUMNS_BYTES: Final = 16 << 20
-"""The bytes of the columns of a result: 4096 of them, each with five names of up to 256 bytes."""
+"""Maximum bytes of a result's column definitions: 4096 columns, each with five names of up to 256 bytes."""
 SILENCE_S: Final = 30.0
-"""How much longer than a statement may run on the server we wait for its next byte."""
+"""Time in seconds, on top of the statement limit, to wait for the server's next byte."""
 
 
 class TableConnection:
-    """One connection. Its methods are for one thread at a time, which waits in them; `close` is for any thread.
+    """Connection that reads tables, created by `open`.
 
-    Made by `open`.
+    One thread at a time calls the methods, which block. Any thread may call `close`.
     """
 
     def __init__(self, endpoint: Endpoint, receiver: PacketReceiver, *, isolation: str) -> None:
@@ -84,20 +84,20 @@ class TableConnection:
         lock_wait_s: float = LOCK_WAIT_S,
         silence_s: float = SILENCE_S,
     ) -> TableConnection:
-        """Log in, and settle the session.
+        """Log in and apply the session settings.
 
         Args:
-            config: account, TLS, compression and time limits.
-            endpoint: the server, tried once; None: the configured ones in turn, for `connect_retry_s`.
-            statement_s: how long a statement may run on the server.
-            lock_wait_s: how long it may wait there for a lock.
-            silence_s: how much longer we wait for its next byte.
+            config: Account, TLS, compression and time limits.
+            endpoint: Server, tried once; None tries the configured servers in turn for `connect_retry_s`.
+            statement_s: Maximum run time of a statement on the server, in seconds.
+            lock_wait_s: Maximum wait for a lock on the server, in seconds.
+            silence_s: Time in seconds, on top of `statement_s`, to wait for the server's next byte.
 
         Raises:
-            AuthenticationError: the account, the password, the plugin or the TLS set-up is refused, by either side.
-            DisconnectedError: the server cannot be reached.
-            PrerequisiteError: the server writes no binlog, or the session does not keep its settings.
-            ReplicaError: what else a login may end in.
+            AuthenticationError: Either side refuses the account, the password, the plugin or the TLS setup.
+            DisconnectedError: The server is not reachable.
+            PrerequisiteError: The server writes no binlog, or the session does not keep its settings.
+            ReplicaError: Any other login error.
         """
         limits = SessionLimits(statement_s, lock_wait_s)
 
@@ -120,24 +120,24 @@ class TableConnection:
                 source = SocketBytes(detached, statement_s + silence_s)
         return cls(server, PacketReceiver(source, detached.leftover), isolation=isolation)
 
-    # -- questions ---------------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     def rows(self, sql: str, arguments: tuple[str, ...] = ()) -> Rows:
-        """Run a statement, and return its rows as text; for small answers in UTF-8, not for values of tables.
+        """Run a statement and return its rows as text, for small answers in UTF-8 and not for table data.
 
         Args:
-            sql: the text; with arguments, %s stands for each, and %% for a percent sign.
-            arguments: texts that are quoted.
+            sql: SQL text. With arguments, %s is a placeholder and %% is a percent sign.
+            arguments: Texts that are quoted into the placeholders.
 
         Raises:
-            ServerError: the server refused it.
-            DisconnectedError: the connection ended, or was closed by another thread.
-            ProtocolError: the answer is none, or longer than MAX_REPLY_BYTES.
+            ServerError: The server refused the statement.
+            DisconnectedError: The connection ended, or another thread closed it.
+            ProtocolError: The answer is malformed, or longer than MAX_REPLY_BYTES.
         """
         return self._perform(Query(sql, arguments))
 
     def run(self, steps: Steps[_Result]) -> _Result:
-        """Hold a conversation, and return its result; an ERR packet is thrown into it as a ServerError."""
+        """Run the steps and return their result; an ERR packet is thrown into the steps as a ServerError."""
         try:
             step = next(steps)
             while True:
@@ -154,7 +154,8 @@ class TableConnection:
         try:
             return steps.send(rows)
         except (TypeError, ValueError, IndexError, KeyError) as error:
-            # They take an answer for what their statement gives: a server that is none gives anything.
+            # Steps assume the shape of their statement's answer, and a peer that is no MariaDB server may send
+            # anything.
             raise ProtocolError(f"{self.endpoint} gave an answer that makes no sense: {error!r}.") from error
 
     def _perform(self, step: Step) -> Rows:
@@ -170,33 +171,33 @@ class TableConnection:
     # -- snapshots and tables ----------------------------------------------------------------------------------------
 
     def position(self) -> GtidPosition:
-        """Ask for @@global.gtid_binlog_pos."""
+        """Return @@global.gtid_binlog_pos."""
         return self.run(ask_position())
 
     def begin_snapshot(self) -> GtidPosition:
-        """Open a snapshot, and return a position that is not below what it sees.
+        """Open a snapshot and return a position that covers everything the snapshot sees.
 
         Raises:
-            PrerequisiteError: the session has lost its isolation level.
-            ServerError: the server refused it.
-            DisconnectedError: the connection ended, or was closed by another thread.
+            PrerequisiteError: The session has lost its isolation level.
+            ServerError: The server refused the statement.
+            DisconnectedError: The connection ended, or another thread closed it.
         """
         return self.run(begin(self._isolation))
 
     def end_snapshot(self) -> None:
-        """Let go of the snapshot and of the tables' metadata locks."""
+        """Release the snapshot and the metadata locks of its tables."""
         self.rows("COMMIT")
 
     def select(self, sql: str) -> ResultStream:
-        """Run a SELECT, and return its result as it comes, in the binary protocol.
+        """Run a SELECT and return its result as a stream in the binary protocol.
 
         Args:
-            sql: the text, with all values in it as literals.
+            sql: SQL text with all values as literals.
 
         Raises:
-            ServerError: the server refused it.
-            DisconnectedError: the connection ended, or was closed by another thread.
-            ProtocolError: the answer is none.
+            ServerError: The server refused the statement.
+            DisconnectedError: The connection ended, or another thread closed it.
+            ProtocolError: The answer is malformed.
         """
         with self._using() as receiver:
             receiver.send(com_stmt_prepare(sql))
@@ -212,7 +213,7 @@ class TableConnection:
 
     def _take(self, statement: int) -> RowStretch | None:
         if self._reading != statement:
-            return None  # at its end
+            return None  # the result has ended
         with self._using(statement) as receiver:
             stretch = receiver.rows()
             if stretch is None:
@@ -235,20 +236,20 @@ class TableConnection:
         except StopIteration as done:
             return done.value
 
-    # -- its end -----------------------------------------------------------------------------------------------------
+    # -- close -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the connection, from any thread: one that waits in a method gets a DisconnectedError there."""
+        """Close the connection from any thread; a thread that waits in a method gets a DisconnectedError."""
         idle = self._lock.acquire(blocking=False)
         if not idle:
-            with contextlib.suppress(RuntimeError):  # the thread that had the lock has closed the loop
+            with contextlib.suppress(RuntimeError):  # the thread that held the lock has closed the loop
                 self._receiver.source.interrupt(self._gone())
             self._lock.acquire()
         try:
             if not self._closed:
                 self._closed = True
                 if idle and self._reading is None:
-                    with contextlib.suppress(ReplicaError):  # it has ended already
+                    with contextlib.suppress(ReplicaError):  # the connection has already ended
                         self._receiver.send(bytes((Command.QUIT,)))
                 self._receiver.source.end(self._gone())
                 self._receiver.source.close()
@@ -260,7 +261,7 @@ class TableConnection:
 
     @contextlib.contextmanager
     def _using(self, statement: int | None = None) -> Iterator[PacketReceiver]:
-        """Keep the connection to one thread, and raise our errors with the server's name."""
+        """Lock the connection for one thread, and add the server's name to errors."""
         with self._lock:
             if self._closed:
                 raise self._gone()

@@ -1,4 +1,4 @@
-"""Find how far the rows reach that have arrived whole, by one look at the header of each packet."""
+"""Kernel that finds the end of the complete row packets in a buffer, with one look at each packet's header."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ROW = 0
 
 @kernel
 def whole_rows(address: int, start: int, end: int) -> int:
-    """Return the offset behind the last of the whole rows that stand between two offsets of a buffer.
+    """Return the offset after the last complete row packet between two offsets of a buffer.
 
-    It stops before a packet that is not all there, that is no row of the binary protocol (those begin with 0), or that
-    is continued by the next packet.
+    The scan stops before an incomplete packet, before a packet that the next packet continues, and before a packet that
+    is no row. Rows of the binary protocol start with 0.
     """
     offset = start
     while offset + _HEADER < end:

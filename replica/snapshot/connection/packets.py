@@ -1,9 +1,8 @@
-"""The packets of a connection whose thread waits for them, out of one large buffer that is used again.
+"""Packets of a blocking connection, received into one large reusable buffer.
 
-In: a source of bytes. Out: single payloads, and runs of whole rows without any Python per row. Bytes are received only
-while the thread waits here, so what was given out is not overwritten before the next call.
-
-Refused: payloads beyond what the caller expects, and rows beyond MAX_ROW_BYTES.
+`PacketReceiver` returns single payloads, or runs of complete rows without any Python work per row. Bytes are received
+only while the thread waits here. A returned run therefore stays intact until the next call. Payloads above the caller's
+limit and rows above MAX_ROW_BYTES are refused.
 """
 
 from __future__ import annotations
@@ -22,39 +21,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RECEIVE_BYTES: Final = 1 << 20
-"""Asked for at once: more than a socket holds, so that one call takes all of it."""
+"""Bytes to request per receive: more than a socket buffer holds, so that one call empties it."""
 STRETCH_BYTES: Final = 1 << 20
-"""Rows that are given out at once: enough that Python costs nothing per row, and little enough for a core's cache."""
+"""Bytes of rows to return at once: enough to make Python's cost per row negligible, and small enough for a core's
+cache.
+"""
 BUFFER_BYTES: Final = STRETCH_BYTES + PACKET_HEADER_LENGTH + MAX_PIECE + RECEIVE_BYTES
-"""Room for the largest packet behind a stretch; without such packets most of it is never touched."""
+"""Buffer size: a run of rows, the largest packet after it and one receive. Without large packets most of it stays
+untouched.
+"""
 MAX_ROW_BYTES: Final = 1 << 30
-"""The bytes of a row: no packet of a client, and no event of a binlog, is larger (max_allowed_packet: 1 GB at most)."""
+"""Maximum bytes of a row. No client packet and no binlog event is larger, because max_allowed_packet is at most 1
+GB.
+"""
 
 
 class ReceivedBytes(Protocol):
-    """The bytes of a connection, plain or through a transport (transports.py)."""
+    """Byte source of a connection, plain or through a transport (transports.py)."""
 
     def send(self, data: bytes) -> None:
-        """Write bytes; DisconnectedError where the connection has ended."""
+        """Write bytes; raise DisconnectedError if the connection has ended."""
 
     def pump(self, space: Callable[[], memoryview], took: Callable[[int], bool], *, gather: bool) -> None:
-        """Receive into `space()` until `took`, which is told how many bytes came, says that it is enough.
+        """Receive into `space()` until `took`, called with the number of received bytes, returns True.
 
-        `gather`: much is to come, and may come a moment later.
+        `gather` means that many bytes are expected and that a short delay is acceptable.
         """
 
     def end(self, error: Exception) -> None:
         """End the connection; every later call raises `error`."""
 
     def interrupt(self, error: Exception) -> None:
-        """Let the thread that waits in `pump`, or comes to wait, raise `error`; for any thread."""
+        """Raise `error` in the thread that waits in `pump` or enters it; callable from any thread."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
 
 class PacketReceiver:
-    """The receiving end of one connection. `early` are bytes that had already arrived: a few KB."""
+    """Receiving side of one connection. `early` holds a few KB that arrived before."""
 
     def __init__(self, source: ReceivedBytes, early: bytes = b"") -> None:
         self.source = source
@@ -64,22 +69,22 @@ class PacketReceiver:
         self._begin = self._scanned = 0
         self._end = len(early)
         self._view[: self._end] = early
-        self._enough: Callable[[], bool] = bool  # no: nothing is expected yet
+        self._enough: Callable[[], bool] = bool  # bool() is False: nothing is expected yet
 
     def send(self, payload: bytes) -> None:
         """Write a command.
 
         Raises:
-            DisconnectedError: the connection has ended.
+            DisconnectedError: The connection has ended.
         """
         self.source.send(pack(payload))
 
     def payload(self, most: int) -> bytes:
-        """Wait for the next payload, of `most` bytes at most, and return a copy.
+        """Wait for the next payload, of at most `most` bytes, and return a copy.
 
         Raises:
-            DisconnectedError: the connection ended, was silent for too long, or was interrupted.
-            ProtocolError: the payload is longer, or empty.
+            DisconnectedError: The connection ended, was silent for too long, or was interrupted.
+            ProtocolError: The payload is longer, or empty.
         """
         joined = bytearray()
         length = MAX_PIECE
@@ -100,11 +105,11 @@ class PacketReceiver:
         return bytes(joined)
 
     def rows(self) -> RowStretch | None:
-        """Wait for rows; None where the next packet is no row.
+        """Wait for rows; return None if the next packet is no row.
 
         Raises:
-            DisconnectedError: the connection ended, was silent for too long, or was interrupted.
-            ProtocolError: a row is longer than MAX_ROW_BYTES.
+            DisconnectedError: The connection ended, was silent for too long, or was interrupted.
+            ProtocolError: A row is longer than MAX_ROW_BYTES.
         """
         self._wait(self._has_rows, gather=True)
         begin = self._begin
@@ -114,7 +119,7 @@ class PacketReceiver:
         return self._joined() if self._length() == MAX_PIECE else None
 
     def _joined(self) -> RowStretch | None:
-        """Put a row together that was split over packets; None where it is no row."""
+        """Join a row that is split over several packets; return None if the packets are no row."""
         self._wait(self._has_packet, gather=True)
         if self._view[self._begin + PACKET_HEADER_LENGTH]:
             return None
@@ -133,7 +138,7 @@ class PacketReceiver:
             self._begin = self._scanned = start + length
         return RowStretch(np.frombuffer(row, np.uint8), 0, len(row), joined=True)
 
-    # -- what is there ---------------------------------------------------------------------------------------------
+    # -- buffer contents -------------------------------------------------------------------------------------------
 
     def _length(self) -> int:
         return int.from_bytes(self._view[self._begin : self._begin + 3], "little")
@@ -145,7 +150,7 @@ class PacketReceiver:
         return self._has_header() and self._end - self._begin >= PACKET_HEADER_LENGTH + self._length()
 
     def _has_rows(self) -> bool:
-        """Tell whether a stretch is full, or ends before a packet that is no row or is continued."""
+        """Return True if a run is full, or ends before a packet that is no row or is continued."""
         self._scanned = scanned = whole_rows(self._address, max(self._scanned, self._begin), self._end)
         if scanned - self._begin >= STRETCH_BYTES:
             return True
@@ -155,7 +160,6 @@ class PacketReceiver:
         return length == MAX_PIECE or self._end - scanned >= PACKET_HEADER_LENGTH + length
 
     def _wait(self, enough: Callable[[], bool], *, gather: bool = False) -> None:
-        """Receive until there is enough."""
         if enough():
             return
         begin, count = self._begin, self._end - self._begin

@@ -1,4 +1,4 @@
-"""The rows of one SELECT as the bytes of their packets: its columns first, then run after run until the end."""
+"""Result of one SELECT as raw packets: the columns, then runs of rows until the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class RowStretch(NamedTuple):
-    """A run of rows of a result of the binary protocol, as they were received.
+    """Run of rows of a binary protocol result, as received.
 
-    `data[start:end]` are whole packets, each the 4 bytes of its header and the payload of one row, if not `joined`;
-    else the payload of exactly one row, without headers: one that was longer than a packet can be. The memory is used
-    again for the next one.
+    If `joined` is False, `data[start:end]` holds whole packets: per row a header of 4 bytes and the payload. If
+    `joined` is True, it holds the payload of exactly one row that was longer than a packet, without headers. The
+    receiver owns the memory and reuses it for the next run.
     """
 
     data: npt.NDArray[np.uint8]
@@ -28,11 +28,11 @@ class RowStretch(NamedTuple):
 
 
 class ResultStream:
-    """The result of one statement, of which `stretches` gives the rows, once.
+    """Result of one statement; `stretches` yields its rows once.
 
     Args:
-        columns: what the server says of the columns.
-        take: gives the next run of rows, None at the end; raises what ends the result otherwise.
+        columns: Column definitions from the server.
+        take: Returns the next run of rows, or None at the end; raises the error that ends the result.
     """
 
     def __init__(self, columns: tuple[ResultColumn, ...], take: Callable[[], RowStretch | None]) -> None:
@@ -40,14 +40,14 @@ class ResultStream:
         self._take = take
 
     def stretches(self) -> Iterator[RowStretch]:
-        """Yield the rows until the end of the result, each stretch good until the next one.
+        """Yield runs of rows until the end of the result; each run is valid until the next one.
 
-        A result has to be read to its end: its connection is of no more use otherwise.
+        The caller must read the result to its end, or else the connection becomes unusable.
 
         Raises:
-            ServerError: the statement failed in the middle; the connection is good for the next one.
-            DisconnectedError: the connection ended, or was closed by another thread.
-            ProtocolError: what came is no row.
+            ServerError: The statement failed midway; the connection accepts the next statement.
+            DisconnectedError: The connection ended, or another thread closed it.
+            ProtocolError: The received data is no row.
         """
         while (stretch := self._take()) is not None:
             yield stretch

@@ -1,10 +1,9 @@
-"""The session that reads tables: what is set in it, read back, and asked, as steps without I/O.
+"""Settings of a session that reads tables, and its snapshot statements, as steps without I/O.
 
-The login has set what every session of ours has (`handshake/login/session_settings.py`). `settle` adds what makes
-a row's bytes those of the binlog: text in the column's own character set, limits of time, and the isolation level
-REPEATABLE READ. At another level the server drops the snapshot, on 10.11 and later without an error.
-
-Refused: a server without a binlog, and a session that is not as it was set.
+The login applies the settings of all sessions (`handshake/login/session_settings.py`). `settle` adds the settings that
+make row bytes equal those of the binlog: text in the column's own character set, time limits, and REPEATABLE READ. At
+another isolation level the server drops the snapshot, on 10.11 and later without an error. A server without a binlog is
+refused, and so is a session that does not keep its settings.
 """
 
 from __future__ import annotations
@@ -28,17 +27,21 @@ if TYPE_CHECKING:
     from replica.handshake.registration import Rows, Steps
 
 STATEMENT_S: Final = 300.0
-"""A chunk takes a second; what takes minutes reads a whole table in the wrong order."""
+"""Default statement limit in seconds. A chunk takes a second; a statement that takes minutes reads the table in the
+wrong order.
+"""
 LOCK_WAIT_S: Final = 10.0
-"""How long a statement of ours waits for DDL: other statements on the table queue behind it."""
+"""Maximum wait for DDL in seconds. Other statements on the table queue while this session waits."""
 NET_WRITE_S: Final = 60
-"""How long the server holds a snapshot for a reader that takes nothing; its own default."""
+"""Time in seconds for which the server holds a snapshot for a reader that does not receive; the server's own
+default.
+"""
 IDLE_SNAPSHOT_S: Final = 60
-"""How long the server keeps a snapshot open in which nothing is asked: its reader hangs, and DDL waits for it."""
+"""Time in seconds after which the server closes an idle snapshot. Its reader hangs, and DDL waits for the snapshot."""
 IDLE_S: Final = 28_800
-"""How long a session may stand idle between two chunks; the server's own default, which many set lower."""
+"""Maximum idle time between two chunks in seconds: the server's own default, which many servers lower."""
 
-_ISOLATION: Final = ("tx_isolation", "transaction_isolation")  # 11.1 has both names
+_ISOLATION: Final = ("tx_isolation", "transaction_isolation")  # 11.1 has both variables
 _LEVEL: Final = "REPEATABLE-READ"
 _BINLOG: Final = "log_bin"
 _STORED: Final = SessionSetting("character_set_results", "NULL", "", "text comes in the column's own character set")
@@ -46,23 +49,23 @@ _WANTED: Final = {
     **{one.name: one.shown for one in SETTINGS if one.shown is not None and one.name != "max_statement_time"},
     _STORED.name: _STORED.shown or "",
 }
-"""Variable -> how SHOW prints it in a session that `settle` has set."""
+"""Variable -> value that SHOW prints in a session after `settle`."""
 
 
 class SessionLimits(NamedTuple):
-    """The time that a statement, and the wait for a lock, may take on the server, in seconds."""
+    """Maximum run time and lock wait of a statement on the server, in seconds."""
 
     statement_s: float = STATEMENT_S
     lock_wait_s: float = LOCK_WAIT_S
 
 
 def settle(limits: SessionLimits) -> Steps[str]:
-    """Set the session, and read back what matters; return the name of the variable with the isolation level.
+    """Apply the session settings and read them back; return the name of the isolation level variable.
 
     Raises:
-        PrerequisiteError: the session is not as it was set, or the server writes no binlog.
+        PrerequisiteError: The session does not keep its settings, or the server writes no binlog.
     """
-    yield Query("ROLLBACK")  # a transaction that init_connect began would keep its snapshot and its level
+    yield Query("ROLLBACK")  # a transaction opened by init_connect would keep its snapshot and isolation level
     yield Query("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     yield Query(set_session((_STORED, *_limits(limits))))
     rows = yield Query(show_session((*_WANTED, *_ISOLATION, _BINLOG)))
@@ -99,16 +102,16 @@ def _judged(rows: Rows) -> str:
 
 
 def begin(isolation: str) -> Steps[GtidPosition]:
-    """Open the snapshot, and read U: the position that is never below what the snapshot sees.
+    """Open the snapshot and return a position U that covers everything the snapshot sees.
 
-    A commit is in the binlog before it is visible, so what the snapshot sees lies before a position that is read behind
-    its opening (measured: 112 817 reads on 10.5, 10.11 and 11.8).
+    A commit enters the binlog before it becomes visible. Therefore, a position that is read after the snapshot opens
+    covers all visible commits (0 exceptions in 112 817 reads on 10.5, 10.11 and 11.8).
 
     Args:
-        isolation: the name of the variable with the isolation level.
+        isolation: Name of the isolation level variable.
 
     Raises:
-        PrerequisiteError: the session has another isolation level: the server has not opened a snapshot.
+        PrerequisiteError: The session has another isolation level, so the server has opened no snapshot.
     """
     yield Query("START TRANSACTION READ ONLY, WITH CONSISTENT SNAPSHOT")
     ((level, text),) = yield Query(f"SELECT @@session.{isolation}, @@global.gtid_binlog_pos")
@@ -124,7 +127,7 @@ def ask_position() -> Steps[GtidPosition]:
 
 
 def position_of(text: str | None) -> GtidPosition:
-    """Read a position as a server says it."""
+    """Parse a GTID position from the server."""
     try:
         return GtidPosition.parse(text or "")
     except ConfigError as error:
@@ -132,6 +135,6 @@ def position_of(text: str | None) -> GtidPosition:
 
 
 def text_literal(text: str) -> str:
-    """Quote a text for a statement of this session, whose sql_mode leaves backslashes their meaning."""
+    """Quote a text for a statement of this session, whose sql_mode keeps backslash escapes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,10 +1,9 @@
-"""Transports of a connection that reads tables: `SocketBytes` without TLS and compression, `TransportBytes` with them.
+"""Byte sources of a blocking connection: `SocketBytes` for plain connections, `TransportBytes` for TLS and compression.
 
-A thread of `SocketBytes` blocks in the socket, and one system call brings much. asyncio would cost as much as the bytes
-do: servers write 16 KB at a time, and each is a turn of its loop. Here the kernel gathers them (SO_RCVLOWAT) for a
-moment (SO_RCVTIMEO), so that the thread wakes up a tenth as often.
-
-Refused: silence of more than `silence_s`. Thread-safe is `interrupt` alone.
+A thread of `SocketBytes` blocks in the socket and receives many bytes per system call. With asyncio, each 16 KB write
+of the server costs one turn of the event loop, as much as the bytes themselves. SO_RCVLOWAT and SO_RCVTIMEO let the
+kernel gather bytes for a moment, so the thread wakes up a tenth as often. A silence longer than `silence_s` is an
+error. Only `interrupt` is thread-safe.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from replica.handshake.login.login import Detached
 
 GATHERED_BYTES: Final = 256 << 10
-"""The bytes that a thread is woken for: half a millisecond of a fast server's rows."""
+"""Bytes that wake the thread: half a millisecond of rows from a fast server."""
 GATHERING_S: Final = 0.002
-"""How long the kernel waits for so many: the most that the end of a result comes late."""
+"""Maximum time in seconds for which the kernel gathers bytes, and by which the end of a result may be late."""
 _TIME: Final = struct.Struct("@ll")  # struct timeval
 
 
 class SocketBytes:
-    """The byte source of one plain connection."""
+    """Byte source of a plain connection."""
 
     def __init__(self, detached: Detached, silence_s: float) -> None:
         end = detached.transport.get_extra_info("socket")
@@ -42,7 +41,7 @@ class SocketBytes:
         self._silence_s = silence_s
         self._gathering: bool | None = None
         self._gone: Exception | None = None
-        detached.transport.abort()  # its own descriptor, not the connection
+        detached.transport.abort()  # closes the transport's own descriptor and not the connection
 
     def send(self, data: bytes) -> None:
         self._refuse_if_gone()
@@ -52,10 +51,10 @@ class SocketBytes:
             raise self._gone or lost(error) from None
 
     def pump(self, space: Callable[[], memoryview], took: Callable[[int], bool], *, gather: bool) -> None:
-        """Receive into `space()` until `took`, which is told how many bytes came, says that it is enough.
+        """Receive into `space()` until `took`, called with the number of received bytes, returns True.
 
         Raises:
-            DisconnectedError: the connection ended, was silent for too long, or was interrupted.
+            DisconnectedError: The connection ended, was silent for too long, or was interrupted.
         """
         self._refuse_if_gone()
         if gather != self._gathering:
@@ -71,7 +70,7 @@ class SocketBytes:
                 enough = took(count)
 
     def _receive(self, space: memoryview, heard_s: float) -> int:
-        """Receive once; 0 where nothing came in the time that the kernel was given."""
+        """Receive once; return 0 if nothing arrives within the kernel's timeout."""
         try:
             count = self._socket.recv_into(space)
         except BlockingIOError:
@@ -90,15 +89,15 @@ class SocketBytes:
     def end(self, error: Exception) -> None:
         """End the connection; every later call raises `error`."""
         self._gone = self._gone or error
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the connection has already ended
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def interrupt(self, error: Exception) -> None:
-        """Let the thread that waits here, or comes to wait, raise `error`."""
+        """Raise `error` in the thread that waits here or starts to wait."""
         self.end(error)
 
     def close(self) -> None:
-        """Give the socket back; nothing else is called afterwards."""
+        """Close the socket; no other method may be called afterwards."""
         self._socket.close()
 
     def _refuse_if_gone(self) -> None:
@@ -110,19 +109,15 @@ class SocketBytes:
         self._socket.setsockopt(socket.SOL_SOCKET, option, _TIME.pack(micros // 1_000_000, micros % 1_000_000))
 
 
-# The bytes of a connection with TLS or compression, read through asyncio's transport by a thread that waits.
-#
-# In: a connection that the login let go of, and the loop that it belongs to. The loop runs only while the thread
-# waits here, so nothing is read meanwhile, and the server waits.
-#
-# Refused: silence of more than `silence_s`; damaged frames, with the transport's own error. Thread-safe is
-# `interrupt` alone.
+# TransportBytes reads a connection with TLS or compression through the asyncio transport of the login. Its event loop
+# runs only while the thread waits for bytes. At other times nothing is received, and the server waits. A damaged frame
+# raises the transport's own error.
 
-_TURNS: Final = 3  # of the loop until the end of a transport has gone through TLS and frames
+_TURNS: Final = 3  # turns of the loop until a transport's end has passed through TLS and frames
 
 
 class TransportBytes(asyncio.BufferedProtocol):
-    """The byte source of one connection over a transport, and the transport's protocol."""
+    """Byte source of a connection over a transport, and the transport's protocol."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, detached: Detached, silence_s: float) -> None:
         self._loop = loop
@@ -141,10 +136,10 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def pump(self, space: Callable[[], memoryview], took: Callable[[int], bool], *, gather: bool) -> None:  # noqa: ARG002
-        """Receive into `space()` until `took`, which is told how many bytes came, says that it is enough.
+        """Receive into `space()` until `took`, called with the number of received bytes, returns True.
 
         Raises:
-            DisconnectedError: the connection ended, was silent for too long, or was interrupted.
+            DisconnectedError: The connection ended, was silent for too long, or was interrupted.
         """
         self._space, self._took = space, took
         self._enough = self._heard = False
@@ -167,12 +162,12 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def interrupt(self, error: Exception) -> None:
-        """Let the thread that waits here, or comes to wait, raise `error`. Not after `close`."""
+        """Raise `error` in the thread that waits here or starts to wait; not callable after `close`."""
         self._gone = self._gone or error
         self._loop.call_soon_threadsafe(self._stop)
 
     def close(self) -> None:
-        """Give transport and loop back; nothing else is called afterwards."""
+        """Close the transport and the loop; no other method may be called afterwards."""
         self._transport.abort()
         end_loop(self._loop)
 
@@ -185,10 +180,10 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._stop()
 
     def _stop(self) -> None:
-        if self._waiting:  # else it runs for the sake of its end
+        if self._waiting:  # otherwise the loop runs to end the transport
             self._loop.stop()
 
-    # -- what the transport calls, while the loop runs -------------------------------------------------------------
+    # -- called by the transport while the loop runs ---------------------------------------------------------------
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._space()
@@ -197,7 +192,7 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._heard = True
         if self._took(nbytes):
             self._enough = True
-            # At once: frames and TLS go on giving what they hold.
+            # Pause at once: frames and TLS would otherwise deliver their buffered bytes.
             self._transport.pause_reading()
             self._stop()
 
@@ -214,7 +209,7 @@ class TransportBytes(asyncio.BufferedProtocol):
 
 
 def end_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop whose transports have been told to end."""
+    """Close a loop after its transports were told to end."""
     for _ in range(_TURNS):
         loop.run_until_complete(asyncio.sleep(0))
     loop.run_until_complete(loop.shutdown_default_executor())

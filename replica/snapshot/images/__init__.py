@@ -1,1 +1,1 @@
-"""Row changes of the relay log as images before and after, by key."""
+"""Row images before and after each change in the relay log, indexed by key."""

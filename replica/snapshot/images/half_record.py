@@ -1,4 +1,7 @@
-"""The record of one half of a row change: what an update removes or puts, an insert puts, a delete removes."""
+"""Record of one row half: either the before image or the after image of a row change, with its key.
+
+An insert has one half that puts a row, a delete has one that removes a row, and an update has both.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ KEEPS = 4
 
 
 class HalfRecord(Record):
-    """One half of a row change."""
+    """One image of a row change."""
 
     place = word("where the event group ends that committed it: place_of() of its location")
     key = word("address of its canonical key bytes")

@@ -1,6 +1,6 @@
-"""Halves by key: what they leave of each at a place, and how a chunk's rows and those of the stream come together.
+"""Kernels that compute the state of each key at a location, and merge a chunk's rows with the stream's rows.
 
-Halves are what changes remove and put (`kernel_row_halves.py`). All addresses are of memory that the caller holds.
+The input is row halves (`kernel_row_halves.py`): images that changes remove and put. The caller owns all memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from replica.snapshot.images.half_record import PUTS, HalfRecord
 
 @helper
 def find_key(halves: int, deciders: int, key: int, size: int, table: int, mask: int) -> int:
-    """Return the number of a key among the distinct ones, or -1 - (its place in the hash table)."""
+    """Return the number of a key among the distinct ones, or -1 - (its slot in the hash table)."""
     place = content_hash(key, size) & mask
     while True:
         number = load_u4(table + place * 4) - 1
@@ -32,12 +32,13 @@ def find_key(halves: int, deciders: int, key: int, size: int, table: int, mask: 
 def decide(
     halves: int, count: int, start: int, upto: int, until: int, table: int, mask: int, deciders: int, links: int
 ) -> int:
-    """Find, per key that a half behind `start` and up to `until` is of, the half that says what is there at `upto`: the
-    last one up to there, or else the first one behind. Return how many keys there are, or -1 - the half whose key is
-    not told.
+    """Find, for each key, the half that determines the row's state at `upto`.
 
-    `table`: zeros, int32, more than twice the halves. `deciders`: takes an int64 a key. `links`: -1, int64 a half;
-    takes the half before it of the same key, of those up to `upto`.
+    Only halves after `start` and up to `until` count. The deciding half is the last one of the key up to `upto`, or
+    else the first one after `upto`. Return the number of keys, or -1 - the number of a half whose key is unknown.
+
+    `table`: int32 zeros, more than twice as many as halves. `deciders`: receives one int64 per key. `links`: one int64
+    per half, -1 at first; receives the previous half of the same key, for halves up to `upto`.
     """
     found = 0
     for i in range(count):
@@ -73,7 +74,7 @@ def half_order(halves: int, left: int, right: int) -> int:
 
 @kernel
 def sort_by_key(halves: int, numbers: int, spare: int, count: int) -> None:
-    """Sort int64 numbers of halves by their keys, in place; `spare` is as large."""
+    """Sort int64 numbers of halves by their keys, in place and stable; `spare` has the same size."""
     width = 1
     source = numbers
     target = spare
@@ -105,11 +106,11 @@ def sort_by_key(halves: int, numbers: int, spare: int, count: int) -> None:
 def merge_in_order(
     keys: int, key_ends: int, rows: int, halves: int, present: int, first: int, last: int, take: int
 ) -> int:
-    """Merge a chunk's rows with the halves [first, last), both ascending by key; return how many rows that gives.
+    """Merge a chunk's rows with the halves [first, last), both ascending by key; return the number of merged rows.
 
-    `take`: int64, takes the number of a chunk's row, or -1 - the number of a half. A row of the chunk whose key a half
-    has is left out; a half whose byte of `present` is 0 is, too. Return -1 - the row whose key is not above the one
-    before it.
+    `take`: int64, receives the number of a chunk row, or -1 - the number of a half. A half replaces a chunk row with
+    the same key. A half whose `present` byte is 0 adds no row. Return -1 - the row whose key is not above the previous
+    key.
     """
     count = 0
     number = first
@@ -145,7 +146,7 @@ def merge_in_order(
             begin = end
             row += 1
         elif row < rows:
-            before_size = -1  # this row is looked at again
+            before_size = -1  # the next iteration compares this row again
     return count
 
 
@@ -153,9 +154,9 @@ def merge_in_order(
 def drop_touched(
     keys: int, key_ends: int, rows: int, halves: int, numbers: int, count: int, table: int, mask: int, take: int
 ) -> int:
-    """Write the numbers of a chunk's rows whose keys no half has to `take`; return how many there are.
+    """Write the numbers of the chunk rows whose keys have no half to `take`; return their number.
 
-    `numbers`: 0, 1, … as int64. `table`: zeros, int32, more than twice the halves.
+    `numbers`: 0, 1, ... as int64. `table`: int32 zeros, more than twice as many as halves.
     """
     for i in range(count):
         half = halves + i * HalfRecord.BYTES
@@ -176,11 +177,12 @@ def drop_touched(
 
 @kernel
 def count_copies(halves: int, count: int, sign: int, table: int, mask: int, firsts: int, more: int) -> int:
-    """Count, per image that these halves have, by how many rows with it there are more behind them; with -1 as `sign`,
-    before them. Return how many different images there are; the key of a half is its image.
+    """Count, for each image, how many more rows have it after these halves; with `sign` -1, before them.
 
-    `table`: zeros, int32, more than twice the halves. `firsts`: takes an int64 an image, the first half that has it.
-    `more`: zeros, int64 an image, takes the counts.
+    The key of a half is its image. Return the number of distinct images.
+
+    `table`: int32 zeros, more than twice as many as halves. `firsts`: receives one int64 per image, its first half.
+    `more`: int64 zeros, one per image, receives the counts.
     """
     found = 0
     for i in range(count):
@@ -202,8 +204,9 @@ def count_copies(halves: int, count: int, sign: int, table: int, mask: int, firs
 def drop_counted(
     images: int, ends: int, rows: int, halves: int, firsts: int, table: int, mask: int, more: int, take: int
 ) -> int:
-    """Write the numbers of a block's rows to `take`, but for one with an image for each time that there is one less;
-    count those in `more`. Return how many rows are left.
+    """Write the numbers of a block's rows to `take`, without one row for each negative count of its image.
+
+    Each dropped row raises the count in `more` by one. Return the number of rows that are left.
 
     `firsts`, `table`, `more`: as count_copies() leaves them.
     """
@@ -227,10 +230,10 @@ def drop_counted(
 def find_rows(
     keys: int, key_ends: int, rows: int, halves: int, numbers: int, count: int, table: int, mask: int, found: int
 ) -> None:
-    """Find the rows of a chunk that have the keys of these halves, int64 `numbers`: `found` takes the number of each,
-    and is left as it is where there is none.
+    """Find the rows of a chunk that have the keys of these halves, given as int64 `numbers`.
 
-    `table`: zeros, int32, more than twice the numbers.
+    `found` receives the row number for each half, and stays unchanged if the chunk has no such row. `table`: int32
+    zeros, more than twice as many as numbers.
     """
     for i in range(count):
         half = halves + load_u8(numbers + i * 8) * HalfRecord.BYTES
@@ -249,7 +252,7 @@ def find_rows(
 
 @kernel
 def copy_pieces(sources: int, sizes: int, count: int, target: int) -> None:
-    """Copy pieces of memory, int64 addresses and sizes, one behind the other."""
+    """Copy `count` pieces of memory, given as int64 addresses and sizes, one after the other to `target`."""
     for i in range(count):
         size = load_u8(sizes + i * 8)
         copy(target, load_u8(sources + i * 8), size)

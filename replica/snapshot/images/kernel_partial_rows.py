@@ -1,8 +1,7 @@
-"""Row images that lack columns (binlog_row_image other than FULL), made whole.
+"""Kernels that complete row images without all columns (binlog_row_image other than FULL).
 
-From the image before the change, or from the row as it was read and all that was put in it since.
-
-All addresses are of memory that the caller holds, and of images that were walked to their ends before.
+The missing values come from the before image, or from the chunk's row and the later changes of it. The caller owns all
+memory, and every image has been walked to its end before.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NULL = -1
 
 @helper
 def value_size(plan: int, column: int, position: int) -> int:
-    """Return the bytes of a value that is not NULL, with its length."""
+    """Return the bytes of a value that is not NULL, including its length prefix."""
     size = load_u8(plan + column * PlanRecord.BYTES + PlanRecord.width)
     return size if size >= 0 else short_little_endian(position, -size) - size
 
@@ -33,7 +32,7 @@ def is_bit(bitmap: int, number: int) -> int:
 
 @helper
 def merge_image(plan: int, columns: int, base: int, bitmap: int, present: int, image: int, target: int) -> int:
-    """Write a whole image: the columns of `bitmap` from `image`, the others from `base`; return where it ends."""
+    """Write a full image with the columns of `bitmap` from `image` and the others from `base`; return its end."""
     nulls = (columns + 7) >> 3
     for i in range(nulls):
         store_u1(target + i, 0)
@@ -56,14 +55,14 @@ def merge_image(plan: int, columns: int, base: int, bitmap: int, present: int, i
             store_u1(target + (c >> 3), load_u1(target + (c >> 3)) | (1 << (c & 7)))
         copy(end, source, size)
         end += size
-    if columns & 7:  # the server sets the bits that are left over
+    if columns & 7:  # the server sets the unused bits
         store_u1(target + nulls - 1, load_u1(target + nulls - 1) | 0xFF << (columns & 7))
     return end
 
 
 @helper
 def bits_in_both(one: int, other: int, count: int) -> int:
-    """Count the bits among the first `count` that are set in both."""
+    """Count the bits set in both bitmaps among the first `count`."""
     total = 0
     for i in range(count):
         total += is_bit(one, i) & is_bit(other, i)
@@ -74,7 +73,7 @@ def bits_in_both(one: int, other: int, count: int) -> int:
 def project_image(
     plan: int, columns: int, bitmap: int, present: int, image: int, wanted: int, some: int, target: int
 ) -> int:
-    """Write the columns of an image that are wanted, `some` of those in `bitmap`; return where it ends."""
+    """Write the `wanted` columns of an image, of which `bitmap` contains `some`; return the end."""
     nulls = (some + 7) >> 3
     for i in range(nulls):
         store_u1(target + i, 0)
@@ -95,14 +94,14 @@ def project_image(
             end += size
             n += 1
         p += size
-    if some & 7:  # the server sets the bits that are left over
+    if some & 7:  # the server sets the unused bits
         store_u1(target + nulls - 1, load_u1(target + nulls - 1) | 0xFF << (some & 7))
     return end
 
 
 @helper
 def row_end_column(plan: int, columns: int) -> int:
-    """Return the column that ends the period of a system-versioned row, -1: the table has none."""
+    """Return the column that ends the period of a system-versioned row, or -1 if the table has none."""
     for c in range(columns):
         if load_u8(plan + c * PlanRecord.BYTES + PlanRecord.kind) == KIND_ROW_END:
             return c
@@ -111,7 +110,7 @@ def row_end_column(plan: int, columns: int) -> int:
 
 @helper
 def is_past(plan: int, row_end: int, bitmap: int, present: int, image: int, otherwise: int) -> int:
-    """Tell whether an image is that of a row of the past; `otherwise`: what holds where the image does not tell."""
+    """Return whether an image is that of a history row; return `otherwise` if the image lacks the row end."""
     if is_bit(bitmap, row_end) == 0:
         return otherwise
     p = image + ((present + 7) >> 3)
@@ -126,9 +125,9 @@ def is_past(plan: int, row_end: int, bitmap: int, present: int, image: int, othe
 
 @helper
 def take_values(plan: int, columns: int, bitmap: int, image: int, spots: int) -> int:
-    """Note where an image has the values of columns that no later one had; return how many those are.
+    """Record where an image has the values of columns that no later image has; return their number.
 
-    `bitmap`: which columns it has, 0: all of them. `spots`: address and bytes (UNTOLD, NULL) a column.
+    `bitmap`: columns of the image, 0 for all. `spots`: address and bytes (UNTOLD, NULL) per column.
     """
     present = columns
     if bitmap:
@@ -154,7 +153,9 @@ def take_values(plan: int, columns: int, bitmap: int, image: int, spots: int) ->
 
 @helper
 def find_values(halves: int, links: int, last: int, row: int, plan: int, columns: int, spots: int) -> bool:
-    """Find all values of a row whose last half is `last`; `row`: its image as it was read, 0: it was not there then."""
+    """Find all values of a row whose last half is `last`; `row` is the chunk's image of the row, 0 if the chunk has
+    none.
+    """
     left = columns
     for c in range(columns):
         store_u8(spots + c * SPOT_BYTES + 8, UNTOLD)
@@ -165,7 +166,7 @@ def find_values(halves: int, links: int, last: int, row: int, plan: int, columns
         flags = load_u8(half + HalfRecord.flags)
         image = load_u8(half + HalfRecord.image)
         if flags & PUTS == 0:
-            return False  # a row that was removed cannot be changed
+            return False  # a removed row cannot be changed
         if flags & IS_WHOLE:
             return left == take_values(plan, columns, 0, image, spots)
         left -= take_values(plan, columns, image, image + told, spots)
@@ -179,9 +180,9 @@ def find_values(halves: int, links: int, last: int, row: int, plan: int, columns
             if number >= 0:
                 continue
         elif before >= 0:
-            return False  # the row that was read may be the one that was there under this key before
-        # All that was put in the row is noted. What no one set since is as it was read: a row that came into being
-        # behind the window's start and was read, was read after that.
+            return False  # the chunk may have an earlier row with this key
+            # All values that changes set are recorded. The other values are those of the chunk's row. If a row was
+            # created after the window's start and the chunk has it, the chunk read the row after its creation.
         return row != 0 and left == take_values(plan, columns, 0, row, spots)
 
 
@@ -198,11 +199,12 @@ def complete_rows(
     sizes: int,
     target: int,
 ) -> int:
-    """Write whole images of the rows whose last halves these are, one behind the other; with 0 as `target`, only their
-    sizes, -1 for a row of which a column is not known. Return the bytes of all.
+    """Write full images of the rows with these last halves, one after the other; return the bytes of all images.
 
-    `links`: int64, per half the one before it of the same key, -1: none. `numbers`, `rows`, `sizes`: int64 a row; its
-    last half, its image as it was read or 0, and what it takes.
+    With `target` 0 the kernel only computes the sizes. The size is -1 for a row with an unknown column.
+
+    `links`: int64, for each half the previous one of the same key, -1 for none. `numbers`, `rows`, `sizes`: int64 per
+    row: its last half, the chunk's image or 0, and the size of the full image.
     """
     nulls = (columns + 7) >> 3
     total = 0

@@ -1,7 +1,7 @@
-"""The rows of a stretch of the stream as halves: what each change removes, and what it puts.
+"""Kernel that splits row changes into halves: the image that a change removes and the image that it puts.
 
-An update removes its before image and puts its after image, an insert puts, a delete removes. All addresses are of
-memory that the caller holds. What halves leave of a key is decided by `kernel_key_states.py`.
+An update removes its before image and puts its after image. An insert puts, a delete removes. The caller owns all
+memory. `kernel_key_states.py` computes the state of each key from the halves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from replica.snapshot.images.kernel_partial_rows import (
 
 
 class HalfTotals(Record):
-    """The memory that the halves of a worklist need."""
+    """Memory that the halves of a work list need."""
 
     halves = word("how many")
     keys = word("bytes of keys, and of images that lack columns, at most; in the second pass: those that are used")
@@ -61,10 +61,10 @@ def write_half(
     base: int,
     wanted: int,
 ) -> None:
-    """Count one half; where there is memory for it, write it.
+    """Count one half, and write it if `halves` is not 0.
 
-    `base`: the whole image before the change, just before this one, which gives what it lacks; 0: there is none.
-    `wanted`: the bitmap of the columns that images are written with, 0: with all.
+    `base`: the full before image directly before this image, from which missing columns are taken; 0 for none.
+    `wanted`: bitmap of the columns to write, 0 for all.
     """
     number = load_u8(totals + HalfTotals.halves)
     used = load_u8(totals + HalfTotals.keys)
@@ -115,7 +115,7 @@ def write_half(
 
 @helper
 def same_values(left: int, right: int, count: int) -> bool:
-    """Tell whether the values of a key are the same bytes, all of them told."""
+    """Return True if all values of two keys are known and have the same bytes."""
     for i in range(count):
         one = left + i * KeyValueRecord.BYTES
         two = right + i * KeyValueRecord.BYTES
@@ -144,12 +144,13 @@ def find_row_halves(
     totals: int,
     run: int,
 ) -> int:
-    """Write the halves of all rows of these events and count them; with 0 as `halves`, count what they need. Return
-    DONE, or a code with its fault. Rows of the past of a system-versioned table have the keys of those of now, and are
-    none of the table's.
+    """Write the halves of all rows in these events and count them; with `halves` 0, only compute the needed memory.
 
-    `wants`: int64 a table map, the bitmap of the columns that images are written with, 0: all of them. `places`: int64
-    per event group of the range. `before_values`, `after_values`: KeyValueRecords of the longest key.
+    Return DONE, or an error code with its fault. History rows of a system-versioned table are skipped: they have the
+    keys of current rows and are not part of the table.
+
+    `wants`: int64 per table map, address of the bitmap of columns to write, 0 for all. `places`: int64 per event group
+    of the range. `before_values`, `after_values`: KeyValueRecords for the longest key.
     """
     store_u8(totals + HalfTotals.halves, 0)
     store_u8(totals + HalfTotals.keys, 0)

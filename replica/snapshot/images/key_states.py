@@ -1,7 +1,7 @@
-"""The keys that a stretch of the stream touches, and what is there of each at one place of it.
+"""State of each changed key at one relay log location.
 
-In: the halves of a table's row changes, in order. Out: `KeyStates`, in the order of the key bytes. Up to the place the
-last change of a key decides, and where there is none, the first one behind it: its before image is what was there.
+`states_of` turns the row halves of a table into `KeyStates`, sorted by key bytes. The last change of a key up to the
+location determines the row. If there is none, the before image of the first later change is the row.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 _ANYWHERE: Final = (1 << 63) - 1
-"""A place behind all others."""
+"""Location after all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """The halves that rows with images which lack columns are put together of. `links`: per half the one before it of
-    the same key, -1: none; `deciders`: per key its last half; `partial`: which keys those are.
+    """Halves from which rows with partial images are completed.
+
+    Attributes:
+        halves: HalfRecords in order.
+        links: int64, for each half the previous one of the same key, -1 for none.
+        deciders: int64, for each key its last half.
+        partial: Which keys have a partial image.
     """
 
     halves: Records
@@ -44,50 +49,52 @@ class Chains:
 
     @property
     def last(self) -> int:
-        """The place behind the last change that lacks columns."""
+        """Location after the last change with a partial image."""
         return int(self.halves["place"][self.deciders[self.partial]].max())
 
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """The touched keys. `halves`: HalfRecords, one a key, ascending by key bytes; the image is that of the row at the
-    place, where `present` says that there is one. `table_maps`: the bodies that `slot` counts.
+    """Changed keys and their rows at one location.
 
-    `ordered`: the server sorts keys as their bytes sort.
+    Attributes:
+        halves: HalfRecords, one per key, ascending by key bytes. The image is the row's if `present` is True.
+        present: Whether a row with the key exists at the location.
+        table_maps: Bodies of the table maps, indexed by `slot`.
+        ordered: Whether the server sorts keys as their bytes sort.
+        memory: Owner of the memory that the halves point into.
     """
 
     halves: Records
     present: npt.NDArray[np.bool_]
     table_maps: tuple[bytes, ...]
     ordered: bool
-    memory: tuple[Any, ...]  # what the addresses of the halves lie in
+    memory: tuple[Any, ...]  # keeps the memory of the halves alive
     chains: Chains | None = None
-    """Where rows lack columns: what they are made whole of (partial_rows.py) before anything is done with them."""
+    """Source for rows with partial images; `partial_rows.py` must complete them before any other use."""
 
     def __len__(self) -> int:
         return len(self.halves)
 
     def key(self, number: int) -> bytes:
-        """Return the key bytes of one of them."""
+        """Return the bytes of one key."""
         return ctypes.string_at(int(self.halves["key"][number]), int(self.halves["key_size"][number]))
 
     def image(self, number: int) -> bytes | None:
-        """Return the row image of one of them, None where there is no row."""
+        """Return the row image of one key, None if no row exists."""
         if not self.present[number]:
             return None
         return ctypes.string_at(int(self.halves["image"][number]), int(self.halves["size"][number]))
 
     def between(self, begin: bytes | None, end: bytes | None) -> tuple[int, int]:
-        """Return the numbers of the keys behind `begin` and up to `end`, the last one's not included."""
+        """Return the range [first, last) of the keys after `begin` and up to and including `end`."""
         first = 0 if begin is None else bisect_right(range(len(self)), begin, key=self.key)
         last = len(self) if end is None else bisect_right(range(len(self)), end, lo=first, key=self.key)
         return first, last
 
 
 class Untold(NamedTuple):
-    """A half that has to be known and does not tell its key, or not all of its columns; `place`: where its group
-    ends.
-    """
+    """Half whose key, or some of whose columns, are needed and unknown. `place`: end of its event group."""
 
     place: int
     key: bool
@@ -96,10 +103,10 @@ class Untold(NamedTuple):
 def states_of(
     segments: Sequence[HalfSegment], table_maps: Sequence[bytes], start: int, upto: int, until: int, *, ordered: bool
 ) -> KeyStates | Untold:
-    """Return the keys that halves behind `start` and up to `until` are of, and what is there at `upto`, if the images
-    tell.
+    """Return the state at `upto` of every key that halves after `start` and up to `until` change.
 
-    Where `until` is not behind `upto`, rows may lack columns: what was read before `until` has these.
+    Rows may have partial images only if `until` is not after `upto`. In that case a chunk that was read before `until`
+    has the missing columns. If the images lack a needed key or column, the result is `Untold`.
     """
     halves: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *(segment.halves for segment in segments)])
     found = _decided(halves, start, upto, until)
@@ -119,10 +126,10 @@ def states_of(
 
 
 def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
-    """Return the last half of each key, in one segment; None where a half does not tell its key, or lacks columns."""
+    """Return the last half of each key in one segment; None if a half has an unknown key or a partial image."""
     halves: Records = np.concatenate([segment.halves for segment in segments])
     if (halves["flags"] & IS_WHOLE == 0).any():
-        return None  # the last word on a key has only a part of its columns
+        return None  # the last image of a key may lack columns
     found = _decided(halves, -1, _ANYWHERE, _ANYWHERE)
     if isinstance(found, Untold):
         return None
@@ -137,7 +144,7 @@ def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
 
 
 def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, Ints] | Untold:
-    """Return the numbers of the halves that decide, and what `decide` links; or the half whose key is not told."""
+    """Return the deciding halves and the links that `decide` writes, or the half whose key is unknown."""
     table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
     deciders, links = np.empty(len(halves), np.int64), np.full(len(halves), -1, np.int64)
     count = decide(
@@ -150,7 +157,7 @@ def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, 
 
 
 def _gathered(halves: Records, start: str, size: str) -> npt.NDArray[np.uint8]:
-    """Copy what the halves point at into memory of its own, and let them point there."""
+    """Copy the memory that the halves point at into a new array, and make the halves point there."""
     sources, sizes = halves[start].copy(), halves[size].copy()
     ends = sizes.cumsum()
     target = np.empty(int(ends[-1]), np.uint8)

@@ -1,11 +1,11 @@
-"""Rows of the stream whose images lack columns (binlog_row_image MINIMAL, NOBLOB), made whole by what was read.
+"""Complete rows whose images lack columns (binlog_row_image MINIMAL or NOBLOB) with the values of a chunk.
 
-In: what is there of each key that the stream touches, and a chunk of rows. What no change of the stretch sets is as it
-was read, because the chunk saw no later change of it; this only goes forward, to a place at or behind the reading. Out:
-the same with whole images. Refused, to be read again later: a row that came into being in the stretch with a part of
-its columns, and was not read; one of which it cannot be told whether it is the row that was read.
+`completed` takes the key states of a window and a chunk. A column that no change of the window sets has the value in
+the chunk, because the chunk saw no later change of it. This works only forward, to a location at or after the read. Two
+kinds of rows raise PartialRowError and must be read later. One was created in the window with a part of its columns and
+is not in the chunk. The other cannot be matched to the chunk's row with certainty.
 
-The images of an update under FULL_NODUP are made whole where they are met (row_halves.py): the image before it has all.
+`row_halves.py` completes the images of updates under FULL_NODUP, because the before image has all columns.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 class PartialRowError(Exception):
-    """A row of which not all columns are known; `place`: behind the change that leaves them out. It never leaves the
-    engine.
+    """A row has an unknown column. `place`: location after the change that omits it. This error never leaves the
+    snapshot package.
     """
 
     def __init__(self, place: int) -> None:
@@ -46,12 +46,12 @@ class PartialRowError(Exception):
 
 
 def completed(states: KeyStates, chunk: RowBlock, first: int, last: int, *, final: bool) -> KeyStates:
-    """Return the states where the keys [first, last) have whole images, if the chunk has what theirs lack.
+    """Return the states with full images for the keys [first, last), if the chunk has the missing columns.
 
-    `final`: there is no other chunk that may have it.
+    `final`: no other chunk may have the missing columns.
 
     Raises:
-        PartialRowError: a row is not known as a whole.
+        PartialRowError: A row has an unknown column.
     """
     chains = states.chains
     if chains is None:
@@ -84,7 +84,7 @@ def _last(chains: Chains, numbers: Ints) -> int:
 
 
 def _read(states: KeyStates, chunk: RowBlock, numbers: Ints) -> Ints:
-    """Return the addresses of the images that the chunk has of these keys, 0 for none."""
+    """Return the addresses of the chunk's images of these keys, 0 for a key without a row."""
     found = np.full(len(numbers), -1, np.int64)
     table = np.zeros(1 << (2 * len(numbers) + 1).bit_length(), np.int32)
     find_rows(
@@ -96,7 +96,7 @@ def _read(states: KeyStates, chunk: RowBlock, numbers: Ints) -> Ints:
 
 
 def _whole(chains: Chains, table_map: bytes, lasts: Ints, rows: Ints) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """Return the whole images one behind the other, and the size of each, -1 where a column is not known."""
+    """Return the full images one after the other, and the size of each, -1 for an image with an unknown column."""
     plan = _plan(table_map)
     spots = np.empty(len(plan) * SPOT_BYTES, np.uint8)
     sizes = np.empty(len(lasts), np.int64)
@@ -112,5 +112,5 @@ def _whole(chains: Chains, table_map: bytes, lasts: Ints, rows: Ints) -> tuple[n
 
 @lru_cache(maxsize=256)
 def _plan(table_map: bytes) -> Records:
-    """Return how to step over the columns of images under a table map of ours."""
+    """Return the plan to walk the columns of images under a table map built by this client."""
     return CompiledTable(parse_table_map(table_map), None, (), ValuePolicy()).walk.records

@@ -1,9 +1,8 @@
-"""The row changes of some tables in a range of a relay log, as halves with their keys: what a window keeps of it.
+"""Read the row changes of tables in a relay log range as halves with their keys, for a backfill window.
 
-In: a scan of the range, in the order of delivery, the keys of the tables, and where each event group ends. Out: per
-table a `HalfSegment`, whose images stay where they are in the mapped file; small ones, and those that the server
-compressed, are copied out. A table map that does not fit the table is kept as an error for the caller that asks for its
-rows.
+`RowImageReader.read` takes a scan of the range and yields a `HalfSegment` per table. Large images stay in the mapped
+file; small ones and those that the server compressed are copied. If a table map does not fit the table, the reader
+yields an `UnreadableChange`, whose error is raised when a caller needs those rows.
 """
 
 from __future__ import annotations
@@ -44,14 +43,16 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import TableKey
 
 COPIED_BYTES: Final = 1 << 20
-"""Images of a table that are copied out of the log's part, not left there: a map of memory a megabyte at least, and the
-kernel of a machine allows 65 530 of them a process."""
+"""Size up to which a table's images are copied out of the mapped file. Each mapping covers a megabyte or more, and the
+kernel allows a process 65 530 mappings.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class HalfSegment:
-    """The halves of one table in one range: HalfRecords, in order. `keys` and `images` are what their addresses lie in;
-    `copied`: the bytes of images that do not lie in the mapped file.
+    """Halves of one table in one range: HalfRecords, in order.
+
+    `keys` and `images` own the memory that the halves point into. `copied`: bytes of images outside the mapped file.
     """
 
     halves: Records
@@ -61,19 +62,20 @@ class HalfSegment:
 
     @property
     def last(self) -> int:
-        """The place of the last of them."""
+        """Location of the last half."""
         return int(self.halves["place"][-1])
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes, without what lies in the mapped file."""
+        """Bytes of memory in use, without the mapped file."""
         return self.halves.nbytes + self.keys.nbytes + self.copied
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableChange:
-    """Row changes that do not fit the table as it is known, or are not at hand; `places`: behind each group of them,
-    ascending.
+    """Row changes that do not fit the known table, or are not available.
+
+    `places`: int64, ascending; the location after each group with such a change.
     """
 
     places: npt.NDArray[np.int64]
@@ -81,17 +83,17 @@ class UnreadableChange:
 
     @property
     def last(self) -> int:
-        """The place of the last of them."""
+        """Location of the last change."""
         return int(self.places[-1])
 
     def between(self, behind: int, last: int) -> bool:
-        """Tell whether one of them lies behind a place, and up to another one."""
+        """Return True if a change lies after `behind` and at or before `last`."""
         return bool(np.searchsorted(self.places, behind, "right") < np.searchsorted(self.places, last, "right"))
 
 
 class RowImageReader:
-    """A reader of ranges, one after the other. `table_maps`: the bodies of the different ones met so far, which `slot`
-    of the halves counts.
+    """Reader of consecutive ranges. `table_maps`: bodies of the distinct table maps so far, indexed by `slot` of the
+    halves.
     """
 
     def __init__(
@@ -100,7 +102,9 @@ class RowImageReader:
         schemas: Mapping[TableName, TableSchema],
         defined: Mapping[TableName, TableSchema],
     ) -> None:
-        """Make it. `defined`: the tables with all their columns; images are made without those that `schemas` lack."""
+        """Create a reader. `defined`: tables with all columns. Images are written without the columns that `schemas`
+        lack.
+        """
         self._schemas = dict(defined)
         self._left_out = {
             name: {column_key(one.name) for one in defined[name].columns}.difference(
@@ -112,21 +116,21 @@ class RowImageReader:
             name: tuple(schemas[name].columns[column] for column in key.columns) for name, key in tables.items()
         }
         self._maps = TableCache(self, (), ValuePolicy())
-        self._numbers: dict[bytes, int] = {}  # by content: a server gives a table another id again and again
+        self._numbers: dict[bytes, int] = {}  # by content, because a table's id on the server changes
         self.table_maps: list[bytes] = []
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Say what rows of a table are read with."""
+        """Return the decode target of a table; None if the table is not read."""
         name = (table_map.database, table_map.table)
         return TableTarget(self._schemas[name]) if name in self._keys else None
 
     def read(
         self, found: Scan, places: npt.NDArray[np.int64]
     ) -> Iterator[tuple[TableName, HalfSegment | UnreadableChange]]:
-        """Yield what a range holds of each table. `places`: where each of its groups ends.
+        """Yield the halves or the unreadable changes of each table in a range. `places`: end of each event group.
 
         Raises:
-            ProtocolError: images that do not fit their table map, or cannot be inflated.
+            ProtocolError: Images do not fit their table map, or cannot be inflated.
         """
         if not len(found.events):
             return
@@ -145,7 +149,7 @@ class RowImageReader:
                 yield name, segment
 
     def _wants(self, slots: SlotTable, keys: RowKeys, name: TableName) -> list[npt.NDArray[np.uint8] | None]:
-        """Return, per table map, the bitmap of the columns that images are wanted with; None: all."""
+        """Return, for each table map, the bitmap of the columns to write; None for all."""
         left_out = self._left_out[name]
         if not left_out:
             return [None] * len(slots.records)
@@ -197,9 +201,9 @@ def _segment(
         )
         if status != d.DONE:
             raise run_fault(status, run, found, slots)
-    used = room[: int(totals["keys"])].copy()  # there was room for longer keys
+    used = room[: int(totals["keys"])].copy()  # the buffer has room for the longest possible keys
     inside = (halves["image"] >= address(room)) & (halves["image"] < address(room) + len(room))
-    halves["image"][inside] += address(used) - address(room)  # images that lack columns, and those made whole
+    halves["image"][inside] += address(used) - address(room)  # partial images, and completed ones
     halves["key"] += address(used) - address(room)
     images = (*copied, *((found.data,) if len(copied) < len(work) else ()))
     size = sum(part.nbytes for part in copied) + (found.data.nbytes if found.expansion is not None else 0)
@@ -207,7 +211,7 @@ def _segment(
 
 
 def _plain(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32]) -> tuple[Scan, list[npt.NDArray[np.uint8]]]:
-    """Return the scan with records of these events that point at plain images, and the copies that they point at."""
+    """Return a scan whose records of these events point at plain images, and the copies that own those images."""
     forms, starts, ends = (found.events[field][work] for field in ("form", "images", "end"))
     small = int((ends - starts).sum()) <= COPIED_BYTES
     chosen = np.arange(len(work)) if small else np.flatnonzero(forms != r.FORM_PLAIN)

@@ -1,4 +1,4 @@
-"""Compare table maps: do row images mean the same under both, or are they written alike at least?"""
+"""Compare two table maps: whether row images have the same meaning, or at least the same layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=256)
 def same_images(ours: bytes, theirs: bytes) -> bool:
-    """Tell whether row images under the second table map mean the same under the first, which tells all there is."""
+    """Return True if row images under table map `theirs` have the same meaning under `ours`, which has full
+    metadata.
+    """
     one, two = parse_table_map(ours), parse_table_map(theirs)
     return (
         (one.database, one.table) == (two.database, two.table)
@@ -31,6 +33,6 @@ def _same_column(told: ColumnDef, seen: ColumnDef) -> bool:
 
 @lru_cache(maxsize=256)
 def same_layout(one: bytes, other: bytes) -> bool:
-    """Tell whether values of row images under two table maps of one table are written in the same way."""
+    """Return True if two table maps of one table encode values in the same way."""
     left, right = parse_table_map(one).columns, parse_table_map(other).columns
     return [(column.type, column.metadata) for column in left] == [(column.type, column.metadata) for column in right]

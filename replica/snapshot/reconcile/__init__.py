@@ -1,1 +1,1 @@
-"""Reconcile snapshot rows with the changes that happened while they were read."""
+"""Reconcile snapshot chunks with the changes that happened while they were read."""

@@ -1,7 +1,7 @@
-"""Rows of a table that the server orders otherwise, in the order of their key bytes: the same whenever they are read.
+"""Sort rows by their key bytes if the server sorts them in another order, so that every read gives the same order.
 
-In: blocks, in any order. Out: their rows as blocks in key order. Each block is sorted and kept in the spool; then they
-are merged, a stretch of keys at a time, so that memory holds some rows of each and not the table.
+`KeyOrder` sorts each block and stores it in the spool. `blocks` merges the sorted blocks, one range of keys at a time.
+Memory therefore holds some rows of each block and not the whole table.
 """
 
 from __future__ import annotations
@@ -26,30 +26,34 @@ if TYPE_CHECKING:
     from replica.snapshot.spool.spool import Spool, StoredBlock
 
 SAMPLE_ROWS: Final = 1 << 12
-"""One key of so many is looked at to find where stretches end; that is how far a stretch's size is off, per block."""
+"""Distance of sampled keys, from which the borders of ranges are chosen. A range's size is off by up to this many rows
+per block.
+"""
 STRETCH_SAMPLES: Final = 32
-"""A stretch has some 130 000 rows."""
+"""Samples per range, which makes ranges of about 130 000 rows."""
 
 
 class KeyOrder:
-    """The rows of one table. Used once: `add` all blocks, take `blocks`, and `drop` what is kept."""
+    """Sorter for the rows of one table. Usage, once: `add` all blocks, iterate `blocks`, then `drop` the spool
+    files.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._stored: list[StoredBlock] = []
 
     def add(self, block: RowBlock) -> None:
-        """Take in the rows of a block.
+        """Sort and store the rows of a block.
 
         Raises:
-            DiskFullError: the spool has no room for them.
+            DiskFullError: The spool has no room for the rows.
         """
         if block.rows:
             for part in _in_order([block], [(0, block.rows)]):
                 self._stored.append(self._spool.store(part))
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows in the order of their keys; blocks of one table map each."""
+        """Yield all rows in key order; each block has one table map."""
         sorted_blocks = [stored.mapped() for stored in self._stored]
         if not sorted_blocks:
             return
@@ -62,21 +66,21 @@ class KeyOrder:
             begins = ends
 
     def drop(self) -> None:
-        """Remove what is kept."""
+        """Remove the stored blocks."""
         for stored in self._stored:
             stored.drop()
         self._stored.clear()
 
 
 def _behind(block: RowBlock, begin: int, border: bytes | None) -> int:
-    """Find the first row from `begin` on whose key is above the border; the end of the block for none."""
+    """Return the first row from `begin` whose key is above the border, or the number of rows if there is none."""
     if border is None:
         return block.rows
     return bisect_right(range(block.rows), border, lo=begin, key=block.key)
 
 
 def _in_order(blocks: Sequence[RowBlock], ranges: Sequence[tuple[int, int]]) -> Iterator[RowBlock]:
-    """Yield the rows of these ranges in key order, a block for each run of one table map."""
+    """Yield the rows of these ranges in key order, one block per run of rows with the same table map."""
     rows = np.concatenate([_rows(block, number, *ranges[number]) for number, block in enumerate(blocks)])
     if not len(rows):
         return

@@ -1,9 +1,9 @@
-"""Chunks of tables, moved to the position that a batch ends at: by the changes that the relay log has around them.
+"""Reconcile snapshot chunks with the batch position, using the row changes in the relay log around their reads.
 
-In: chunks, each with the places between which its rows may stand; the position. Out: per table the blocks that hold
-there, or why not now: a statement changed the table in between, so that it has to be read again, or does so behind the
-position, which has to come first; or rows were changed, of a table that has no key, while it was read. The window of
-the relay log is kept and grows, while the tables are the same.
+`ChunkReconciler` takes chunks with their low and high watermarks. `fit` decides whether they can be reconciled with a
+position, and `blocks` returns their rows as of that position. `fit` says no if DDL changed the table meanwhile, or if
+rows of a table without a key changed during the read. The reconciler keeps one window of the relay log and extends it
+as long as the tables stay the same.
 """
 
 from __future__ import annotations
@@ -44,23 +44,26 @@ if TYPE_CHECKING:
 
 
 class ReconcileResult(Enum):
-    """The answer to whether chunks can be moved to a position."""
+    """Answer of `fit`: whether chunks can be reconciled with a position, or what prevents it."""
 
     FITS = auto()
     AGAIN = auto()
-    """A statement changed the table between the chunks' beginning and the position: they are read again."""
+    """A statement changed the table between the low watermark and the position: the chunks must be read again."""
     LATER = auto()
-    """A statement changes it behind the position, before the chunks' end."""
+    """A statement changes the table after the position and before the high watermark: a later position is needed."""
     FORWARD = auto()
-    """Row images lack columns before the chunks' end: nothing can be taken back up to there."""
+    """Row images before the high watermark lack columns, so the changes cannot be undone."""
     UNSETTLED = auto()
-    """Rows without a key were changed while they were read: which of the changes they show, nothing tells."""
+    """Rows without a key were changed during the read, and nothing shows which of the changes the rows contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRun:
-    """Chunks of one table, neighbours in key order. `upper`: the place that all of them were read before; `shown`: the
-    one that rows without a key show nothing behind, None for others.
+    """Chunks of one table that are neighbours in key order.
+
+    Attributes:
+        upper: Location that all reads of the chunks precede.
+        shown: Location after every change that the rows of a table without a key may contain; None for other tables.
     """
 
     name: TableName
@@ -70,36 +73,36 @@ class ChunkRun:
 
     @property
     def table(self) -> ReadTable:
-        """The table, which is the same for all of them."""
+        """Table of all chunks."""
         return self.chunks[0].table
 
     @property
     def lower(self) -> RelayLocation:
-        """The place up to which all of them surely see."""
+        """Low watermark of the run: every chunk contains all changes up to this location."""
         return min(chunk.lower for chunk in self.chunks)
 
 
 class BlockLostError(Exception):
-    """The file of a chunk is gone; it never leaves the engine."""
+    """A chunk's spool file is missing. This error never leaves the snapshot package."""
 
 
 class ChunkReconciler:
-    """The moves of one snapshot. Called by one thread."""
+    """Reconciler of one snapshot, called by one thread."""
 
     def __init__(self, log: RelayLog, spool: Spool, *, untold_again: bool = False) -> None:
-        """Make one without a window. `untold_again`: a change that was logged without rows counts as DDL."""
+        """Create a reconciler without a window. `untold_again`: treat changes without row events as DDL."""
         self._untold_again = untold_again
         self._log = log
         self._spool = spool
         self._window: BackfillWindow | None = None
         self._tables: dict[TableName, ReadTable] = {}
-        self._settled = RelayLocation(0, 0)  # no state before it can be had of the window any more
+        self._settled = RelayLocation(0, 0)  # the window cannot compute states before this location any more
 
     def look(self, groups: Sequence[ChunkRun], v: RelayLocation) -> None:
-        """Read the changes around these chunks.
+        """Read the changes around these chunks into the window.
 
         Raises:
-            DataLossError: the relay log does not reach back to them.
+            DataLossError: The relay log starts after them.
         """
         tables = {group.name: group.table for group in groups}
         start = min(v, *(group.lower for group in groups))
@@ -120,11 +123,11 @@ class ChunkReconciler:
         self._tables, self._settled = tables, v
 
     def forget(self) -> None:
-        """Let the window's memory go."""
+        """Release the window's memory."""
         self._window = None
 
     def fit(self, group: ChunkRun, v: RelayLocation) -> ReconcileResult:
-        """Judge whether chunks that were looked at can be moved to `v`."""
+        """Return whether chunks inside the window can be reconciled with `v`."""
         window = self._known()
         if group.lower < v and window.ddl(group.name, group.lower, v):
             return ReconcileResult.AGAIN
@@ -137,14 +140,14 @@ class ChunkReconciler:
         return ReconcileResult.FITS
 
     def blocks(self, group: ChunkRun, v: RelayLocation) -> Iterator[RowBlock | StoredBlock]:
-        """Yield the rows of chunks that fit, as of `v`; of a chunk that nothing changed its file, which is taken for
-        the batch.
+        """Yield the rows of fitting chunks as of `v`; for a chunk without changes, yield its spool file, taken for the
+        batch.
 
         Raises:
-            BlockLostError: the file of a chunk is not there any more.
-            PartialRowError: the relay log has a change of a row of them whose images lack columns that are needed.
-            PrerequisiteError: it has one whose images do not tell the row's key.
-            UnlikeRowsError: rows without a key are not those that it says were changed.
+            BlockLostError: The spool file of a chunk is missing.
+            PartialRowError: A change of a row lacks columns that are needed.
+            PrerequisiteError: The images of a change do not contain the row's key.
+            UnlikeRowsError: Rows without a key differ from the before images in the log.
         """
         window = self._known()
         table = group.table
@@ -172,7 +175,7 @@ class ChunkReconciler:
                     raise BlockLostError
 
     def _in_key_order(self, group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
-        """Yield the rows of a table that only comes as a whole."""
+        """Yield the rows of a table that is delivered whole."""
         return self._sorted(_moved_as_whole(group, states))
 
     def _sorted(self, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
@@ -185,12 +188,12 @@ class ChunkReconciler:
             order.drop()
 
     def last_change(self, group: ChunkRun) -> RelayLocation:
-        """Return the place of the last change of rows without a key before the one that they show nothing behind."""
+        """Return the location of the last change that the rows of a table without a key may contain."""
         places = self._known().changes(group.name, group.lower, group.shown or group.upper)["place"]
         return location_at(int(places.max())) if len(places) else group.lower
 
     def partial_error(self, name: TableName, place: int) -> PrerequisiteError:
-        """Make the error for rows that stay unknown because their images lack columns."""
+        """Return the error for rows that stay incomplete because their images lack columns."""
         return self._known().untold_error(name, place, key=False)
 
     def _known(self) -> BackfillWindow:
@@ -208,7 +211,7 @@ def _moved_as_whole(group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
 
 
 def _loaded(chunk: TableChunk) -> Iterator[RowBlock]:
-    """Yield the blocks of a chunk: one, where it has a key."""
+    """Yield the blocks of a chunk, exactly one for a table with a key."""
     yield from map(_block, chunk.stored)
 
 
@@ -219,33 +222,29 @@ def _block(stored: StoredBlock) -> RowBlock:
     return block
 
 
-# Rows that were read, moved to one place of the stream: what changed since is taken from there.
+# moved() reconciles a chunk with the key states at a location. Every key that changed around the read takes its row
+# from the stream; all other rows did not change. It therefore does not matter which changes the SELECT saw.
 #
-# In: a chunk of rows as one SELECT saw them, and what is there at the place of each key that the stream touches
-# around the reading. Whether the SELECT saw a change or not does not matter: a touched key's row is the stream's, and
-# the others did not change. Out: the chunk's rows at the place, as blocks of one table map each. Where nothing was
-# touched it is the chunk itself.
-#
-# Rows of the stream go into the chunk's own block where both table maps describe the same images; else they stand in
-# blocks of their own, under the stream's table map.
+# A row of the stream joins the chunk's block if both table maps describe the same images. Otherwise it goes into a
+# separate block under the stream's table map.
 
 
 def moved(
     chunk: RowBlock, states: KeyStates, begin: bytes | None, end: bytes | None, *, puts: bool = True
 ) -> list[RowBlock]:
-    """Return the chunk's rows at the place of `states`, in key order where the key is ordered.
+    """Return the chunk's rows at the location of `states`, in key order if the key is ordered.
 
     Args:
-        chunk: the rows; with an ordered key ascending.
-        states: the touched keys, which take in all that changed behind the position that the SELECT surely saw.
-        begin: the chunk covers the keys behind this one, canonical bytes; None: from the first one.
-        end: up to this one; None: to the last one.
-        puts: put in rows that are there and not in the chunk. Without an order, the touched rows come behind the
-            others, and of several chunks only one may put them.
+        chunk: Rows, ascending by key if the key is ordered.
+        states: Changed keys, which include every change after the low watermark.
+        begin: The chunk covers the keys after this one, canonical bytes; None for no lower limit.
+        end: The chunk covers the keys up to and including this one; None for no upper limit.
+        puts: Add existing rows that the chunk does not have. Without an order, changed rows follow the others, and only
+            one of several chunks may add them.
 
     Raises:
-        PartialRowError: images lack columns that the chunk does not have.
-        ProtocolError: the rows of an ordered key do not ascend.
+        PartialRowError: Images lack columns that the chunk does not have.
+        ProtocolError: The rows of an ordered key do not ascend.
     """
     first, last = states.between(begin, end) if states.ordered else (0, len(states))
     if first == last:
@@ -286,7 +285,7 @@ def _behind(chunk: RowBlock, states: KeyStates, *, puts: bool) -> Ints:
 
 
 def _blocks(chunk: RowBlock, states: KeyStates, taken: Ints) -> list[RowBlock]:
-    """Return the rows that `taken` names, a block for each stretch of one table map."""
+    """Return the rows that `taken` lists, one block per run of rows with the same table map."""
     ours = taken >= 0
     row, half = taken[ours], states.halves[-1 - taken[~ours]]
     image, image_sizes = _pieces(chunk.images, chunk.ends, ours, row, half["image"], half["size"])
@@ -294,7 +293,7 @@ def _blocks(chunk: RowBlock, states: KeyStates, taken: Ints) -> list[RowBlock]:
     alike = np.zeros(len(states.table_maps), np.bool_)
     for number in np.unique(half["slot"]).tolist():
         alike[number] = same_images(chunk.table_map, states.table_maps[number])
-    maps = np.full(len(taken), -1, np.int64)  # of rows that go into the chunk's own block
+    maps = np.full(len(taken), -1, np.int64)  # -1: the row goes into the chunk's own block
     maps[~ours] = np.where(alike[half["slot"]], -1, half["slot"])
     borders = np.flatnonzero(maps[1:] != maps[:-1]) + 1
     made = []
@@ -313,7 +312,7 @@ def _blocks(chunk: RowBlock, states: KeyStates, taken: Ints) -> list[RowBlock]:
 def _pieces(
     memory: npt.NDArray[np.uint8], ends: Ints, ours: npt.NDArray[np.bool_], row: Ints, places: Ints, lengths: Ints
 ) -> tuple[Ints, Ints]:
-    """Return the address and the size of a piece of each row: of the chunk's `memory`, or at one of the `places`."""
+    """Return the address and size of each row's bytes, in the chunk's `memory` or at one of the `places`."""
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
     addresses, sizes = np.empty(len(ours), np.int64), np.empty(len(ours), np.int64)
     addresses[ours], sizes[ours] = address(memory) + starts[row], ends[row] - starts[row]

@@ -1,8 +1,8 @@
-"""The first statement behind a place of the relay log that took selected tables from what they were there.
+"""Find the first statement after a relay log location that changed the definition or existence of selected tables.
 
-In: the log as it grows, the place, the selection. Out: the statement, if there is one: it altered, emptied, moved or
-dropped a selected table, or may have. A table that was made behind the place, under a name that no table had, was not
-there: what is done to it does not count.
+`StatementsBehind` follows the growing log. A statement counts if it alters, empties, moves or drops a selected table,
+or if it may do so. Tables that are created after the location under a new name do not count, whatever statements do to
+them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from replica.snapshot.reconcile.table_statements import TableStatement
 
 SHOWN: Final = 100
-"""The characters of a statement in a message: its verb, its table and what it begins with."""
+"""Maximum characters of a statement in a message, enough for its verb and table."""
 SECRET_WORDS: Final = ("CONNECTION", "PASSWORD")
-"""The table options that may hold a password; a statement is shown up to them."""
+"""Table options that may hold a password; a message shows a statement only up to them."""
 
 
 class StatementsBehind:
-    """The statements behind `start` that concern a selection. `wants_database`: whether it takes in any table of it."""
+    """Statements after `start` that concern a selection. `wants_database`: whether the selection has tables of a
+    database.
+    """
 
     def __init__(
         self,
@@ -49,14 +51,14 @@ class StatementsBehind:
         self._made: set[TableName] = set()
         self._found: TableStatement | None = None
         self.created: dict[TableName, TableStatement] = {}
-        """The selected tables that were made behind the place, with the statements."""
+        """Selected tables that were created after the location, with the CREATE statements."""
 
     def first_up_to(self, end: RelayLocation) -> TableStatement | None:
-        """Return the first such statement before `end`, a group end of the log; None where there is none.
+        """Return the first such statement before `end`, a group end of the log; None if there is none.
 
         Raises:
-            DataLossError: groups were purged.
-            ProtocolError: the bytes are damaged.
+            DataLossError: Groups of the range were purged.
+            ProtocolError: The log is damaged.
         """
         if self._found is None and end > self._at:
             for statement in self._follower.follow(texts_between(self._log, self._at, end)):
@@ -78,7 +80,7 @@ class StatementsBehind:
 
 
 def shown(statement: TableStatement) -> str:
-    """Return the beginning of a statement, with its GTID, for a message."""
+    """Return the start of a statement, with its GTID, for a message."""
     query = statement.text.statement
     text = " ".join(query.query.decode("utf-8", "replace").split())
     ends = [place for word in SECRET_WORDS if (place := text.upper().find(word)) >= 0]
@@ -87,7 +89,7 @@ def shown(statement: TableStatement) -> str:
 
 
 def _makes(statement: TableStatement) -> bool:
-    """Tell whether a statement makes a table that was not there: without OR REPLACE and IF NOT EXISTS."""
+    """Return True if a statement creates a table that did not exist, so without OR REPLACE and IF NOT EXISTS."""
     query = statement.text.statement
     if not isinstance(query, QueryEvent):
         return False

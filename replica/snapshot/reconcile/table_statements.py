@@ -1,8 +1,8 @@
-"""The statements of a stretch of the relay log that may have changed a table and stand there as text.
+"""Find the statements in the relay log that may have changed a table and are logged as text.
 
-In: the log's texts in order. Out: per statement which tables it may be about, and whether it is DDL (the table's
-definition, or its rows as a whole) or a change of rows that was logged without rows. A statement of an XA transaction
-counts where that is committed. What is not understood may be about any table.
+`TableStatements.follow` yields, for each statement, the tables that it may concern. It also says whether the statement
+is DDL or a change of rows without row events. A statement of an XA transaction counts at its commit. A statement that
+cannot be parsed may concern any table.
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 
 
 class TableStatement(NamedTuple):
-    """A statement of the log. `location`: where its group begins. `tables`: None where it may be about any table; one
-    with an empty table is a whole database.
+    """Statement of the relay log.
+
+    Attributes:
+        location: Start of the statement's event group.
+        text: The statement with its context in the log.
+        tables: Tables that the statement may concern. None is any table; an empty table name is the whole database.
+        defines: Whether the statement is DDL, which includes changes of all rows of a table.
     """
 
     location: RelayLocation
@@ -39,25 +44,27 @@ class TableStatement(NamedTuple):
     defines: bool
 
     def concerns(self, name: TableName) -> bool:
-        """Tell whether the statement may be about the table."""
+        """Return True if the statement may concern the table."""
         return self.tables is None or any(one == name[0] and two in ("", name[1]) for one, two in self.tables)
 
 
 class TableStatements:
-    """The statements met so far, in order."""
+    """Consecutive statements of the relay log."""
 
     def __init__(self, before: Callable[[], Iterable[RelayText]]) -> None:
-        """Begin at a place. `before`: the texts of the log before it, for the names of temporary tables."""
+        """Start at a location. `before`: the earlier texts of the log, from which names of temporary tables are
+        known.
+        """
         self._before = before
         self._temporary: TemporaryTables | None = None
         self._prepared: dict[XaId, list[TableStatement]] = {}
 
     def prepared_before(self, xid: XaId, texts: Iterable[RelayText]) -> None:
-        """Take in the statements of an XA transaction that was prepared before the first of the others."""
+        """Add the statements of an XA transaction that was prepared before the first followed text."""
         self._prepared[xid] = [found for text in texts for found in self._of(text)]
 
     def follow(self, texts: Iterable[RelayText]) -> Iterator[TableStatement]:
-        """Yield the statements among the next texts that may be about tables."""
+        """Yield the statements among the next texts that may concern tables."""
         for text in texts:
             if self._temporary is None and uses_temporary(text.statement):
                 self._temporary = TemporaryTables()
@@ -68,7 +75,7 @@ class TableStatements:
             flags, xid = text.begin.flags2, text.begin.xa
             if xid is not None and flags & GtidFlag.COMPLETED_XA:
                 held = self._prepared.pop(xid, [])
-                if text.statement.query.startswith(b"XA COMMIT"):  # the server writes it itself
+                if text.statement.query.startswith(b"XA COMMIT"):  # the server writes this text itself
                     yield from (_committed(found, text) for found in held)
             elif xid is not None and flags & GtidFlag.PREPARED_XA:
                 self._prepared.setdefault(xid, []).extend(self._of(text))
@@ -95,13 +102,15 @@ class TableStatements:
 
 
 def _committed(found: TableStatement, end: RelayText) -> TableStatement:
-    """Return the statement of an XA transaction as one of the group that commits it."""
+    """Return the statement of an XA transaction as part of the group that commits it."""
     text = found.text._replace(location=end.location, begin=end.begin)
     return found._replace(location=end.location, text=text)
 
 
 def defined_tables(statement: Logged, server: ServerRules) -> tuple[TableName, ...] | None:
-    """Return the tables that a statement makes, alters, moves or removes, a database as (name, ''); None: any table."""
+    """Return the tables that a statement creates, alters, moves or drops; (name, '') is a database, None is any
+    table.
+    """
     if not isinstance(statement, QueryEvent) or not may_define(statement.query):
         return ()
     effect = effect_of(statement, server)

@@ -1,10 +1,9 @@
-"""Rows of a table without a key, moved to a place of the stream: nothing tells equal rows apart, so they are counted.
+"""Reconcile rows of a table without a key with a relay log location, by counting equal rows.
 
-In: all rows of the table as they were at one place, and the changes between it and another one. Out: its rows there. A
-row that a change removes is one of those with the same image, whichever; one that it puts is one more of them. Images
-under all table maps are written alike, byte for byte, so that equal rows have equal images. Refused: changes whose
-images lack columns, and rows that the table does not have as often as changes remove them: then the rows, or the
-images, are not what they seem, and nothing is guessed.
+`recounted` takes all rows of the table at one location and the changes up to another one, and yields the rows there. A
+change removes any one of the rows with its before image, and adds one row with its after image. All table maps encode
+images in the same way, so equal rows have equal images. Images without all columns are refused. Changes that remove
+more rows than the table has are refused too, because then the rows or the images are wrong.
 """
 
 from __future__ import annotations
@@ -34,11 +33,13 @@ if TYPE_CHECKING:
 
 
 class UnlikeRowsError(Exception):
-    """Rows that changes say are there are not, or cannot be compared. It never leaves the engine."""
+    """Rows differ from the before images of changes, or cannot be compared. This error never leaves the snapshot
+    package.
+    """
 
 
 def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
-    """Make the error for a table whose rows were changed each time that it was read."""
+    """Return the error for a table whose rows changed during every read."""
     shown = table_text(name)
     return PrerequisiteError(
         f"table {shown} has no key that its rows can be read by, and was changed each of the {times} times that it was "
@@ -49,7 +50,7 @@ def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
 
 
 def unlike_error(name: TableName) -> PrerequisiteError:
-    """Make the error for a table whose rows are not those that the binlog says were changed."""
+    """Return the error for a table whose rows differ from the before images in the binlog."""
     return PrerequisiteError(
         f"table {table_text(name)} has no key that its rows can be read by, and rows that changes in the binlog took "
         "away are not among those that were read (snapshotUnkeyed=whole): the bytes of its columns are other ones "
@@ -61,17 +62,17 @@ def unlike_error(name: TableName) -> PrerequisiteError:
 def recounted(
     blocks: Iterable[RowBlock], changes: Records, table_maps: Sequence[bytes], *, back: bool
 ) -> Iterator[RowBlock]:
-    """Yield the rows of a table behind these changes, or before them if they are taken `back`; in no order.
+    """Yield the rows of a table after these changes, or before them with `back`, in no order.
 
     Args:
-        blocks: its rows before the changes, or behind them; keys are their images.
-        changes: HalfRecords, all of the table, whose images someone holds.
-        table_maps: what `slot` of the changes counts.
-        back: whether to take the changes back.
+        blocks: Rows before the changes, or after them with `back`; their keys are their images.
+        changes: HalfRecords of the table; the caller owns their images.
+        table_maps: Bodies of the table maps, indexed by `slot` of the changes.
+        back: Whether to undo the changes.
 
     Raises:
-        PartialRowError: an image lacks columns.
-        UnlikeRowsError: the rows are not those that were changed.
+        PartialRowError: An image lacks columns.
+        UnlikeRowsError: The rows differ from the images of the changes.
     """
     lacking = changes["place"][changes["flags"] & IS_WHOLE == 0]
     if len(lacking):
@@ -92,7 +93,7 @@ def recounted(
 
 
 class _Counts:
-    """The changed images, each once, and how often rows with it are still to come: below zero, to go."""
+    """Distinct changed images, each with the number of rows to add; a negative number is the rows to remove."""
 
     def __init__(self, changes: Records, *, back: bool) -> None:
         halves = changes.copy()
@@ -108,7 +109,7 @@ class _Counts:
         self.slots: list[int] = np.unique(halves["slot"]).tolist()
 
     def take_from(self, block: RowBlock) -> RowBlock:
-        """Return a block without rows that are to go."""
+        """Return the block without the rows to remove."""
         taken = np.empty(block.rows, np.int64)
         count = drop_counted(
             *(address(block.images), address(block.ends), block.rows, address(self._halves), address(self._firsts)),
@@ -122,7 +123,7 @@ class _Counts:
         return _block(block.table_map, addresses, sizes, block.left_out)
 
     def put(self, ours: bytes, table_maps: Sequence[bytes], left_out: tuple[int, ...]) -> Iterator[RowBlock]:
-        """Yield the rows that are to come."""
+        """Yield the rows to add."""
         coming = np.flatnonzero(self.more > 0)
         images, times = self._halves[self._firsts[coming]], self.more[coming]
         for slot in np.unique(images["slot"]).tolist():

@@ -1,15 +1,15 @@
-"""All changes of some tables in a stretch of a relay log: what it takes to move rows that were read to a place of it.
+"""Backfill window: all changes of some tables in a relay log range, with which chunks are reconciled.
 
-In: a relay log, two places of it, and the keys of the tables. Out: what is there of each key that the stretch touches
-at any place of it (`state_at`), and whether a statement in it may have changed a table (`ddl`). The window goes on as
-the log grows, and forgets what lies before a place. Rows of an XA transaction count at its XA COMMIT.
+`BackfillWindow.state_at` returns the row of each changed key at any location of the range, and `ddl` reports statements
+that may have changed a table. The window grows with the log and drops everything before a given location. Rows of an XA
+transaction count at its XA COMMIT.
 
-A window holds keys, some 60 bytes a row change besides; images stay in the log's files, which are mapped, and are kept
-on disk as long as they are needed even if retention removes them. At MAX_WINDOW_BYTES it is an error.
+A window holds keys and about 60 bytes per row change. Images stay in the mapped log files, which stay on disk while
+they are mapped, even after retention removes them. A window above MAX_WINDOW_BYTES is an error.
 
-Refused: changes that were logged as statements, images that lack the key, rows that do not fit the table. Each is an
-error for those who ask for a state that depends on it, and only for them. Images that lack other columns tell what
-comes behind them, together with the rows that were read (partial_rows.py), and not what was before them.
+Changes logged as statements, images without the key and rows that do not fit the table are errors. The error is raised
+only to a caller that asks for a state depending on the change. Images without other columns work forward, together with
+the chunk (partial_rows.py), and not backward.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import TableKey
 
 MAX_WINDOW_BYTES: Final = 512 << 20
-"""Six million row changes of a short key. Ten seconds of a busy table are a tenth of it."""
+"""Enough for six million row changes with a short key. Ten seconds of a busy table need a tenth of it."""
 RANGE_BYTES: Final = 64 << 20
-"""Scanned at once; a larger transaction stands alone."""
-_OFFSET_BITS: Final = 40  # a relay file of a terabyte; 8 million of them
+"""Bytes scanned at once; a larger transaction is scanned on its own."""
+_OFFSET_BITS: Final = 40  # allows relay files of a terabyte, and 8 million files
 
 
 def place_of(location: RelayLocation) -> int:
-    """Return a location as one number, which orders as locations do."""
+    """Return a location as one int64 with the same order."""
     return location.file << _OFFSET_BITS | location.offset
 
 
 def location_at(place: int) -> RelayLocation:
-    """Return the location that a number stands for."""
+    """Return the location that `place_of` encoded."""
     return RelayLocation(place >> _OFFSET_BITS, place & ((1 << _OFFSET_BITS) - 1))
 
 
 class BackfillWindow:
-    """The changes of some tables behind `start` and up to `end`, which are group ends. Not thread-safe."""
+    """Changes of some tables after `start` and up to `end`, which are group ends. Not thread-safe."""
 
     def __init__(
         self,
@@ -78,11 +78,19 @@ class BackfillWindow:
         max_bytes: int = MAX_WINDOW_BYTES,
         untold_defines: bool = False,
     ) -> None:
-        """Make an empty window at `start`. `defined`: the tables with all their columns, where `schemas` are without
-        some, which images are made without then. `untold_defines`: a change that was logged without rows counts as DDL.
+        """Create an empty window at `start`.
+
+        Args:
+            log: Relay log.
+            start: Group end at which the window starts.
+            tables: Key of each table.
+            schemas: Columns that are read of each table.
+            defined: Tables with all columns, if `schemas` lack some; images are then written without those columns.
+            max_bytes: Maximum memory of the window.
+            untold_defines: Treat changes without row events as DDL.
 
         Raises:
-            DataLossError: the log no longer has the place.
+            DataLossError: The log does not contain `start` any more.
         """
         self.start = self.end = start
         self._log = log
@@ -114,26 +122,26 @@ class BackfillWindow:
         settled: RelayLocation | None = None,
         untold_defines: bool = False,
     ) -> BackfillWindow:
-        """Read the changes of a stretch; as `extend` does."""
+        """Create a window and extend it to `end`."""
         window = cls(log, start, tables, schemas, defined=defined, untold_defines=untold_defines)
         window.extend(end, settled=settled)
         return window
 
     @property
     def size(self) -> int:
-        """The bytes of memory that the changes take."""
+        """Bytes of memory that the changes use."""
         return sum(segment.size for segments in self._segments.values() for segment in segments)
 
     def extend(self, end: RelayLocation, *, settled: RelayLocation | None = None) -> None:
-        """Go on up to `end`, a group end of the log; nothing where the window reaches it.
+        """Extend the window to `end`, a group end of the log, if it does not reach it.
 
-        `settled`: no state before this place will be asked for. Then a window that is half full keeps one change a key
-        up to there.
+        No caller asks for a state before `settled`. A window that is half full therefore keeps one change per key up to
+        there.
 
         Raises:
-            DataLossError: groups of the stretch were purged.
-            ProtocolError: the bytes are damaged.
-            RelayError: the window would hold more than its limit.
+            DataLossError: Groups of the range were purged.
+            ProtocolError: The log is damaged.
+            RelayError: The window would exceed its memory limit.
         """
         for part in self._log.ranges(self.end, end, RANGE_BYTES):
             number = relay_number(Path(part.path))
@@ -154,7 +162,7 @@ class BackfillWindow:
         self.end = max(self.end, end)
 
     def trim(self, start: RelayLocation) -> None:
-        """Forget what lies before `start`; what shares a part of the log with later changes stays."""
+        """Drop the changes before `start`, except those in a segment that also has later changes."""
         if start <= self.start:
             return
         self.start, place = start, place_of(start)
@@ -164,8 +172,8 @@ class BackfillWindow:
         self._statements = [one for one in self._statements if one.location >= start]
 
     def ddl(self, table: TableName, start: RelayLocation, end: RelayLocation) -> bool:
-        """Tell whether a statement of the groups in [start, end) may have changed the table's definition, or its rows
-        as a whole.
+        """Return True if a statement in the groups [start, end) may have changed the table's definition, or all of its
+        rows.
         """
         self.extend(end)
         return any(
@@ -174,7 +182,7 @@ class BackfillWindow:
         )
 
     def lacks_columns(self, table: TableName, start: RelayLocation, end: RelayLocation) -> bool:
-        """Tell whether images of changes behind `start` and up to `end` lack columns."""
+        """Return True if images of changes after `start` and up to `end` lack columns."""
         self.extend(end)
         behind, upto = place_of(start), place_of(end)
         return any(
@@ -184,15 +192,15 @@ class BackfillWindow:
 
     @property
     def table_maps(self) -> Sequence[bytes]:
-        """The bodies of the table maps that `slot` of halves counts."""
+        """Bodies of the table maps, indexed by `slot` of the halves."""
         return self._reader.table_maps
 
     def changes(self, table: TableName, start: RelayLocation, upto: RelayLocation) -> Records:
-        """Return the halves of all changes behind `start` and up to `upto`, in order; the window holds their images.
+        """Return the halves of all changes after `start` and up to `upto`, in order; the window owns their images.
 
         Raises:
-            DataLossError, SchemaError, StatementDmlError: as `state_at`.
-            ValueError: the window does not go back to `start`.
+            DataLossError, SchemaError, StatementDmlError: As in `state_at`.
+            ValueError: The window begins after `start`.
         """
         self.extend(upto)
         behind, last = place_of(start), place_of(upto)
@@ -203,16 +211,17 @@ class BackfillWindow:
     def state_at(
         self, table: TableName, start: RelayLocation, upto: RelayLocation, until: RelayLocation | None = None
     ) -> KeyStates:
-        """Return the keys that any change touches behind `start`, or behind `upto` if that is before it, and up to
-        `until` (None: the window's end), and what is there of each at `upto`.
+        """Return every key that changes after `start` and up to `until`, with its row at `upto`.
+
+        If `upto` is before `start`, changes after `upto` count. `until` None means the window's end.
 
         Raises:
-            DataLossError: an XA transaction was committed whose rows are not in the log.
-            PartialRowError: row images lack columns that it takes.
-            PrerequisiteError: row images do not tell the key of their row (binlog_row_image).
-            SchemaError: row changes do not fit the table as it is known.
-            StatementDmlError: rows of the table were changed by a statement that was logged without them.
-            ValueError: the window does not go back to `start`.
+            DataLossError: An XA COMMIT refers to a transaction whose rows are not in the log.
+            PartialRowError: Row images lack needed columns.
+            PrerequisiteError: Row images do not contain the row's key (binlog_row_image).
+            SchemaError: Row changes do not fit the known table.
+            StatementDmlError: A statement logged without rows changed rows of the table.
+            ValueError: The window begins after `start`.
         """
         self.extend(upto)
         start = min(start, upto)
@@ -224,14 +233,14 @@ class BackfillWindow:
         if isinstance(states, Untold):
             raise self.untold_error(table, states.place) if states.key else PartialRowError(states.place)
         if states.chains is not None and table in self._computing:
-            # Images leave out generated columns also where their values change (measured on 11.8, all but FULL).
+            # Except under FULL, images omit generated columns even if their values change (measured on 11.8).
             raise PartialRowError(states.chains.last)
         return states
 
     def _behind(self, table: TableName, start: RelayLocation, end: RelayLocation) -> list[HalfSegment]:
-        """Return the segments with changes behind a place, if all up to `end` can be read.
+        """Return the segments with changes after `start`; raise an error if a change up to `end` is unreadable.
 
-        The window may go further for the sake of other tables: there the table may have been made again, with another
+        The window may reach further for other tables. After `end`, the table may have been created again with another
         key.
         """
         if start < self.start and self._log.ranges(start, self.start, RANGE_BYTES):
@@ -266,7 +275,7 @@ class BackfillWindow:
                 self._unreadable[name].append(taken)
             else:
                 self._segments[name].append(taken)
-        for group in unprepared:  # of tables that no one here knows, so of any
+        for group in unprepared:  # its tables are unknown, so it may concern any table
             lost = UnreadableChange(places[[group.number]], unprepared_error(group))
             for changes in self._unreadable.values():
                 changes.append(lost)
@@ -274,14 +283,14 @@ class BackfillWindow:
     def _settle(self, place: int) -> None:
         for name, segments in self._segments.items():
             if self._keys[name].is_row:
-                continue  # each change of equal rows counts
+                continue  # without a key, every change counts
             done = [one for one in segments if one.last <= place]
             merged = latest(done) if len(done) > 1 else None
             if merged is not None:
                 self._segments[name] = [merged, *segments[len(done) :]]
 
     def untold_error(self, table: TableName, place: int, *, key: bool = True) -> PrerequisiteError:
-        """Make the error for a change whose images do not tell the key, or lack other columns."""
+        """Return the error for a change whose images lack the key, or other columns."""
         location = location_at(place)
         head = self._log.at(location)
         before = {gtid.domain_id: gtid for gtid in self._log.at(self._log.last_group(location)).position}

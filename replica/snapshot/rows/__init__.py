@@ -1,1 +1,1 @@
-"""Rows of a SELECT as row images of the binlog, with the key that each chunk is cut by."""
+"""Encode rows of a SELECT as row images of the binlog, with the key at which chunks are cut."""

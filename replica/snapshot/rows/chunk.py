@@ -1,8 +1,8 @@
-"""A chunk of a table, the SELECT that reads it, and how many rows the next one has.
+"""Chunk of a table, the SELECT that reads it, and the size of the next chunk.
 
-In: the definition of a table, its key, the key up to which it was read. Out: SQL in key order, with conditions that the
-server reads as one range of the index, a composite key expanded: (a > x) OR (a = x AND b > y). Compared as rows,
-(a, b) > (x, y) is a scan of the whole table (measured on 10.5 to 11.8).
+`chunk_sql` selects rows in key order after a kept key. It expands a composite key to `(a > x) OR (a = x AND b > y)`,
+which the server reads as one index range. The row comparison `(a, b) > (x, y)` would scan the whole table (measured on
+10.5 to 11.8).
 """
 
 from __future__ import annotations
@@ -24,15 +24,20 @@ if TYPE_CHECKING:
     from replica.snapshot.spool.spool import StoredBlock
 
 FIRST_ROWS: Final = 2_000
-"""The rows of a table's first chunk: how wide they are, and how fast they come, is not known before."""
+"""Rows of a table's first chunk, before the width and speed of its rows are known."""
 GROWTH: Final = 8
-"""How many times larger than the last one a chunk may be: a table's rows are not alike."""
+"""Maximum growth of a chunk relative to the previous one, because rows of a table differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A table as a chunk was read: the columns that are read of it, and its key. `locks`: its engine keeps no versions
-    of rows, and lets no one write while a statement reads. `defined`: the table with all its columns, None: the same.
+    """Table as a chunk read it.
+
+    Attributes:
+        schema: Columns that are read.
+        key: Key that orders the chunks.
+        locks: The engine has no consistent snapshots; a reading statement locks out writers.
+        defined: The table with all columns; None if `schema` has all of them.
     """
 
     schema: TableSchema
@@ -42,23 +47,26 @@ class ReadTable:
 
     @property
     def whole(self) -> TableSchema:
-        """The table with all its columns, as row images are told apart by."""
+        """Table with all columns, as row images have them."""
         return self.defined or self.schema
 
     @property
     def left_out(self) -> tuple[int, ...]:
-        """The numbers of the columns that are not read."""
+        """Numbers of the columns that are not read."""
         names = {column.name for column in self.schema.columns}
         return tuple(number for number, column in enumerate(self.whole.columns) if column.name not in names)
 
 
 @dataclass(frozen=True, slots=True)
 class TableChunk:
-    """Rows of a table whose keys lie behind `begin` and up to `end` (kept keys; None: no more rows follow).
+    """Rows of a table with keys after `begin` and up to and including `end`.
 
-    `lower`: everything up to this place of the relay log is surely in them, and was done before the definition was
-    read. `upper`: nothing behind this position is, and the definition held there. `shown`: an earlier one behind which
-    nothing is, where it counts; None: the same.
+    Attributes:
+        begin: Kept key before the first row.
+        end: Kept key of the last row; None if no row follows.
+        lower: Low watermark. The rows contain every change up to this location, and the definition was read after it.
+        upper: High watermark. The rows contain no later change, and the definition was valid there.
+        shown: Earlier position with the same property for the rows of a table without a key; None if it equals `upper`.
     """
 
     table: ReadTable
@@ -72,28 +80,28 @@ class TableChunk:
     shown: GtidPosition | None = None
 
     def drop(self) -> None:
-        """Let its rows go; this may be called twice."""
+        """Release the rows; a second call has no effect."""
         for block in self.stored:
             block.drop()
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL has it between backticks."""
+    """Return a name quoted with backquotes."""
     return f"`{name.replace('`', '``')}`"
 
 
 def quoted_name(table: TableName) -> str:
-    """Return a table's name as SQL has it."""
+    """Return a table's name quoted for SQL."""
     return f"{quoted(table[0])}.{quoted(table[1])}"
 
 
 def behind(columns: Sequence[str], literals: Sequence[str]) -> str:
-    """Return the condition on rows whose key is above the one of `literals`."""
+    """Return the condition for rows with keys above `literals`."""
     return _expanded(columns, literals, ">", ">")
 
 
 def up_to(columns: Sequence[str], literals: Sequence[str]) -> str:
-    """Return the condition on rows whose key is at or below the one of `literals`."""
+    """Return the condition for rows with keys at or below `literals`."""
     return _expanded(columns, literals, "<", "<=")
 
 
@@ -105,7 +113,9 @@ def chunk_sql(
     begin: Sequence[str] = (),
     end: Sequence[str] = (),
 ) -> str:
-    """Return the SELECT of the first `rows` rows with keys behind `begin`, and at most `end`; empty for no border."""
+    """Return the SELECT of the first `rows` rows with keys after `begin` and up to `end`; an empty border is no
+    limit.
+    """
     schema, key = table.schema, table.key
     names = [quoted(schema.columns[index].name) for index in key.columns]
     conditions = [behind(names, begin)] if begin else []
@@ -131,7 +141,9 @@ def largest_sql(table: ReadTable, columns: str) -> str:
 
 
 def next_rows(rows: int, read: int, size: int, seconds: float, *, most_rows: int, most_bytes: int) -> int:
-    """Return how many rows to ask for after `read` of `rows` took `seconds` and have `size` bytes."""
+    """Return the rows to request after a chunk of `read` rows with `size` bytes took `seconds`; `rows` were
+    requested.
+    """
     if not read:
         return rows
     by_time = read * CHUNK_S / max(seconds, 1e-3)
@@ -140,7 +152,7 @@ def next_rows(rows: int, read: int, size: int, seconds: float, *, most_rows: int
 
 
 def starts(kept: bytes) -> bool:
-    """Tell whether a chunk behind this kept key is the first of its table."""
+    """Return True if a chunk after this kept key is the first of its table."""
     return kept == NOTHING
 
 

@@ -1,12 +1,12 @@
-"""A key as an offset keeps it: a mark of its columns, and their values as a row image of ours has them, each behind its
-length.
+"""Kept key: the form in which an offset stores a key, a mark of its columns and the length-prefixed values.
 
-In: a table's definition, its key, and the kept bytes. Out: the canonical key bytes, and the literals by which SQL finds
-the same key again. The session that runs them has time_zone '+00:00' and ALLOW_INVALID_DATES in its sql_mode.
+The values are those of a row image that this client builds. `key_bytes` turns a kept key into canonical key bytes.
+`key_literals` turns it into SQL literals that find exactly the same key. The session must have time_zone '+00:00' and
+ALLOW_INVALID_DATES in its sql_mode.
 
-Refused: bytes that are of other columns, with a `KeyChangedError`: the table is another since they were kept. The mark
-tells it also where the values would fit. Older checkpoints have a mark that does not tell the collations of text, or
-none; then the values alone are compared.
+Bytes of other columns raise `KeyChangedError`: the table has changed since the key was stored. The mark detects this
+even if the values would fit. Older checkpoints have a mark without collations, or none; then only the values are
+checked.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
     from replica.snapshot.rows.row_block import TableKey
 
-_LENGTH_BYTES: Final = 2  # before each value: the server's keys end at 3072 bytes
-_MARKED: Final = b"\xff\xff"  # longer than any value, so that it is not the length of one
+_LENGTH_BYTES: Final = 2  # before each value; keys of the server have at most 3072 bytes
+_MARKED: Final = b"\xff\xff"  # above the maximum length of a value, so it cannot be a length
 _MARK_BYTES: Final = len(_MARKED) + 8
 
 
 def key_parts(schema: TableSchema, key: TableKey, columns: Sequence[ColumnDef] | None = None) -> tuple[KeyPart, ...]:
-    """Return what makes the key bytes of row images, in key order.
+    """Return the parts that make up the key bytes of row images, in key order.
 
-    `columns`: of the stream's table map, whose columns up to the hidden ones are those of the definition, in its order;
-    by default of the map that is made of the definition.
+    `columns`: columns of the stream's table map, whose visible columns match the definition in order. By default, the
+    columns of the table map built from the definition.
     """
     wire = parse_table_map(table_map_body(schema)).columns if columns is None else columns
     if max(key.columns) >= len(wire):
@@ -58,7 +58,7 @@ def key_bytes(schema: TableSchema, key: TableKey, kept: bytes) -> bytes:
 
 
 def key_literals(schema: TableSchema, key: TableKey, kept: bytes) -> tuple[str, ...]:
-    """Return a kept key as SQL literals, one a column in key order, exact."""
+    """Return a kept key as exact SQL literals, one per column in key order."""
     wire = parse_table_map(table_map_body(schema)).columns
     values = _values(schema, key, kept)
     return tuple(
@@ -67,7 +67,7 @@ def key_literals(schema: TableSchema, key: TableKey, kept: bytes) -> tuple[str, 
 
 
 def kept_key(schema: TableSchema, key: TableKey, image: bytes) -> bytes:
-    """Return the key of a row image of ours as an offset keeps it."""
+    """Return the kept key of a row image that this client built."""
     columns = parse_table_map(table_map_body(schema)).columns
     cursor = Cursor(image)
     nulls = cursor.bits(len(columns))
@@ -89,13 +89,13 @@ def kept_key(schema: TableSchema, key: TableKey, image: bytes) -> bytes:
 
 
 def kept_integer(schema: TableSchema, key: TableKey, kept: bytes) -> int:
-    """Return the kept key of a table whose key is one integer."""
+    """Return the value of a kept key that consists of one integer."""
     (value,) = _values(schema, key, kept)
     return v.integer(value, signed=not schema.columns[key.columns[0]].unsigned)
 
 
 def kept_integers(schema: TableSchema, key: TableKey, numbers: Iterable[int]) -> list[bytes]:
-    """Return integers as kept keys of such a table."""
+    """Return integers as kept keys of a table whose key is one integer."""
     (index,) = key.columns
     width, _ = value_extent(parse_table_map(table_map_body(schema)).columns[index])
     mark, signed = _mark(schema, key), not schema.columns[index].unsigned
@@ -107,12 +107,12 @@ def _kept(mark: bytes, values: Sequence[bytes]) -> bytes:
 
 
 def _mark(schema: TableSchema, key: TableKey) -> bytes:
-    """Return what tells the columns of a key from others: their names, types, collations and order."""
+    """Return a digest of the key columns' names, types, collations and order."""
     return _digest([(column_key(column.name), *_typed(column)) for column in _columns(schema, key)])
 
 
 def _older_marks(schema: TableSchema, key: TableKey) -> tuple[bytes, bytes]:
-    """Return the marks of older checkpoints: names compared by `casefold`, first with collations, then without."""
+    """Return the marks of older checkpoints: names compared with `casefold`, first with collations, then without."""
     columns = _columns(schema, key)
     return (
         _digest([(column.name.casefold(), *_typed(column)) for column in columns]),
@@ -154,7 +154,7 @@ def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:
 
 
 def _changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
-    """Return the error of a table whose key is another one than that of what was delivered of it."""
+    """Return the error for a table whose key differs from the key of its delivered part."""
     now = ", ".join(f"{schema.columns[number].name} {schema.columns[number].column_type}" for number in key.columns)
     return KeyChangedError(
         f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'has none'} now, "
@@ -175,7 +175,7 @@ def _literal(column: ColumnSchema, wire: ColumnDef, value: bytes) -> str:
 
 def _year(value: bytes, column: ColumnSchema) -> str:
     year = v.year(value)
-    # YEAR(2) is compared by its two digits.
+    # The server compares YEAR(2) by its two digits.
     return str(year % 100 if column.column_type.startswith("year(2)") else year)
 
 
@@ -208,4 +208,4 @@ _LITERALS: Final[dict[str, Callable[[bytes, ColumnSchema, ColumnDef], str]]] = {
     "binary": lambda value, _, wire: f"x'{v.padded(value, wire.length).hex()}'",
     "varbinary": lambda value, *_: f"x'{value.hex()}'",
 }
-"""How a value of a row image is written in SQL: all types that have a KeyForm."""
+"""SQL literal of a value in a row image, for every type that has a KeyForm."""

@@ -1,10 +1,9 @@
-"""Rows of a prepared SELECT (binary protocol) -> row images as a binlog has them, and key bytes.
+"""Kernel that turns rows of a prepared SELECT (binary protocol) into row images of the binlog and key bytes.
 
-One call goes through the rows of a stretch. A row is written whole or not at all: when room ends the kernel returns
-before the row it could not finish, and begins with it at the next call. Every length is checked against the end of the
-row first, every value against what its column can hold. tests/kit/plain_result_rows.py is the same in plain Python.
-
-Values are kernel_result_values.py and kernel_result_times.py.
+One call processes the rows of a run. A row is written whole or not at all. If the space ends, the kernel returns before
+the unfinished row and starts with it at the next call. Every length is checked against the row's end first, and every
+value against its column. tests/kit/plain_result_rows.py does the same in plain Python. The values are written by
+kernel_result_values.py and kernel_result_times.py.
 
 Source: Protocol_binary in sql/protocol.cc, pack_row in sql/rpl_record.cc.
 """
@@ -22,7 +21,7 @@ from replica.snapshot.rows.records import BlockState, ResultColumnRecord, RowOut
 
 @helper
 def comes_after(key: int, size: int, before: int, size_before: int) -> bool:
-    """Tell whether a key's bytes sort behind those of another, and are not the same."""
+    """Return True if a key's bytes sort after those of another key and differ from them."""
     for i in range(min(size, size_before)):
         byte = load_u1(key + i)
         other = load_u1(before + i)
@@ -33,14 +32,14 @@ def comes_after(key: int, size: int, before: int, size_before: int) -> bool:
 
 @inlined
 def put_image(columns: int, count: int, row: int, stop: int, end: int, out: int, spots: int) -> tuple[int, int, int]:
-    """Write the image of one row; return outcome, the address behind it, and the column of a fault."""
+    """Write the image of one row; return the outcome, the address after the image, and the column of an error."""
     inside = (count + 9) >> 3
     nulls = row + 1
     if stop - nulls < inside:
         return RowOutcome.SHORT, out, -1
     if load_u1(row) != 0:
         return RowOutcome.NO_ROW, out, -1
-    # The result's bits begin at the third, the image's at the first; the server sets those that are left over.
+    # The result's NULL bits begin at the third bit, the image's at the first; the server sets the unused bits.
     bytes_ = (count + 7) >> 3
     for i in range(bytes_):
         bits = load_u1(nulls + i) >> 2
@@ -97,10 +96,10 @@ def transcode_rows(
     spots: int,
     state: int,
 ) -> int:
-    """Append the rows of a stretch from `position` on to a block; return a RowOutcome.
+    """Append the rows of a run, from `position`, to a block; return a RowOutcome.
 
-    `data` is the stretch's memory and `end` the offset of its end, `widest` how many bytes an image can be longer than
-    its row. `parts`: the key's records, none without a key. `ordered`: each key has to sort behind the one before it.
+    `data`: memory of the run; `end`: offset of its end. `widest`: bytes by which an image may be longer than its row.
+    `parts`: records of the key, none for a table without a key. `ordered`: each key must sort after the previous one.
     """
     images = load_u8(state + BlockState.images)
     used = load_u8(state + BlockState.images_used)

@@ -1,7 +1,8 @@
-"""Dates and times of a prepared SELECT, which come in parts -> the same values as a row image has them, packed.
+"""Helpers that write dates and times of a prepared SELECT, which arrive as parts, in the packed form of row images.
 
-As in kernel_result_values.py: a record, the value, the end of its row, and where to write; a RowOutcome, and the
-addresses behind the value on both sides. tests/kit/plain_result_rows.py is the same in plain Python.
+Each helper has the signature of those in kernel_result_values.py: a record, the value, the end of its row, and the
+target. It returns a RowOutcome and the addresses after the value in source and target. tests/kit/plain_result_rows.py
+does the same in plain Python.
 
 Source: Protocol_binary in sql/protocol.cc, Field_*::pack in sql/field.cc.
 """
@@ -22,7 +23,7 @@ LAST_SECOND = 0xFFFFFFFF
 
 @helper
 def put_fraction(out: int, micros: int, size: int) -> None:
-    """Write a fraction of a second as the temporal types do: 1 byte of hundredths, 2 of ten-thousandths, 3 of all."""
+    """Write a fraction of a second: 1 byte of hundredths, 2 bytes of ten-thousandths, or 3 bytes of microseconds."""
     if size == 1:
         store_u1(out, micros // 10_000)
     elif size == 2:
@@ -33,13 +34,13 @@ def put_fraction(out: int, micros: int, size: int) -> None:
 
 @helper
 def is_day(p: int) -> bool:
-    """Tell whether the year, month and day at `p` are such that the server stores them: parts may be zero."""
+    """Return True if the server can store the year, month and day at `p`; month and day may be zero."""
     return load_u2(p) <= 9999 and load_u1(p + 2) <= 12 and load_u1(p + 3) <= 31
 
 
 @helper
 def put_date(p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write DATE from its parts; none at all are the zero date."""
+    """Write DATE from its parts; a value without parts is the zero date."""
     if p >= stop or load_u1(p) > stop - p - 1:
         return RowOutcome.SHORT, p, q
     size = load_u1(p)
@@ -55,7 +56,7 @@ def put_date(p: int, stop: int, q: int) -> tuple[int, int, int]:
 
 @helper
 def clock_of(p: int, last_hour: int) -> int:
-    """Read hour, minute and second as h << 12 | m << 6 | s, -1 for what no clock shows."""
+    """Return hour, minute and second as h << 12 | m << 6 | s, or -1 for an invalid time."""
     hour = load_u1(p)
     minute = load_u1(p + 1)
     second = load_u1(p + 2)
@@ -64,7 +65,9 @@ def clock_of(p: int, last_hour: int) -> int:
 
 @helper
 def put_datetime(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write DATETIME or TIMESTAMP from its parts: 4 of the day, 3 of the clock, 4 of microseconds, each if not zero."""
+    """Write DATETIME or TIMESTAMP: 4 bytes of the day, 3 of the time, 4 of microseconds; trailing zero parts are
+    absent.
+    """
     if p >= stop or load_u1(p) > stop - p - 1:
         return RowOutcome.SHORT, p, q
     size = load_u1(p)
@@ -101,7 +104,7 @@ def put_datetime(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]
 
 @helper
 def put_time(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write TIME from its parts: sign, days, clock, and 4 bytes of microseconds if they are not zero."""
+    """Write TIME from its parts: sign, days, time, and 4 bytes of microseconds if they are not zero."""
     if p >= stop or load_u1(p) > stop - p - 1:
         return RowOutcome.SHORT, p, q
     size = load_u1(p)

@@ -1,9 +1,9 @@
 # ruff: noqa: PLR0911  (one return a form)
-"""Numbers, text and bytes of a prepared SELECT -> the same values as a row image has them, packed.
+"""Helpers that write numbers, text and bytes of a prepared SELECT in the packed form of row images.
 
-Each helper takes a column's record, the address of the value, the end of its row, and where to write; it returns a
-RowOutcome and the addresses behind the value on both sides. Nothing beyond the row's end is read, and what a column
-cannot hold is refused. tests/kit/plain_result_rows.py is the same in plain Python.
+Each helper takes a column's record, the address of the value, the end of its row, and the target address. It returns a
+RowOutcome and the addresses after the value in source and target. No helper reads beyond the row's end, and a value
+that its column cannot hold is refused. tests/kit/plain_result_rows.py does the same in plain Python.
 
 Source: Protocol_binary in sql/protocol.cc, Field_*::pack in sql/field.cc.
 """
@@ -29,12 +29,12 @@ from replica.rows.types.kernel_numbers import copy_short
 from replica.rows.types.kinds import Transcoding
 from replica.snapshot.rows.records import ResultColumnRecord, RowOutcome
 
-DECIMAL_TEXT = 81  # the longest: sign, 65 digits, point, and zeros before them
+DECIMAL_TEXT = 81  # maximum length: sign, leading zeros, 65 digits and point
 
 
 @helper
 def counted_length(p: int, stop: int) -> tuple[int, int]:
-    """Read a length-encoded integer; return it with the address behind it, or -1 where none is."""
+    """Return a length-encoded integer and the address after it; the integer is -1 if there is none."""
     if p >= stop:
         return -1, p
     first = load_u1(p)
@@ -45,13 +45,13 @@ def counted_length(p: int, stop: int) -> tuple[int, int]:
     if first == 253 and stop - p >= 4:
         return load_u2(p + 1) | load_u1(p + 3) << 16, p + 4
     if first == 254 and stop - p >= 9:
-        return load_u8(p + 1), p + 9  # one beyond 63 bits is below zero
+        return load_u8(p + 1), p + 9  # a value above 63 bits becomes negative
     return -1, p
 
 
 @helper
 def store_little(q: int, value: int, width: int) -> None:
-    """Store the low bytes of a number."""
+    """Store the low `width` bytes of a number in little-endian order."""
     if width == 4:
         store_u4(q, value)
     elif width == 8:
@@ -66,7 +66,7 @@ def store_little(q: int, value: int, width: int) -> None:
 
 @helper
 def put_number(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write a number of fixed width, its low bytes; return outcome, and the addresses behind it on both sides."""
+    """Write the low bytes of a fixed-width number; return the outcome and the addresses after it on both sides."""
     came = load_u8(record + ResultColumnRecord.came)
     width = load_u8(record + ResultColumnRecord.width)
     if stop - p < came:
@@ -89,7 +89,7 @@ def put_number(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
 
 @helper
 def put_year(p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write YEAR: 0, or years since 1900."""
+    """Write YEAR: 0, or the years since 1900."""
     if stop - p < 2:
         return RowOutcome.SHORT, p, q
     year = load_u2(p)
@@ -103,7 +103,7 @@ def put_year(p: int, stop: int, q: int) -> tuple[int, int, int]:
 
 @helper
 def digits_of(p: int, count: int) -> int:
-    """Read `count` digits of text; -1 if one of them is none."""
+    """Return the number in `count` digits of text, or -1 if a character is no digit."""
     value = 0
     for i in range(count):
         digit = load_u1(p + i) - 48
@@ -115,13 +115,13 @@ def digits_of(p: int, count: int) -> int:
 
 @helper
 def group_bytes(digits: int) -> int:
-    """Return the bytes that a group of 0 to 9 digits takes in a packed DECIMAL."""
+    """Return the bytes of a group of 0 to 9 digits in a packed DECIMAL."""
     return (digits + 1) >> 1 if digits < 9 else 4
 
 
 @helper
 def put_decimal(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
-    """Write text of a DECIMAL as packed digits: see kernel_numbers.py."""
+    """Write the text of a DECIMAL as packed digits, see kernel_numbers.py."""
     size, text = counted_length(p, stop)
     if size < 0 or size > stop - text:
         return RowOutcome.SHORT, p, q
@@ -145,7 +145,7 @@ def put_decimal(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
     if have > whole:
         return RowOutcome.NO_VALUE, p, q
     out = q
-    left = whole  # digits still to be written; those beyond `have` are zeros
+    left = whole  # digits still to write; leading digits above `have` are zeros
     while left:
         digits = left % 9
         if digits == 0:
@@ -179,7 +179,7 @@ def put_decimal(record: int, p: int, stop: int, q: int) -> tuple[int, int, int]:
 
 @helper
 def put_counted(record: int, p: int, stop: int, end: int, q: int) -> tuple[int, int, int]:
-    """Write bytes behind their length, or BIT, which is always as long; up to `end` may be read."""
+    """Write bytes with their length prefix, or BIT, whose length is fixed; memory up to `end` may be read."""
     size, value = counted_length(p, stop)
     if size < 0 or size > stop - value:
         return RowOutcome.SHORT, p, q

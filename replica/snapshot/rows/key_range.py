@@ -1,9 +1,9 @@
-"""Conditions in SQL on the keys of a table: the rows behind a kept key, and those up to it.
+"""SQL conditions for the rows after a kept key, and for the rows up to it.
 
-In: a table's definition, its key, and a key as an offset keeps it. Out: text for a WHERE, of which the optimizer makes
-a range of the index: (a > x) OR (a = x AND b > y). A comparison of rows, (a, b) > (x, y), would be a scan of the table.
-For ENUM no server makes a range of > and <, so that the numbers of the labels on that side stand there in a list. For
-SET there would be too many: a table whose key has one is scanned from its first row for every chunk.
+The optimizer reads the condition `(a > x) OR (a = x AND b > y)` as an index range. The row comparison `(a, b) > (x, y)`
+would scan the table. For ENUM, no server makes a range of > and <, so the condition lists the label numbers on that
+side. SET has too many values for a list. A table with a SET in its key is therefore scanned from its first row for
+every chunk.
 
 Measured on 10.5, 10.11 and 11.8 with EXPLAIN.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def behind(schema: TableSchema, key: TableKey, kept: bytes) -> str:
-    """Return the condition on rows whose key is above the kept one."""
+    """Return the condition for rows with keys above the kept key."""
     return _terms(schema, key, kept, above=True, same=False)
 
 
 def up_to(schema: TableSchema, key: TableKey, kept: bytes) -> str:
-    """Return the condition on rows whose key is the kept one, or below it."""
+    """Return the condition for rows with keys at or below the kept key."""
     return _terms(schema, key, kept, above=False, same=True)
 
 
@@ -47,6 +47,6 @@ def _beyond(column: ColumnSchema, literal: str, *, above: bool) -> str:
     if column.data_type != "enum":
         return f"{quoted(column.name)} {'>' if above else '<'} {literal}"
     number = int(literal)
-    # 0 is the error value, which stands before the first label.
+    # 0 is the error value, which sorts before the first label.
     others = range(number + 1, len(column.labels or ()) + 1) if above else range(number)
     return f"{quoted(column.name)} IN ({', '.join(map(str, others))})" if others else "FALSE"

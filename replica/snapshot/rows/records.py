@@ -1,4 +1,6 @@
-"""Records that the kernel of result rows and Python share: a column, the state of a block; and why a row is refused."""
+"""Records shared by the result row kernel and Python: a column, the state of a block, and the reasons for refusing a
+row.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from replica.native.record import Record, word
 
 
 class ResultColumnRecord(Record):
-    """One column of a result, for the kernel that makes row images."""
+    """Column of a result, for the kernel that writes row images."""
 
     transcoding = word("types.Transcoding")
     came = word("bytes of a number in the result")
@@ -20,7 +22,7 @@ class ResultColumnRecord(Record):
 
 
 class BlockState(Record):
-    """A block of row images that is being filled."""
+    """Block of row images that the kernel fills."""
 
     position = word("offset of the next row in the stretch")
     images = word("address of the row images")
@@ -38,7 +40,7 @@ class BlockState(Record):
 
 
 class RowOutcome(IntEnum):
-    """The outcome of a run of the kernel: done, room is wanted, or the row at `position` is refused."""
+    """Outcome of a kernel run: done, more memory needed, or the row at `position` is refused."""
 
     DONE = 0
     GROW_IMAGES = 1
@@ -55,4 +57,4 @@ class RowOutcome(IntEnum):
 
 
 SLACK: Final = 64
-"""Bytes beyond a row that may be written: copies of short strings are whole words."""
+"""Bytes after a row that may be overwritten, because short strings are copied in whole words."""

@@ -1,12 +1,11 @@
-"""The plan of a result's columns: how each becomes a column of our row images, if the result is of the definition.
+"""Plan how each column of a result becomes a column of a row image, and check that the result matches the definition.
 
-In: a table's definition, and the columns that the server says the result has. Out: a `ResultPlan` a column, in order.
-Raises SchemaError where the result is not what the definition makes one expect: then the table was changed between the
-two. What a result does not tell (labels of ENUM and SET, columns that were dropped and added again alike) is the
-caller's to notice: DDL of the table stands in the binlog.
+`plan_result` returns one `ResultPlan` per column, in order. It raises SchemaError if the result does not match the
+definition, because DDL ran between the two. A result does not show ENUM and SET labels, and no columns that were
+dropped and added again with the same type. The caller detects those through DDL in the binlog.
 
-Measured on 10.5, 10.11 and 11.8 with character_set_results=NULL: lengths are in bytes, and one more of COMPRESSED
-columns.
+Measured on 10.5, 10.11 and 11.8 with character_set_results=NULL: lengths are in bytes, and COMPRESSED columns have one
+byte more.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ResultPlan:
-    """The plan of one column: its fields are those of ResultColumnRecord, but for the key."""
+    """Plan of one column, with the fields of ResultColumnRecord except the key."""
 
     name: str
     transcoding: Transcoding
@@ -67,7 +66,7 @@ class ResultPlan:
 
 
 def plan_result(schema: TableSchema, columns: Sequence[ResultColumn]) -> tuple[ResultPlan, ...]:
-    """Return the plans of all columns of a result that `select_list` asked for."""
+    """Return the plans for all columns of a result of `select_list`."""
     if len(columns) != len(schema.columns):
         raise SchemaError(
             f"A result of table {schema.name} has {len(columns)} columns, and its definition {len(schema.columns)}.",
@@ -88,7 +87,7 @@ def plan_result(schema: TableSchema, columns: Sequence[ResultColumn]) -> tuple[R
 
 
 def refusal(outcome: RowOutcome, table: str, row: int, column: str | None) -> ProtocolError:
-    """Make the error of a row that no server sends."""
+    """Return the error for a malformed row."""
     where = f", column {column}" if column else ""
     return ProtocolError(
         f"row {row + 1} of a result of table {table}{where}: it {_REFUSALS[outcome]}",
@@ -111,7 +110,7 @@ def _plan(column: ColumnSchema, answered: ResultColumn, image: ColumnDef) -> Res
 
 
 def _difference(column: ColumnSchema, answered: ResultColumn, image: ColumnDef) -> str:
-    """Return what the result tells differently from the definition, in a word; '' if they agree."""
+    """Return the property in which the result differs from the definition, '' if they agree."""
     expected = result_type(column)
     if answered.type not in expected.codes:
         return "type"

@@ -1,8 +1,8 @@
-"""Rows of a table's SELECT, gathered as row images: stretches of a result in, blocks of images with key bytes out.
+"""Collect the rows of a table's SELECT as row images with key bytes.
 
-In: a table's definition, the key that its rows are told apart by, and the columns of the result of `select_list`. Out:
-`RowBlock`s. Refused: a result that is not of the definition (SchemaError), bytes that are no rows (ProtocolError).
-Where the key is ordered, rows have to come in its order: one that does not shows that the server sorts it otherwise.
+`ResultRows` takes runs of a result and returns `RowBlock`s. It refuses a result that does not match the definition
+(SchemaError) and malformed rows (ProtocolError). If the key is ordered, rows must arrive in key order; otherwise the
+server sorts the key in another way.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ if TYPE_CHECKING:
 FIRST_IMAGES: Final = 1 << 20
 FIRST_ROWS: Final = 1 << 13
 MOST_EXPECTED: Final = 64 << 20
-"""What room is made for at once where the first rows let expect it: twice a chunk, as long as it is not overrun."""
+"""Maximum bytes to allocate ahead, based on the first rows: twice a chunk that does not exceed its limit."""
 MAX_BLOCK: Final = 3 << 30
-"""The most bytes of images in a block. One row is at most the server's largest packet, 1 GB; who gathers rows takes a
-block long before."""
+"""Maximum bytes of images in a block. One row has at most the largest packet, 1 GB, and callers take a block much
+earlier.
+"""
 _SPOT_WORDS: Final = 2
 _Number = TypeVar("_Number", np.uint8, np.int64)
 
 
 class ResultRows:
-    """The rows of one table, as they come from one SELECT or several, until a block of them is taken."""
+    """Rows of one table from one or more SELECTs, until the caller takes them as a block."""
 
     def __init__(
         self,
@@ -57,16 +58,19 @@ class ResultRows:
         defined: TableSchema | None = None,
         left_out: tuple[int, ...] = (),
     ) -> None:
-        """Check the result's columns; SchemaError if they are not those of the definition.
+        """Check the result's columns against the definition.
 
         Args:
-            schema: the table's definition.
-            key: what tells its rows apart; None: key bytes are not wanted.
-            columns: those of the result.
-            expected: so many rows are likely to come: their room is made once, not again and again.
-            memory: where the room for images comes from.
-            defined: the table with all its columns, where `schema` is without some.
-            left_out: the numbers of those.
+            schema: Definition of the table.
+            key: Key of the table; None if key bytes are not needed.
+            columns: Columns of the result.
+            expected: Expected number of rows, for one allocation instead of several.
+            memory: Source of the memory for images.
+            defined: The table with all columns, if `schema` lacks some.
+            left_out: Numbers of the columns that `schema` lacks.
+
+        Raises:
+            SchemaError: The columns do not match the definition.
         """
         self._memory = memory or ArrayMemory()
         self._schema, self._key = schema, key
@@ -85,22 +89,22 @@ class ResultRows:
             record["key"] = places.get(number, -1)
         fixed = sum(plan.width if plan.width > 0 else -plan.width for plan in self._plans)
         self._widest = fixed + (len(self._plans) + 7) // 8 + SLACK
-        self._last_key = b""  # of the row before the first of the block
+        self._last_key = b""  # key of the last row of the previous block
         self._taken = 0
         self._begin(FIRST_IMAGES, max(FIRST_ROWS, min(expected, MOST_EXPECTED >> 3)), FIRST_IMAGES >> 2)
 
     @property
     def rows(self) -> int:
-        """The number of rows in the block that is being gathered."""
+        """Number of rows in the current block."""
         return int(self._state["rows"])
 
     @property
     def size(self) -> int:
-        """The bytes of images and keys in it."""
+        """Bytes of images and keys in the current block."""
         return int(self._state["images_used"]) + int(self._state["keys_used"])
 
     def add(self, stretch: RowStretch) -> None:
-        """Append the rows of a stretch. Of one that is refused the rows before stay."""
+        """Append the rows of a run; the rows before a refused row stay in the block."""
         state = self._state
         state["position"] = stretch.start
         first = self.rows == 0
@@ -133,7 +137,7 @@ class ResultRows:
                 raise refusal(RowOutcome.OUT_OF_ORDER, self._schema.name, self._taken, None)
 
     def block(self) -> RowBlock:
-        """Return all rows that were added since the last block, and begin the next one."""
+        """Return all rows since the last block, and start a new block."""
         rows, images, keys = self.rows, int(self._state["images_used"]), int(self._state["keys_used"])
         block = RowBlock(
             self._table_map,
@@ -152,7 +156,7 @@ class ResultRows:
         return block
 
     def last_key(self) -> bytes:
-        """Return the key of the last row that was added, as an offset keeps it: see kept_key.py."""
+        """Return the kept key of the last row, see kept_key.py."""
         if self._key is None or self.rows + self._taken == 0:
             raise ValueError("there is no last key: no row was added, or the table has no key")
         if self.rows == 0:
@@ -181,7 +185,7 @@ class ResultRows:
         state["rows_room"] = len(self._ends)
 
     def _grow(self, outcome: RowOutcome) -> None:
-        """Make room for the next row, and for as many as are expected; else twice as much as there was."""
+        """Extend the memory for the next row and the expected rows, at least to twice its size."""
         need, rows = int(self._state["need"]), self.rows
         if outcome == RowOutcome.GROW_ROWS:
             self._ends, self._key_ends = (_grown(a, rows, 2 * len(a)) for a in (self._ends, self._key_ends))
@@ -201,7 +205,7 @@ class ResultRows:
         self._bind()
 
     def _room(self, have: int, used: int, need: int) -> int:
-        """Return the bytes to make room for: memory that is not used costs nothing, copying what is used does."""
+        """Return the bytes to allocate. Unused memory costs nothing, but copying used memory does."""
         likely = used * self._expected // max(1, self.rows) + need
         return max(2 * have, used + need, min(likely + likely // 16, MOST_EXPECTED))
 

@@ -1,7 +1,7 @@
-"""The key that a table is read by, and the row images of a part of it.
+"""Key by which a table is read, and a block of its row images.
 
-A chunk is what one SELECT in key order gave. Its rows are row images as a binlog holds them, under a table map of our
-own making, so that all that decodes rows of the stream decodes them too.
+Rows of a SELECT are stored as row images of the binlog, under a table map that this client builds. Every decoder of the
+stream's rows can therefore decode them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """The columns that tell the rows of a table apart, and order them.
+    """Columns that identify and order the rows of a table.
 
-    `columns` are indexes into the table's columns, in key order. `ordered`: key bytes sort as the server sorts; else
-    they only tell equal keys from different ones.
+    Attributes:
+        index: Name of the index.
+        columns: Indexes into the table's columns, in key order.
+        ordered: Key bytes sort as the server sorts keys. Otherwise they only show whether two keys are equal.
     """
 
     index: str
@@ -28,21 +30,26 @@ class TableKey:
 
     @property
     def is_row(self) -> bool:
-        """Whether nothing but all columns together tells rows apart, and equal rows by nothing: see whole_rows.py."""
+        """Whether the table has no key, so that equal rows cannot be distinguished, see whole_rows.py."""
         return not self.columns
 
 
 WHOLE_ROW: Final = TableKey("", (), ordered=False)
-"""The key of a table that has none: the bytes of a row's key are those of its image."""
+"""Key of a table without a key: the key bytes of a row are its image."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Row images of one table map, one behind the other, with the key bytes of each row.
+    """Row images of one table map, one after the other, with the key bytes of each row.
 
-    `table_map` is the body of a TABLE_MAP event, ours or the stream's, `width` its number of columns; every image has
-    all of them but those whose numbers are in `left_out`. `ends` and `key_ends` hold, per row, where its image and its
-    key bytes end. Where the key is the whole row, `keys` is `images`.
+    Attributes:
+        table_map: Body of a TABLE_MAP event, built by this client or logged in the stream.
+        width: Number of columns of the table map.
+        images: uint8, all images.
+        ends: int64, end of each row's image in `images`.
+        keys: uint8, all key bytes; the same array as `images` if the key is the whole row.
+        key_ends: int64, end of each row's key bytes in `keys`.
+        left_out: Numbers of the columns that the images omit.
     """
 
     table_map: bytes
@@ -55,11 +62,11 @@ class RowBlock:
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """Number of rows."""
         return len(self.ends)
 
     def image(self, row: int) -> npt.NDArray[Any]:
-        """Return the bytes of a row's image, a view."""
+        """Return a view of a row's image."""
         return self.images[int(self.ends[row - 1]) if row else 0 : int(self.ends[row])]
 
     def key(self, row: int) -> bytes:

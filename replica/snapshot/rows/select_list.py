@@ -1,7 +1,7 @@
-"""The select list of a table: the expressions by which its rows are asked for, so that row images can be made of them.
+"""Select list of a table: one expression per column, chosen so that row images can be built from the result.
 
-All columns of the definition by name, because `*` leaves out INVISIBLE ones and the hidden row period. Names that the
-expressions get are of no use: ORDER BY would take an alias for the column, and sort by the cast.
+The list names all columns, because `*` omits INVISIBLE columns and the hidden row period. The expressions have no
+aliases: ORDER BY would take an alias for the column, and sort by the cast.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _SHORT_YEAR: Final = ResultType(
     "YEAR(CAST({c} AS DATE)) - 1900", (ColumnType.LONG, ColumnType.LONGLONG), ColumnType.YEAR, Transcoding.NUMBER
 )
-"""YEAR(2): the server stores all four digits, as an ALTER left them, and as a number it gives the last two."""
+"""YEAR(2). The server stores four digits, as an ALTER left them, and returns the last two as a number."""
 
 
 def quoted(name: str) -> str:
-    """Quote the name of a column, table or database."""
+    """Return the quoted name of a column, table or database."""
     return f"`{name.replace('`', '``')}`"
 
 
 def result_type(column: ColumnSchema) -> ResultType:
-    """Return how a column's type is asked for; SchemaError for one that the registry lacks."""
+    """Return how a column of this type is selected; SchemaError for a type that the registry lacks."""
     if column.column_type.startswith("year(2)"):
         return _SHORT_YEAR
     found = type_of(column).result_set
@@ -44,7 +44,7 @@ def result_type(column: ColumnSchema) -> ResultType:
 
 
 def select_list(schema: TableSchema) -> str:
-    """Write the select list of a table: one expression a column, in table order."""
+    """Return the select list of a table, one expression per column in table order."""
     return ", ".join(_asked(column) for column in schema.columns)
 
 

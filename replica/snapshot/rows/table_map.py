@@ -1,9 +1,9 @@
-"""The TABLE_MAP of rows that were read from a table: what a server with binlog_row_metadata=FULL would log for it.
+"""Build the TABLE_MAP of rows that were read with SELECT, as a server with binlog_row_metadata=FULL would log it.
 
-In: a table's definition. Out: the body of the event, which tells decoders of the row images that result_rows.py makes.
-It differs from a server's own in what reading does not tell and decoders do not need: COMPRESSED columns are the plain
-ones that SELECT gives, times are in today's format whatever the table has, a collation is any of its character set, the
-labels of ENUM and SET are in UTF-8, and there are no hashes of long keys.
+`table_map_body` returns the event's body for the row images of result_rows.py. It differs from the server's own table
+map in details that a SELECT does not show and decoders do not need. COMPRESSED columns are plain, as SELECT returns
+them. Times have the current format, whatever the table has. A collation is any one of its character set. ENUM and SET
+labels are in UTF-8. Hashes of long keys are absent.
 
 Source: Table_map_log_event::init_metadata_fields in sql/log_event_server.cc, Field::save_field_metadata.
 """
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
 
 TABLE_ID: Final = 1
-"""The table id of every map made here: rows of one table stand behind one map."""
+"""Table id of every table map built here, because only rows of the map's own table follow it."""
 
 _BIT_LEN_EXACT: Final = 1  # TM_BIT_LEN_EXACT_F, which every server sets
 _LABELLED: Final = {"enum": ColumnType.ENUM, "set": ColumnType.SET}
 _GEOMETRIES: Final = (
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
 )  # fmt: skip
-_FEW_LABELS: Final = 256  # an ENUM with fewer takes one byte
-_WIDE_SET: Final = 32  # labels of a SET up to which it takes a byte for each eight
+_FEW_LABELS: Final = 256  # an ENUM with fewer labels takes one byte
+_WIDE_SET: Final = 32  # up to this many labels, a SET takes one byte per eight labels
 _GEOMETRY_PREFIX: Final = 4
 
 
 class _Column(NamedTuple):
     schema: ColumnSchema
-    code: ColumnType  # as it stands in the event: ENUM and SET are STRING
+    code: ColumnType  # type in the event, in which ENUM and SET are STRING
     real: ColumnType
     metadata: bytes
 
 
 def table_map_body(schema: TableSchema) -> bytes:
-    """Write the body of a TABLE_MAP event; SchemaError for a type or a character set that is not known."""
+    """Return the body of a TABLE_MAP event; SchemaError for an unknown type or character set."""
     columns = [_column(column) for column in schema.columns]
     codes = bytes(column.code for column in columns)
     metadata = b"".join(column.metadata for column in columns)
@@ -82,7 +82,7 @@ def _optional(schema: TableSchema, columns: Sequence[_Column]) -> Iterable[tuple
 
 
 def _primary_key(schema: TableSchema) -> tuple[int, ...]:
-    """Return the columns of the primary key as the server has it: that of a versioned table ends with the row's end."""
+    """Return the primary key columns as the server has them; the row end follows them in a system-versioned table."""
     ends = tuple(number for number, column in enumerate(schema.columns) if column.period == "end")
     hidden = ends if schema.primary_key and schema.versioned else ()
     return (*schema.primary_key, *(number for number in hidden if number not in schema.primary_key))
@@ -94,7 +94,7 @@ def _column(column: ColumnSchema) -> _Column:
 
 
 def _metadata(column: ColumnSchema, code: ColumnType) -> bytes:
-    """Return the bytes of metadata as Field::save_field_metadata writes them."""
+    """Return the metadata bytes as Field::save_field_metadata writes them."""
     written = _METADATA.get(code)
     if METADATA_LENGTHS[code] and written is None:
         raise AssertionError(f"no metadata is written for {code!r}")
@@ -108,7 +108,7 @@ def _of_string(column: ColumnSchema) -> bytes:
     if column.data_type == "set":
         return bytes((ColumnType.SET, (labels + 7) // 8 if labels <= _WIDE_SET else 8))
     octets = _octets(column)
-    # The two high bits of a length stand inverted in the type.
+    # The type byte contains the two high bits of the length, inverted.
     return bytes((ColumnType.STRING ^ octets >> 4 & 0x30, octets & 0xFF))
 
 
@@ -147,7 +147,7 @@ def _labels(column: ColumnSchema) -> bytes:
 
 
 def _lenenc(number: int) -> bytes:
-    """Write a length-encoded integer: one byte up to 250, else 2, 3 or 8 bytes behind one that says which."""
+    """Return a length-encoded integer: one byte up to 250, otherwise a marker byte and 2, 3 or 8 bytes."""
     if number < 0xFB:
         return bytes((number,))
     for first, size in ((0xFC, 2), (0xFD, 3)):

@@ -1,1 +1,1 @@
-"""Files that snapshot rows wait in, and files of batches as events."""
+"""Spool files: rows that wait for a batch, and a batch's rows encoded as binlog events."""

@@ -1,12 +1,12 @@
-"""The files of batches: rows of tables as of one position, as events, with a manifest by which a restart finds them.
+"""Files of a batch: snapshot rows at one position, encoded as events, with a manifest for restarts.
 
-In: the frontiers that a batch lies between, its position, and its tables' blocks in order. Out: `SpoolPart`s, which
-tasks read as parts of the relay log. Blocks in memory become events in the batch's own file. The file of a block that
-waited on disk is taken as it is: its images stay where they are, and what makes an event of them stands in its parts.
+`BatchWriter` turns a batch's blocks into `SpoolPart`s, which tasks read like parts of the relay log. Blocks in memory
+become events in the batch's own file. A block that waited in a file keeps this file: its images stay in place, and its
+parts contain the surrounding event bytes.
 
-A batch is on disk, whole and durable, before its parts are told: its files, then the manifest under its last name, then
-the folder. A manifest that is damaged, or of another batch, counts as none, and so does a file that is not what the
-manifest says: the rows are read again.
+A batch is complete and durable before its parts are returned. The order is: files, manifest under its final name,
+directory sync. A damaged manifest, a manifest of another batch and a file that differs from its manifest count as
+missing. Then the rows are read again.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ if TYPE_CHECKING:
     from replica.snapshot.spool.spool import Spool, StoredImages
 
 PART_BYTES: Final = STRETCH_BYTES
-"""The bytes of one part, whichever file it is of."""
+"""Bytes of one part, in any file."""
 PART_MAPS: Final = 64
-"""The table maps of one part, which its head repeats: rows that the stream changed bring the stream's own."""
+"""Maximum number of table maps in one part, whose head repeats them. Rows changed by the stream have the stream's own
+maps.
+"""
 VERSION: Final = 2
 MOST_MANIFEST_BYTES: Final = 64 << 20
-"""A part is some 300 bytes in it; what is larger is not ours."""
+"""Maximum size of a manifest, in which a part takes about 300 bytes; a larger file is not a manifest."""
 
 
 class SpoolPart(NamedTuple):
-    """Rows of one table: bytes [start, end) of a file, which are whole events between `head` and `tail`.
+    """Rows of one table: bytes [start, end) of a file, which become whole events between `head` and `tail`.
 
-    `first_row` is the number of the first one among all rows of the snapshot.
+    `first_row` is the number of the first row among all rows of the snapshot.
     """
 
     path: Path
@@ -58,7 +60,7 @@ class SpoolPart(NamedTuple):
 
 
 class BatchName(NamedTuple):
-    """The name of a batch of rows: its frontiers, and the position that its rows hold at."""
+    """Identity of a batch of rows: its two frontiers and the position at which its rows hold."""
 
     before: Frontier
     after: Frontier
@@ -66,15 +68,15 @@ class BatchName(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name of its files."""
+        """Base name of the batch's files."""
         text = json.dumps([self.before.json(), self.after.json(), str(self.position)], sort_keys=True)
         return f"batch-{self.before.rows:012x}-{self.after.rows:012x}-{crc32(text.encode()):08x}"
 
 
 class BatchWriter:
-    """The writer of one batch: tables in their order, then `finish`; or `abandon`.
+    """Writer of one batch. Call `write` for each table in order, then `finish` or `abandon`.
 
-    Raises, in every method: DiskFullError or RelayError where the folder takes no more.
+    Every method raises DiskFullError or RelayError if the folder is not writable.
     """
 
     def __init__(self, spool: Spool, first_row: int, transaction: LastTransaction) -> None:
@@ -94,16 +96,16 @@ class BatchWriter:
 
     @property
     def rows(self) -> int:
-        """The rows written so far."""
+        """Number of rows written."""
         return self._row - self._first_row
 
     @property
     def size(self) -> int:
-        """The bytes of the rows so far."""
+        """Bytes of the written rows."""
         return self._at + sum(images.size for _, images in self._taken)
 
     def write(self, table: TableName, blocks: Iterable[RowBlock | StoredBlock]) -> None:
-        """Put blocks of a table behind what there is. Of a `StoredBlock` the file was taken."""
+        """Append blocks of a table; the file of a `StoredBlock` must be taken."""
         part = _OpenPart(table, self._at, self._row, {})
         for block in blocks:
             if isinstance(block, StoredBlock):
@@ -127,7 +129,7 @@ class BatchWriter:
         self._close(part)
 
     def finish(self, name: BatchName) -> list[SpoolPart]:
-        """Make it durable under its name, and return its parts."""
+        """Make the batch durable under its name and return its parts."""
         folder = self._spool.folder
         paths = [_path(folder, name, number) for number in range(1 + len(self._taken))]
         text = _manifest(name, self._files(), self._parts)
@@ -150,12 +152,12 @@ class BatchWriter:
             raise spool_error(folder, error) from error
         for stored, _ in self._taken:
             stored.keep()
-        self._spool.give_back(self._reserved - self._at - len(text))  # events have heads, which were not counted
+        self._spool.give_back(self._reserved - self._at - len(text))  # event heads were not reserved
         self._spool.finished.add(name.stem)
         return [part._replace(path=paths[number]) for number, part in self._parts]
 
     def abandon(self) -> None:
-        """Remove what was written, and let go of what was taken; this may be called twice."""
+        """Remove the written file and release the taken files; a second call has no effect."""
         for stored, _ in self._taken:
             stored.let_go()
         self._taken.clear()
@@ -170,7 +172,7 @@ class BatchWriter:
         return [own, *taken]
 
     def _take(self, table: TableName, stored: StoredBlock) -> None:
-        """Make parts of the file of a block."""
+        """Create parts over the file of a block."""
         images = stored.images
         if images is None:
             raise ValueError("it has no file")
@@ -179,7 +181,7 @@ class BatchWriter:
         tail = end_statement(1, images.width, self._transaction) + end_event(self._transaction)
         for start, end, rows in images.stretches:
             head = begin + rows_head(1, images.width, end - start, self._transaction, left_out=images.left_out)
-            start, end = images.start + start, images.start + end  # noqa: PLW2901  (in the file)
+            start, end = images.start + start, images.start + end  # noqa: PLW2901  (offsets in the file)
             part = SpoolPart(self._path, start, end, head, tail, self._row, rows, table)
             self._parts.append(_PartOfFile(len(self._taken), part))
             self._row += rows
@@ -205,14 +207,14 @@ class BatchWriter:
 
 
 class _PartOfFile(NamedTuple):
-    """A part, and the number of its file among those of the batch: the batch's own is 0."""
+    """Part and the number of its file in the batch; the batch's own file is 0."""
 
     file: int
     part: SpoolPart
 
 
 class _BatchFile(NamedTuple):
-    """A file of a batch: its size, and the bytes [start, end) that have rows, with their checksum."""
+    """File of a batch: its size, and the bytes [start, end) that contain rows, with their checksum."""
 
     size: int
     start: int
@@ -220,15 +222,18 @@ class _BatchFile(NamedTuple):
     sum: int
 
     def holds(self, path: Path, *, sizes_alone: bool) -> bool:
-        """Tell whether a file is this one; OSError: there is none."""
+        """Return True if a file matches this record; raises OSError if the file does not exist."""
         if path.stat().st_size != self.size:
             return False
         return sizes_alone or _sum_of(path, self.start, self.end) == self.sum
 
 
 class _OpenPart:
-    """A part that is being written. `ids`: the table ids of its maps, by their bodies; `last`: id and width of the map
-    of its last event.
+    """Part that is being written.
+
+    Attributes:
+        ids: Table id of each table map, by the map's body.
+        last: Table id and width of the last event's table map.
     """
 
     def __init__(self, table: TableName, start: int, first_row: int, ids: dict[bytes, int]) -> None:
@@ -240,9 +245,10 @@ class _OpenPart:
 
 
 def find_batch(folder: Path, name: BatchName, *, ours: bool = False) -> list[SpoolPart] | None:
-    """Find a batch that was finished; None where it is not there as it was.
+    """Return the parts of a finished batch; None if it is missing or damaged.
 
-    `ours`: this process finished it, so that its size is enough: an earlier one may have ended with the machine.
+    `ours`: this process finished the batch, so the file sizes are sufficient proof. For an earlier process, a machine
+    crash may have damaged the content.
     """
     manifest = folder / f"{name.stem}.json"
     try:
@@ -263,7 +269,7 @@ def find_batch(folder: Path, name: BatchName, *, ours: bool = False) -> list[Spo
 
 
 def remove_up_to(spool: Spool, rows: int | None) -> None:
-    """Remove the files of all batches that end at or before this number of rows; None: of all."""
+    """Remove the files of all batches that end at or before row number `rows`; None removes all batches."""
     try:
         names = [path for path in spool.folder.iterdir() if path.name.startswith("batch-")]
     except OSError:
@@ -289,7 +295,7 @@ def _told(name: BatchName) -> list[Any]:
 
 
 def _path(folder: Path, name: BatchName, number: int) -> Path:
-    """Return the name of a file of a batch."""
+    """Return the path of a batch's file."""
     return folder / (f"{name.stem}.{number}.rows" if number else f"{name.stem}.rows")
 
 

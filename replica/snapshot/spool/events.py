@@ -1,7 +1,8 @@
-"""Row images as the events of one transaction of a binlog: what a task reads as it reads a part of the relay log.
+"""Encode row images as the events of one binlog transaction, which tasks read like a part of the relay log.
 
-In: blocks of row images, each under its table map; the GTID and the time of the transaction. Out: WRITE_ROWS events,
-and the events that stand around them. No event has a checksum: the bytes never leave the machine's disk unchecked.
+`rows_events` yields WRITE_ROWS events for a block, and `begin_events`, `end_statement` and `end_event` encode the
+events around them. The transaction has the GTID and time of the batch position. The events have no checksum, because
+their bytes never leave the machine's disk unchecked.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import RowBlock
 
 EVENT_BYTES: Final = 1 << 20
-"""Images in one event of a block in memory. Servers write 8 KB by default: larger events cost the decoder less each."""
+"""Bytes of images in one event. Servers write 8 KB by default, but larger events cost the decoder less per row."""
 _STMT_END: Final = 1  # STMT_END_F of Rows_log_event (log_event.h)
 _GTID_BODY: Final = 19
-"""GTID_HEADER_LEN of log_event.h: a shorter body is refused."""
+"""GTID_HEADER_LEN of log_event.h; decoders refuse a shorter body."""
 _WIDE: Final = 251
 _ID_BYTES: Final = 6
 
 
 class LastTransaction(NamedTuple):
-    """The transaction that rows are put into: the last one before the place they hold at. `time`: of its commit."""
+    """Transaction that the rows become part of: the last one before their position. `time`: commit time in seconds."""
 
     gtid: Gtid = Gtid(0, 0, 0)
     time: int = 0
 
 
 class WrittenRows(NamedTuple):
-    """A WRITE_ROWS event on its way to a file: the bytes before the images, and the images."""
+    """WRITE_ROWS event that is written to a file: the bytes before the images, and the images."""
 
     head: bytes
     images: memoryview
@@ -46,12 +47,12 @@ class WrittenRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of the whole event."""
+        """Bytes of the whole event."""
         return len(self.head) + len(self.images)
 
 
 def begin_events(transaction: LastTransaction, maps: list[bytes]) -> bytes:
-    """Encode the GTID event, and a TABLE_MAP event for each body; the table ids are 1, 2, … in their order."""
+    """Encode the GTID event and a TABLE_MAP event for each body; the table ids are 1, 2, ... in order."""
     gtid = transaction.gtid
     body = struct.pack("<QIB", gtid.seq_no, gtid.domain_id, GtidFlag.TRANSACTIONAL).ljust(_GTID_BODY, b"\0")
     events = [_event(EventType.GTID, body, transaction)]
@@ -66,7 +67,7 @@ def end_event(transaction: LastTransaction) -> bytes:
 
 
 def rows_events(block: RowBlock, table_id: int, transaction: LastTransaction) -> Iterator[WrittenRows]:
-    """Yield the events of a block's rows, in order, none of which ends the statement."""
+    """Yield the events of a block's rows in order; none of them ends the statement."""
     ends = block.ends
     first, start = 0, 0
     while first < block.rows:
@@ -93,7 +94,7 @@ def rows_head(
     flags: int = 0,
     left_out: tuple[int, ...] = (),
 ) -> bytes:
-    """Encode what stands before `size` bytes of images in a WRITE_ROWS event."""
+    """Encode the part of a WRITE_ROWS event before `size` bytes of images."""
     packed = bytes((width,)) if width < _WIDE else b"\xfc" + struct.pack("<H", width)
     told = (1 << width) - 1 - sum(1 << number for number in left_out)
     bitmap = told.to_bytes((width + 7) // 8, "little")

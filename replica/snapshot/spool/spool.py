@@ -1,9 +1,9 @@
-"""The files that rows of tables wait in, beside the relay log: how they are written, what they may take, and their end.
+"""Spool folder beside the relay log, in which snapshot rows wait for a batch.
 
-In: a folder of our own; blocks of rows as they were read. Out: the blocks again, or the file of a large one, which a
-batch takes as it is if nothing changed its rows. A block that waits for its turn is a cache: it is not made durable,
-and a start removes what an earlier life left. Small ones stay in memory, as many as fit. Refused before anything is
-written: what the limit or the disk has no room for. Only files with our names are ever removed.
+`Spool.store` keeps a block in memory or in a file, and `StoredBlock.load` returns it. A batch takes over the file of a
+large block if no change affected its rows. A waiting block is a cache: it is not durable, and `open` removes the files
+of an earlier process. The spool refuses a block before writing if the limit or the disk has no room. It only removes
+files with its own names.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 IN_MEMORY_BYTES: Final = 64 << 10
-"""A block below is kept in memory: there are as many as tables are read ahead, and a file costs more than its rows."""
+"""Smaller blocks stay in memory. Their number is that of the tables read ahead, and a file would cost more than its
+rows.
+"""
 HELD_BYTES: Final = 64 << 20
-"""Larger ones are kept in memory up to so much together: a batch writes them into its own file."""
+"""Maximum total bytes of larger blocks in memory; a batch writes them into its own file."""
 OWN_FILE_BYTES: Final = 4 << 20
-"""A block from here on is written to a file at once, which a batch takes over instead of writing the rows again. A file
-of its own costs an fsync: for less it is not worth that."""
+"""Size from which a block is written to its own file at once, which a batch takes over instead of copying the rows. A
+file costs an fsync, which is not worth it for smaller blocks.
+"""
 STRETCH_BYTES: Final = 16 << 20
-"""The images of one stretch of a file: a task's work of a fraction of a second."""
+"""Bytes of images in one part of a file: a fraction of a second of a task's work."""
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
-"""Rows of any table: for the user of the query alone."""
+"""Only the query's user may read the rows."""
 
 _WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
 _NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
@@ -51,10 +54,16 @@ _LEAVE: Final = "Leave the folder to the query, and start it again: nothing that
 
 
 class Spool:
-    """The folder, and the room in it. Thread-safe.
+    """Spool folder and its free space. Thread-safe.
 
-    `most_bytes`: what its files may take in all; `min_free_bytes`: what they leave free on the disk; `held_bytes`: what
-    stays in memory. `finished` has the batches that this process has written, by the names of their files.
+    Args:
+        folder: Folder of the files.
+        most_bytes: Maximum bytes of all files.
+        min_free_bytes: Bytes that must stay free on the disk.
+        held_bytes: Maximum bytes of blocks in memory.
+
+    Attributes:
+        finished: Batches that this process has finished, by the base names of their files.
     """
 
     def __init__(self, folder: Path, *, most_bytes: int, min_free_bytes: int, held_bytes: int = HELD_BYTES) -> None:
@@ -68,10 +77,10 @@ class Spool:
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
-        """Make the folder, and remove what an earlier life left half done or as a cache.
+        """Create the folder, and remove unfinished files and waiting blocks of an earlier process.
 
         Raises:
-            RelayError: the folder cannot be made or read.
+            RelayError: The folder cannot be created or read.
         """
         try:
             self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -84,18 +93,20 @@ class Spool:
 
     @property
     def used(self) -> int:
-        """The bytes that its files take."""
+        """Bytes of all files."""
         return self._used
 
     def has_room(self, size: int) -> bool:
-        """Tell whether so many bytes may be read ahead: what waits takes half, and the other half what is delivered."""
+        """Return True if `size` bytes may be read ahead. One half of the space is for waiting rows, the other for
+        batches.
+        """
         return not self._lacking(self._used + 2 * size)
 
     def reserve(self, size: int) -> None:
-        """Take room for so many bytes.
+        """Reserve space for `size` bytes.
 
         Raises:
-            DiskFullError: there is none, by the limit or on the disk.
+            DiskFullError: The limit or the disk has no room.
         """
         with self._lock:
             lacking = self._lacking(size)
@@ -107,16 +118,16 @@ class Spool:
             self._used += size
 
     def give_back(self, size: int) -> None:
-        """Count bytes as free that were reserved."""
+        """Release reserved bytes."""
         with self._lock:
             self._used -= size
 
     def store(self, block: RowBlock) -> StoredBlock:
-        """Keep a block until it is loaded: in memory, or in a file.
+        """Store a block in memory or in a file.
 
         Raises:
-            DiskFullError: there is no room.
-            RelayError: it cannot be written.
+            DiskFullError: There is no room.
+            RelayError: The file cannot be written.
         """
         size = _size(block)
         if size <= IN_MEMORY_BYTES or (size < OWN_FILE_BYTES and self._hold(size)):
@@ -142,19 +153,19 @@ class Spool:
         return StoredBlock(self, size, block.rows, path=path, images=images)
 
     def remove(self, path: Path) -> None:
-        """Remove a file of ours that was reserved for; one that is gone is no error."""
+        """Remove a file with reserved bytes; a missing file is no error."""
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             path.unlink()
             self.give_back(size)
 
     def let_go(self, size: int) -> None:
-        """Count memory as free that a block took."""
+        """Release the memory of a block."""
         with self._lock:
             self._held -= size
 
     def _hold(self, size: int) -> bool:
-        """Take memory for a block, if it is not too much together."""
+        """Reserve memory for a block; return False if the limit is reached."""
         with self._lock:
             holds = self._held + size <= self._held_bytes
             self._held += size if holds else 0
@@ -166,14 +177,14 @@ class Spool:
         try:
             free = free_bytes(self.folder)
         except OSError:
-            return ""  # the folder was removed: writing says so
+            return ""  # the folder was removed, and writing raises the error
         if free - size < self._min_free_bytes:
             return f"the disk has {free} bytes free, of which {self._min_free_bytes} stay free"
         return ""
 
 
 class ImageStretch(NamedTuple):
-    """Images of neighbouring rows: their bytes [start, end) among all images of a block, and how many rows."""
+    """Images of consecutive rows: bytes [start, end) of all images of a block, and the number of rows."""
 
     start: int
     end: int
@@ -181,9 +192,8 @@ class ImageStretch(NamedTuple):
 
 
 class StoredImages(NamedTuple):
-    """The images in the file of a block, one behind the other from byte `start` on, and what they are images of.
-
-    `sum`: their checksum.
+    """Images in the file of a block, one after the other from byte `start`, and their table map. `sum`: checksum of the
+    images.
     """
 
     start: int
@@ -195,15 +205,15 @@ class StoredImages(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Their bytes."""
+        """Bytes of the images."""
         return self.stretches[-1].end if self.stretches else 0
 
 
 class StoredBlock:
-    """A block that waits, in memory or in a file. Thread-safe.
+    """Block that waits in memory or in a file. Thread-safe.
 
-    `images`: where they lie in a file that a batch may take; None for other blocks. From `take` on the file is not
-    removed, even if the block is dropped, until the batch keeps it for good or lets it go.
+    `images`: location of the images in a file that a batch may take over; None for other blocks. After `take`, the file
+    stays until the batch calls `keep` or `let_go`, even if the block is dropped.
     """
 
     def __init__(
@@ -227,11 +237,11 @@ class StoredBlock:
 
     @property
     def lost(self) -> bool:
-        """Whether its file is gone, or not what was written."""
+        """Whether the block's file is missing or has another size."""
         return self._path is not None and not self._is_there(self._path)
 
     def load(self) -> RowBlock | None:
-        """Return the block; None where its file is gone or damaged: its rows are read again."""
+        """Return the block; None if its file is missing or damaged, so that its rows must be read again."""
         if self._block is not None:
             return self._block
         try:
@@ -241,10 +251,11 @@ class StoredBlock:
         return _block(data)
 
     def mapped(self) -> RowBlock:
-        """Return the block as the file holds it, which no one but us may touch; its memory is the system's.
+        """Return the block as a mapping of its file, whose memory the system manages. No other process may change the
+        file.
 
         Raises:
-            RelayError: the file is gone, or damaged.
+            RelayError: The file is missing or damaged.
         """
         if self._block is not None:
             return self._block
@@ -258,32 +269,32 @@ class StoredBlock:
         return block
 
     def drop(self) -> None:
-        """Remove it, unless a batch has taken its file; this may be called twice."""
+        """Remove the block, unless a batch has taken its file; a second call has no effect."""
         with self._lock:
             self._dropped = True
             if not self._taken:
                 self._remove()
 
     def take(self) -> bool:
-        """Take the file for a batch; tell whether it is there."""
+        """Take the file for a batch; return False if it is missing."""
         with self._lock:
             self._taken = self._path is not None and self._is_there(self._path)
             return self._taken
 
     def let_go(self) -> None:
-        """Give the file back, of a batch that is not written."""
+        """Return the file of a batch that is not written."""
         with self._lock:
             self._taken = False
             if self._dropped:
                 self._remove()
 
     def keep(self) -> None:
-        """Leave the file to the batch for good."""
+        """Leave the file to the batch permanently."""
         with self._lock:
             self._path, self._taken = None, False
 
     def sync(self) -> None:
-        """Make the file durable that was taken; an OSError is raised as it comes."""
+        """Make the taken file durable; OSErrors are passed on."""
         descriptor = os.open(self._path or "", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -291,7 +302,7 @@ class StoredBlock:
             os.close(descriptor)
 
     def move(self, path: Path) -> None:
-        """Give the file that was taken another name; an OSError is raised as it comes."""
+        """Rename the taken file; OSErrors are passed on."""
         with self._lock:
             if self._path is not None:
                 self._path = self._path.rename(path)
@@ -313,7 +324,7 @@ class StoredBlock:
 
 
 def write_file(path: Path, parts: Sequence[bytes | memoryview], *, durable: bool = False) -> None:
-    """Write a new file of ours; an OSError is raised as it comes, and leaves no file."""
+    """Write a new file of the spool; OSErrors are passed on, and leave no file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
         for part in parts:
@@ -328,7 +339,7 @@ def write_file(path: Path, parts: Sequence[bytes | memoryview], *, durable: bool
 
 
 def spool_error(folder: Path, error: OSError) -> RelayError:
-    """Make the error for an `OSError` met in the spool's folder: DiskFullError, or RelayError for all others."""
+    """Return the error for an `OSError` in the spool folder: DiskFullError, or RelayError for other causes."""
     what = f"Rows that were read cannot be kept in {folder}: {error.strerror or error}."
     if error.errno in FULL:
         return DiskFullError(what, hint="Free space there, or raise the quota; a restart goes on.")
@@ -336,7 +347,7 @@ def spool_error(folder: Path, error: OSError) -> RelayError:
 
 
 def _stretches(block: RowBlock) -> tuple[ImageStretch, ...]:
-    """Cut images into stretches of about the same size."""
+    """Divide images into parts of about the same size."""
     total = int(block.ends[-1]) if block.rows else 0
     count = -(-total // STRETCH_BYTES)
     borders = [total * number // count for number in range(1, count + 1)]
@@ -350,7 +361,7 @@ def _stretches(block: RowBlock) -> tuple[ImageStretch, ...]:
 
 
 def _by_row(block: RowBlock) -> bool:
-    """Tell whether its keys are its images, which are kept once."""
+    """Return True if the keys are the images, which are then stored once."""
     return block.keys is block.images
 
 
@@ -361,7 +372,7 @@ def _size(block: RowBlock) -> int:
 
 
 def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
-    """Return what a file holds, without a copy; None where it is damaged."""
+    """Return the block in a file's bytes, without a copy; None if the file is damaged."""
     if len(data) < _HEAD.size:
         return None
     magic, width, *sizes = _HEAD.unpack_from(data.data)

@@ -1,6 +1,5 @@
-"""The last transaction up to a place of the relay log: what rows that hold there are put into.
-
-In: a group end of the relay log. Out: its GTID, and the time of its commit; those of no transaction before the first.
+"""Look up the last transaction up to a relay log location, which becomes the transaction of the rows at this
+location.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def transaction_at(log: RelayLog, head: RelayHead) -> LastTransaction:
-    """Return the last transaction up to a place."""
+    """Return the GTID and commit time of the last transaction up to a location; zeros if there is none."""
     first, end = log.oldest(), head.location
     if not end.offset or log.is_empty(first, end):
         return LastTransaction()

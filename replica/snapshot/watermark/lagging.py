@@ -1,7 +1,6 @@
-"""The wait for a server that tables are read from, and that may be behind the stream, as a replica is.
+"""Wait until a server reaches a position, because a replica may lag when tables are read from it.
 
-In: a connection to it, and the position that it has to get to. Out: nothing, once it has. Refused: a server that has
-not got there within a minute, by name. What ended the stream is raised meanwhile.
+`await_position` raises an error with the server's name after one minute. An error of the stream ends the wait.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
     from replica.snapshot.log_view import LogView
 
 LAG_S: Final = 60.0
-"""How long a replica may take to get to where its tables are asked for; the planning of a batch waits meanwhile."""
+"""Maximum wait for a replica in seconds; the planning of a batch waits meanwhile."""
 LAG_POLL_S: Final = 0.1
-"""How often it is asked."""
+"""Poll interval in seconds."""
 
 
 def await_position(connection: SnapshotConnection, wanted: GtidPosition, host: Endpoint, view: LogView) -> None:
-    """Wait until a server has got to a position.
+    """Wait until a server has reached a position.
 
     Raises:
-        PrerequisiteError: it has not within LAG_S.
-        ReplicaError: whatever ended the stream.
+        PrerequisiteError: The server has not reached it within LAG_S.
+        ReplicaError: The error that ended the stream.
     """
     deadline = time.monotonic() + LAG_S
     while not covers(at := connection.position(), wanted):

@@ -1,8 +1,9 @@
-"""The lower position of snapshots: a session of its own asks the server, `PrimaryWatermark` judges.
+"""Low watermark of a server: poll its status over a separate session, and evaluate the answers.
 
-In: a server, and the relay log that is copied from it. Out: L, kept while the server cannot be asked: what was
-committed stays so. A replica of that server is judged by `ReplicaWatermark`. Refused: another server, whose places mean
-nothing in the relay log, unless it is said to be a replica; one that does not write what it replicates.
+`LowWatermark.poll` asks the server. `PrimaryWatermark` or `ReplicaWatermark` computes the watermark, depending on which
+server the relay log is copied from. The watermark stays valid while the server is unreachable. A server that is neither
+the relay log's source nor a declared replica is refused. So is a replica that does not log replicated changes to its
+binlog.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
 _FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
 _WAITING = "rpl_semi_sync_master_wait_sessions"
 _UPDATES = "log_slave_updates"
-_SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # in milliseconds
+_SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # the timeout is in milliseconds
 
 
 def ask_status(*, closely: bool = False) -> Steps[ServerStatus]:
-    """Ask for the pair first, and then for what must not be older than it; last for the prepared XA transactions.
+    """Ask for the status pair first, then for the values that must not be older than it, and for the prepared XA
+    transactions last.
 
-    `closely`: ask too whether any commit can be under way, which looks at each of the server's threads.
+    `closely` also asks whether any commit may be in flight, which inspects every thread of the server.
     """
     rows = yield Query(f"SHOW STATUS WHERE Variable_name IN ('{_FILE}', '{_OFFSET}', '{_WAITING}')")
     found = {(name or "").lower(): value or "" for name, value in rows}
@@ -53,10 +55,10 @@ def ask_status(*, closely: bool = False) -> Steps[ServerStatus]:
 
 
 def ask_hold() -> Steps[float]:
-    """Ask how long the commits of a replica may wait for replicas of its own, in seconds.
+    """Return how long commits of a replica may wait for its own semi-synchronous replicas, in seconds.
 
     Raises:
-        PrerequisiteError: it does not write what it replicates into its binlog.
+        PrerequisiteError: The replica does not log replicated changes to its binlog.
     """
     names = ", ".join(f"'{name}'" for name in (_UPDATES, _SEMI_SYNC, _TIMEOUT))
     rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
@@ -71,15 +73,15 @@ def ask_hold() -> Steps[float]:
 
 
 class LowWatermark:
-    """L of one server, which `poll` brings up to date; `lower` and `close` are for any thread.
+    """Low watermark of one server, updated by `poll`. Any thread may call `lower` and `close`.
 
     Args:
-        config: account, TLS and time limits.
-        endpoint: the server that tables are read from.
-        log: the relay log, copied from that server, or from its primary.
-        age_s: how old a place of the binlog has to be.
-        clock: seconds that never go back.
-        replica: whether the server may be a replica of the one that the relay log is copied from.
+        config: Account, TLS and time limits.
+        endpoint: Server that tables are read from.
+        log: Relay log, copied from that server or from its primary.
+        age_s: Minimum age of a binlog position, in seconds.
+        clock: Monotonic clock, in seconds.
+        replica: Whether the server may be a replica of the relay log's source.
     """
 
     def __init__(
@@ -108,29 +110,29 @@ class LowWatermark:
 
     @property
     def reason(self) -> str:
-        """Why there is no L yet, or why it does not go on; empty while all is well."""
+        """Why there is no watermark, or why it does not advance; empty if there is no problem."""
         with self._lock:
             if self._lost:
                 return self._lost
             return "" if self._pairs.lower(self._clock()) else self._pairs.reason
 
     def lower(self) -> RelayHead | None:
-        """Return L: every snapshot that is opened from now on sees all groups up to it. None while there is none."""
+        """Return the low watermark, up to which every new snapshot sees all groups; None if there is none."""
         with self._lock:
             return self._pairs.lower(self._clock())
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first place that `lower` may name."""
+        """Return the first location that `lower` may return."""
         with self._lock:
             return self._pairs.keep_from()
 
     def poll(self) -> None:
-        """Ask the server; about once a second, by one thread. A lost connection is made again at the next call.
+        """Ask the server, about once a second and from one thread; the next call reopens a lost connection.
 
         Raises:
-            PrerequisiteError: it is not the server that the relay log is copied from, or writes no binlog.
-            AuthenticationError: the account is refused.
-            ReplicaError: what else a login, or reading the relay log, may end in.
+            PrerequisiteError: The relay log is copied from another server, or the server writes no binlog.
+            AuthenticationError: The server refuses the account.
+            ReplicaError: Any other error of the login or the relay log.
         """
         try:
             connection = self._connection or self._connect()
@@ -156,13 +158,13 @@ class LowWatermark:
             self._pairs.look(status, before, self._clock())
 
     def _judge_by(self, kind: type[PrimaryWatermark | ReplicaWatermark], age_s: float) -> None:
-        """Judge in this way from now on; what was judged in the other, before a failover of the stream, is void."""
+        """Use another kind of watermark after a failover of the stream, and discard the earlier results."""
         if not isinstance(self._pairs, kind):
             with self._lock:
                 self._pairs = kind(self._log, age_s)
 
     def close(self) -> None:
-        """End the session; a `poll` that waits in another thread comes back."""
+        """Close the session; a `poll` that waits in another thread returns."""
         self._closed = True
         self._disconnect()
 
@@ -170,7 +172,7 @@ class LowWatermark:
         connection = TableConnection.open(self._config, self._endpoint)
         self._connection = connection
         if self._closed:
-            self._disconnect()  # while it was being made
+            self._disconnect()  # `close` ran while the connection was opened
         self._uid, self._hold_s = connection.run(ask_uid()), None
         return connection
 
@@ -180,16 +182,14 @@ class LowWatermark:
             connection.close()
 
 
-# A look at the server's threads: can any of them be in a commit, so that the engine lacks what the binlog has?
-#
-# In: a connection. Out: True where all threads that do anything are this one and dumps: none can. A commit is a
-# statement of a thread: from before it is in the binlog until the engine has it, that thread does not sleep. So all
-# that the binlog held before this was asked is in the engine, also after a rotation, an XA COMMIT, or a commit that
-# an engine without two phases takes part in. False proves nothing: an account without PROCESS is shown none of the
-# dumps of others.
+# ask_no_commit() checks whether any thread of the server may be in a commit, so that the engine lacks a group of the
+# binlog. A committing thread does not sleep from before the binlog write until the engine's commit. If only this thread
+# and dumps are active, the engine has every group that the binlog had before the query. This covers rotations, XA
+# COMMITs and engines without two-phase commit. False proves nothing: without PROCESS, an account does not see the dumps
+# of other accounts.
 #
 # Threads_running counts all threads that do not sleep, whatever the account may see (add_to_status and
-# calc_sum_callback in sql/sql_show.cc). Seen on 10.5, 10.11 and 11.8 with commits that hang in a rotation and in an
+# calc_sum_callback in sql/sql_show.cc). Verified on 10.5, 10.11 and 11.8 with commits that hang in a rotation and in an
 # XA COMMIT.
 
 _OTHERS: Final = (
@@ -201,10 +201,10 @@ _DUMP: Final = "Binlog Dump"
 
 
 def ask_no_commit() -> Steps[bool]:
-    """Ask whether no thread of the server can be in a commit."""
+    """Return True if no thread of the server can be in a commit."""
     others = yield Query(_OTHERS)
     counted = yield Query(_COUNT)
-    # Thread ids are not used again: who dumps before and behind the count was counted.
+    # Thread ids are never reused, so a dump that is listed before and after the count is in the count.
     if set((yield Query(_OTHERS))) != set(others):
         return False
     return _none_commits(others, counted)
@@ -213,7 +213,7 @@ def ask_no_commit() -> Steps[bool]:
 def _none_commits(others: Rows, counted: Rows) -> bool:
     found = {(name or "").lower(): value or "" for name, value in counted}
     if found.get(_GALERA, "").upper() == "ON":
-        return False  # the threads that apply what other nodes committed are shown as asleep
+        return False  # threads that apply commits of other nodes are shown as sleeping
     if any(command != _DUMP for _, command in others):
         return False
     return found.get(_RUNNING) == str(1 + len(others))

@@ -1,13 +1,13 @@
-"""The places of the binlog up to which the engine has surely committed, judged from what the server's status says.
+"""Low watermark of a primary: the location up to which every snapshot opened from now on sees all groups.
 
-In: the pair Binlog_snapshot_file and Binlog_snapshot_position, polled about once a second, and the relay log. Out: L, a
-group end of the relay log that every snapshot opened from now on sees, or in words why there is none yet.
+`PrimaryWatermark` takes the status pair Binlog_snapshot_file and Binlog_snapshot_position about once a second, and the
+relay log. It returns a group end of the relay log, or the reason why there is none yet.
 
-The pair alone is no proof (all measured on 10.5, 10.11 and 11.8): a rotation moves it past commits that still wait, it
-may be torn then, any other session's SHOW STATUS overwrites it, and an XA COMMIT moves it before the engine commits. So
-it counts only where it is exactly the end of a group, not the beginning of a file, not lower than before, and once it
-is `age_s` old; L then goes back before the XA COMMITs that the engine is not done with. Where no thread of the server
-can be in a commit, the end of the log is L at once, whatever the pair says.
+The pair alone is no proof (measured on 10.5, 10.11 and 11.8). A rotation moves it past commits that still wait, and may
+tear it. SHOW STATUS in any other session overwrites it. An XA COMMIT moves it before the engine commits. Therefore, a
+pair counts only after `age_s`, and only if it is exactly a group end. A pair at the start of a file, or before an
+earlier pair, does not count. The watermark is never after an XA COMMIT that the engine has not finished. If no thread
+of the server can be in a commit, the watermark is the end of the log at once.
 """
 
 from __future__ import annotations
@@ -28,22 +28,28 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 TEN_SECONDS: Final = 10.0
-"""The age of a pair that counts: torn and overwritten pairs, and commits between binlog and engine, are past by
-then."""
+"""Age in seconds after which a pair counts. Torn and overwritten pairs, and commits between binlog and engine, are over
+by then.
+"""
 MAX_PAIRS: Final = 1024
-"""Pairs that wait to be old enough: one is accepted a second, so there are as many as `age_s` has seconds."""
+"""Maximum number of pairs that wait to reach `age_s`. One pair a second is accepted."""
 MAX_AHEAD: Final = 64
-"""Pairs that wait for the relay log, which a busy server is always ahead of; where it is far behind, every other one is
-enough."""
+"""Maximum number of pairs that wait for the relay log, because a busy server is always ahead of it. Every second pair
+is dropped if the log lags far behind.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The answers to one poll, read in this order.
+    """Answers of one poll, in the order of the queries.
 
-    `place` is the pair, None where the server has none. `waiting`: sessions whose commit waits for a semi-synchronous
-    replica. `position` is @@global.gtid_binlog_pos, `time_s` the server's clock, in seconds since 1970. `prepared`: the
-    XA transactions that XA RECOVER lists. `settled`: no thread could be in a commit; False where this was not asked.
+    Attributes:
+        place: Status pair; None if the server has none.
+        waiting: Sessions whose commit waits for a semi-synchronous replica.
+        position: @@global.gtid_binlog_pos.
+        time_s: The server's clock, in seconds since 1970.
+        prepared: XA transactions in the output of XA RECOVER.
+        settled: Whether no thread could be in a commit; False if this was not queried.
     """
 
     place: BinlogPosition | None
@@ -55,9 +61,9 @@ class ServerStatus:
 
 
 class PrimaryWatermark:
-    """The judge of one server's pairs against the relay log that is copied from that server. Not thread-safe.
+    """Low watermark of one server, from its status pairs and the relay log copied from it. Not thread-safe.
 
-    `reason` says why there is no L yet. Times in arguments are those of any one clock that never goes back.
+    `reason` says why there is no watermark yet. All times are of one monotonic clock, in seconds.
     """
 
     def __init__(self, log: RelayLog, age_s: float = TEN_SECONDS) -> None:
@@ -76,23 +82,23 @@ class PrimaryWatermark:
         self._looked: RelayLocation | None = None
 
     def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
-        """Take what a poll read.
+        """Handle the answers of a poll.
 
         Args:
-            status: the answers.
-            before: where the relay log ended before the server was asked: what came since may not be committed.
-            now_s: the time.
+            status: Answers.
+            before: End of the relay log before the poll. Later groups may not be committed.
+            now_s: Time of the poll.
 
         Raises:
-            RelayError: the relay log cannot be read.
-            ProtocolError: its bytes are damaged.
+            RelayError: The relay log cannot be read.
+            ProtocolError: The relay log is damaged.
         """
         head = self._log.head()
         if head is None or before is None:
             self.reason = "the relay log has not begun"
             return
         if self._looked is not None and head.location < self._looked:
-            self._forget()  # the log was made again
+            self._forget()  # the log was created again
         self._looked = head.location
         self._xa.look(before.location, status.prepared)
         if status.settled or self._is_idle(before, status, now_s):
@@ -100,11 +106,11 @@ class PrimaryWatermark:
         self._accept(status, head, now_s)
 
     def lower(self, now_s: float) -> RelayHead | None:
-        """Return L as of `now_s`; None while there is none."""
+        """Return the low watermark at `now_s`; None if there is none."""
         judged = self._xa.judged
         while self._pairs and self._pairs[0][0] <= now_s - self._age_s:
             if judged is None or self._pairs[0][1].location > judged:
-                break  # an XA COMMIT before it may be on its way
+                break  # an XA COMMIT before the pair may still be on its way to the engine
             self._prove(self._pairs.popleft()[1])
         found = self._proven
         if found is None:
@@ -118,7 +124,7 @@ class PrimaryWatermark:
         return lower
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first place that `lower` may name; None before the first look."""
+        """Return the first location that `lower` may return; None before the first poll."""
         places = [end.location for _, end in self._pairs]
         places += [self._proven.location] if self._proven is not None else []
         places += [place for place in (self._xa.first, self._xa.judged) if place is not None]
@@ -127,12 +133,12 @@ class PrimaryWatermark:
     # -- pairs -----------------------------------------------------------------------------------------------------
 
     def _prove(self, end: RelayHead) -> None:
-        """Keep the furthest place that is surely committed."""
+        """Keep the furthest location that is surely committed."""
         if self._proven is None or end.location > self._proven.location:
             self._proven = end
 
     def _accept(self, status: ServerStatus, head: RelayHead, now_s: float) -> None:
-        """Judge the place, and those of before that the relay log has reached by now, which is up to `head`."""
+        """Judge the pair, and earlier pairs that the relay log has reached, up to `head`."""
         if status.place is None:
             self.reason = "the server shows no place of its binlog (Binlog_snapshot_file)"
         else:
@@ -152,9 +158,10 @@ class PrimaryWatermark:
             del self._ahead[::2]
 
     def _end_at(self, place: BinlogPosition, position: GtidPosition, around: Around) -> RelayHead | None:
-        """Return the group end that is exactly at a place of the primary; None, with a reason, where there is none.
+        """Return the group end that is exactly at a primary's binlog place; None, with a reason, if there is none.
 
-        `position`: that of the binlog when the place was seen. A torn pair names a place that is reached later.
+        `position`: the binlog's position when the pair was read. A torn pair names a place that the binlog reaches
+        later.
         """
         if around.before.position.compare(position) not in (Order.EQUAL, Order.BEFORE):
             self.reason = f"the server's place {place} was ahead of its binlog: its two parts were of different times"
@@ -167,19 +174,22 @@ class PrimaryWatermark:
         return None
 
     def _begins_file(self, end: RelayHead) -> bool:
-        """Tell whether no group of the primary's file is known to end there; a relay file may begin inside of one."""
+        """Return True if no group of the primary's file is known to end there; a relay file may begin inside a
+        primary's file.
+        """
         files, number = self._groups.files, end.location.file
         if end.location.offset > files.head(number).data_start:
             return False
         return number - 1 not in files.numbers() or files.head(number - 1).identity != files.head(number).identity
 
-    # -- a server at rest --------------------------------------------------------------------------------------------
+    # -- idle server -------------------------------------------------------------------------------------------------
 
     def _is_idle(self, head: RelayHead, status: ServerStatus, now_s: float) -> bool:
-        """Tell whether all that the relay log holds is committed: it is the end of the binlog, and nothing waits there.
+        """Return True if all groups of the relay log are committed: it ends at the end of the binlog, and no commit
+        waits there.
 
-        At the beginning of a file the pair proves nothing, and a long statement's commit has the time at which that
-        began: so there it has to have stood still for as long as a pair has to be old, unless there is no group at all.
+        At the start of a file, the pair proves nothing. The commit of a long statement has the time at which the
+        statement began. There, the pair must be unchanged for `age_s`, unless the binlog has no group at all.
         """
         place = status.place
         if place is None or status.waiting or status.position.compare(head.position) not in (Order.EQUAL, Order.BEFORE):

@@ -1,11 +1,12 @@
-"""The positions up to which the engine of a replica has surely committed, where tables are read from one.
+"""Low watermark of a replica, for snapshots that read tables from a replica.
 
-In: @@global.gtid_binlog_pos of the replica, polled about once a second, and the relay log of its primary. Out: L, a
-group end of that relay log, or in words why there is none yet. File names and offsets of the replica mean nothing in
-the relay log, so the place is the position that its binlog had `age_s` ago: a commit takes less from the binlog to the
-engine. L goes back before the XA COMMITs that the engine of the replica is not done with.
+`ReplicaWatermark` takes the replica's @@global.gtid_binlog_pos about once a second, and the relay log of its primary.
+The watermark is the location of the position that the replica's binlog had `age_s` ago. A commit takes less time from
+the binlog to the engine. File names and offsets of the replica mean nothing in the relay log. The watermark is never
+after an XA COMMIT that the replica's engine has not finished.
 
-Refused, with a reason: positions that the relay log does not reach back to, and logs in which sequence numbers go back.
+A position before the start of the relay log gives no watermark. The same holds for a relay log whose sequence numbers
+go back. `reason` then says why.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class ReplicaWatermark:
-    """The judge of one replica's positions against the relay log of its primary. Not thread-safe.
+    """Low watermark of one replica, from its positions and the relay log of its primary. Not thread-safe.
 
-    `reason` says why there is no L yet. Times in arguments are those of any one clock that never goes back.
+    `reason` says why there is no watermark yet. All times are of one monotonic clock, in seconds.
     """
 
     def __init__(self, log: RelayLog, age_s: float = TEN_SECONDS) -> None:
@@ -46,17 +47,17 @@ class ReplicaWatermark:
         self._looked: RelayLocation | None = None
 
     def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
-        """Take what a poll read at `now_s`; `before` is where the relay log ended then.
+        """Handle the answers of a poll at `now_s`; `before` is the relay log's end before the poll.
 
         Raises:
-            RelayError: the relay log cannot be read.
-            ProtocolError: its bytes are damaged.
+            RelayError: The relay log cannot be read.
+            ProtocolError: The relay log is damaged.
         """
         if before is None:
             self.reason = "the relay log has not begun"
             return
         if self._looked is not None and before.location < self._looked:
-            self._forget()  # the log was made again
+            self._forget()  # the relay log was created again
         self._looked = before.location
         self._ahead.look(before.location, ())
         last = self._positions[-1] if self._positions else self._old
@@ -71,11 +72,11 @@ class ReplicaWatermark:
         if found is not None and (self._proven is None or found.location > self._proven.location):
             self._proven = found
         if self._proven is not None:
-            # Of these its own binlog has the XA COMMITs, so XA RECOVER tells which hang; of later ones it does not.
+            # XA RECOVER shows which of the XA COMMITs in the replica's own binlog hang, and nothing about later ones.
             self._xa.look(self._proven.location, status.prepared)
 
     def lower(self, _now_s: float) -> RelayHead | None:
-        """Return L; None while there is none."""
+        """Return the low watermark; None if there is none yet."""
         if self._proven is None:
             return None
         lower, readable = self._xa.lower(self._proven), self._ahead.readable
@@ -85,14 +86,14 @@ class ReplicaWatermark:
         return lower
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first place that `lower` may name: any, before there is one."""
+        """Return the first location that `lower` may return; before the first watermark, the start of the log."""
         if self._proven is None:
             return self._log.oldest() if self._looked is not None else None
         first = self._xa.first
         return self._proven.location if first is None else min(first, self._proven.location)
 
     def _reached(self, position: GtidPosition, head: RelayHead) -> RelayHead | None:
-        """Return the last place up to which the replica has all groups of the relay log."""
+        """Return the last location up to which the replica has all groups of the relay log."""
         if self._log.order().highest:
             self.reason = "sequence numbers of the relay log go back: a replica's position names no place of it"
             return None
@@ -102,7 +103,7 @@ class ReplicaWatermark:
             begun = None if first is None else first.get(last.domain_id)
             there = position.get(last.domain_id)
             if begun == last or (there is not None and there.seq_no >= last.seq_no):
-                continue  # it has all that the log holds of this domain
+                continue  # the replica has all groups of this domain in the log
             search = None if there is None else GtidSearch(there)
             group = None if search is None else self._log.steadily(lambda search=search: self._groups.find(search))  # type: ignore[misc]
             if group is not None:

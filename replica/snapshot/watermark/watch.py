@@ -1,8 +1,8 @@
-"""The watch over the server that is read: what its snapshots surely see, and whether it is loaded.
+"""Watch the server that tables are read from: its low watermark and its load.
 
-In: the hosts, one of which is read at a time. Out: the lower position with the host that it is of, and the reason to
-pause, in words. A host that cannot be asked, or is not the one that the relay log is copied from, gives way to the next
-one. The questions are put once a second, write nothing, and read process-wide counters.
+`SourceWatch` polls one of the hosts once a second in a thread. `seen` is the low watermark with its host, and `loaded`
+is the reason to pause. After an error, or if the relay log is copied from another server, the watch moves to the next
+host. The queries write nothing and only read process-wide counters.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from replica.snapshot.pace import Pace
 
 POLL_S: Final = 1.0
-"""How often the server is asked; a position counts once it is 10 s old."""
+"""Poll interval in seconds; a position counts after 10 s."""
 FIRST_POLL_S: Final = 0.1
-"""How often it is asked until there is a lower position: of an idle server it is known at the first answer."""
+"""Poll interval in seconds until the first watermark, which an idle server gives with the first answer."""
 CLOSE_S: Final = 10.0
-"""How long closing waits for the thread."""
+"""Maximum wait for the thread in seconds when closing."""
 
 _LOAD: Final = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_running', 'Innodb_history_list_length')"
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class LowerSource(Protocol):
-    """The finder of one server's lower position: it is asked again and again."""
+    """Source of one server's low watermark, polled repeatedly."""
 
     def poll(self) -> None: ...
 
@@ -54,15 +54,16 @@ class LowerSource(Protocol):
 
 
 class Seen(NamedTuple):
-    """The place up to which snapshots of a host surely see."""
+    """Low watermark of a host: its snapshots surely see everything up to `lower`."""
 
     lower: RelayHead
     host: Endpoint
 
 
 class SourceWatch:
-    """The thread that asks. `seen`: None until it is known; `waits_for`: why there is none; `loaded`: why to pause, ''
-    for no reason.
+    """Watching thread.
+
+    `seen`: None until the watermark is known. `waits_for`: why it is unknown. `loaded`: why to pause, '' for no reason.
     """
 
     def __init__(
@@ -95,26 +96,26 @@ class SourceWatch:
 
     @property
     def host(self) -> Endpoint:
-        """The host that is read."""
+        """Host that tables are read from."""
         return self._hosts[self._turn % len(self._hosts)]
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first place of the relay log that a later L may name; None before the first look."""
+        """Return the first relay log location that a later low watermark may have; None before the first poll."""
         source, seen = self._source, self.seen
         places = [None if source is None else source.keep_from(), None if seen is None else seen.lower.location]
         return min((place for place in places if place is not None), default=None)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread."""
         self._thread.start()
 
     def check(self) -> None:
-        """Raise the error that ended it, if one did."""
+        """Raise the error that ended the thread, if there is one."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """End it."""
+        """End the thread and close its connections."""
         self._ending.set()
         self._hang_up()
         if self._thread.ident is not None:
@@ -130,7 +131,7 @@ class SourceWatch:
                     failed = True
                     self._fail(error)
                 self._ending.wait(self._pause_s(failed=failed))
-        except Exception as error:  # noqa: BLE001  (raised again from the next call, whatever it is)
+        except Exception as error:  # noqa: BLE001  (the next call of `check` raises it)
             if not self._ending.is_set():
                 self._failure = error
                 self._on_change()
@@ -168,7 +169,7 @@ class SourceWatch:
         self.loaded = reason
 
     def _fail(self, error: ReplicaError) -> None:
-        """Go on to the next host after an error that passes, or that another host may not have; raise any other."""
+        """Move to the next host after an error that is transient or specific to the host; raise any other error."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         if isinstance(error, PrerequisiteError):
@@ -187,7 +188,9 @@ class SourceWatch:
 
     @property
     def _patience_s(self) -> float:
-        """How long all hosts may refuse: with several, the stream may be about to go over to another one."""
+        """Time in seconds for which all hosts may be refused; with several hosts, the stream may be about to fail
+        over.
+        """
         return self._config.reconnect_retry_s if len(self._hosts) > 1 else 0.0
 
     def _hang_up(self) -> None:

@@ -1,9 +1,9 @@
-"""The XA COMMITs that are in the binlog and not yet in the engine, and those whose rows the relay log does not have.
+"""Track XA COMMITs that are in the binlog and not yet in the engine, and those whose rows the relay log lacks.
 
-In: the relay log, and again and again which XA transactions the server lists as prepared. Out: where the first XA
-COMMIT begins that snapshots may not see, and the place before which no window may begin. Other transactions pass an XA
-COMMIT on its way from the binlog to the engine, however long that takes. XA RECOVER lists it until the engine is done
-(seen on 10.5, 10.11 and 11.8, with sessions of its own and of others).
+Other transactions overtake an XA COMMIT between the binlog and the engine, however long it takes. `XaCommits` compares
+the relay log with the output of XA RECOVER. It returns the start of the first XA COMMIT that snapshots may not see, and
+the location before which no window may begin. XA RECOVER lists a transaction until the engine has committed it. This
+holds on 10.5, 10.11 and 11.8, for transactions of all sessions.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 ROWLESS: Final = "the end of XA transactions that were prepared before the relay log begins"
-"""Why there is no L although something is proven."""
+"""Reason for a missing low watermark although a location is proven to be committed."""
 
 
 class XaCommits:
-    """The XA COMMITs of one relay log. Not thread-safe.
+    """XA COMMITs of one relay log. Not thread-safe.
 
-    `judged`: how far the log was looked at. `readable`: a window that begins before it meets an XA COMMIT that was
-    prepared before the log begins, so that its rows are not at hand; None where there is none.
+    Attributes:
+        judged: Location up to which the log is processed.
+        readable: A window may only begin here or later. An XA COMMIT before this location refers to a transaction
+            prepared before the log begins, whose rows are not available. None if there is no such XA COMMIT.
     """
 
     def __init__(self, log: RelayLog) -> None:
@@ -40,11 +42,11 @@ class XaCommits:
         self._waiting: dict[XaId, RelayLocation] = {}
 
     def look(self, end: RelayLocation, listed: Collection[XaId]) -> None:
-        """Look at the log up to `end`, which it had reached before the server was asked what it lists as prepared.
+        """Read the XA groups up to `end`, which the log must have reached before the server was asked for `listed`.
 
         Raises:
-            DataLossError, RelayError: the log cannot be read.
-            ProtocolError: its bytes are damaged.
+            DataLossError, RelayError: The log cannot be read.
+            ProtocolError: The log is damaged.
         """
         if self.judged is None or end > self.judged:
             self._log.steadily(lambda: self._go_on(end, listed))
@@ -52,11 +54,14 @@ class XaCommits:
 
     @property
     def first(self) -> RelayLocation | None:
-        """Return where the first one begins that snapshots may not see."""
+        """Start of the first XA COMMIT that snapshots may not see; None if there is none."""
         return min(self._waiting.values(), default=None)
 
     def lower(self, proven: RelayHead) -> RelayHead | None:
-        """Return L, where all but XA COMMITs is committed up to `proven`; None where no window may begin there."""
+        """Return the low watermark, before which everything is committed, XA COMMITs included.
+
+        Everything up to `proven` is committed, except XA COMMITs. Return None if no window may begin at the watermark.
+        """
         first = self.first
         found = proven if first is None or first >= proven.location else self._log.at(first)
         return None if self.readable is not None and found.location < self.readable else found
@@ -69,7 +74,7 @@ class XaCommits:
             for group in xa_groups_in(part):
                 if group.action is XaAction.PREPARE:
                     prepared.add(group.xid)
-                    waiting.pop(group.xid, None)  # the id is free again: the transaction before is in the engine
+                    waiting.pop(group.xid, None)  # the id is free again, so the engine has the earlier commit
                     continue
                 if group.action is XaAction.COMMIT and group.xid not in prepared:
                     readable = RelayLocation(number, part.start + group.end)

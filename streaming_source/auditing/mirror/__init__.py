@@ -1,1 +1,1 @@
-"""Audits of a mirror: which version of a target, which rows it has to hold, and what an audit leaves for it."""
+"""Audits of a mirror: the target version to compare, the rows that a target has to hold, and the records of audits."""

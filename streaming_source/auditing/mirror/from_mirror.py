@@ -1,8 +1,8 @@
-"""The tables of a mirror as an audit compares them: each target in the version that its control row speaks of.
+"""The tables of a mirror that an audit compares: each target in the version that its control row refers to.
 
-In: the session and the name of the control table. Out: a copy a table that is current, with its position and key; the
-tables that cannot be compared now, with the reason. The control table is read once, so all of it is of one moment.
-Refused: what is no control table.
+`mirrored_copies` returns one copy, with its position and key, for each table that is current, and the tables that
+cannot be compared, with the reason. It reads the control table once, so that all rows are from one moment. A table that
+is not a control table is an error.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ _COLUMNS: Final = (
     *("rules", "definition"),
 )
 _FOREIGN_KEYS: Final = "foreign_keys"
-"""A column that a control table of version 0.1 does not have: its definitions say it."""
+"""A column that control tables of version 0.1 do not have. Their table definitions contain the foreign keys."""
 _CURRENT: Final = "current"
 _DROPPED: Final = "dropped"
-"""The server has no such table any more: there is nothing to compare its target with."""
+"""State of a table that does not exist on the server any more, so its target has no counterpart."""
 
 
 class MirroredCopy(NamedTuple):
-    """A target as a control row has it. `above`: the tables whose rows take rows of this one along by foreign keys,
-    through all levels; `unknown`: some of them are none of the mirror's, so that not all are known.
+    """A target as its control row describes it.
+
+    `above`: all ancestors of the table by foreign keys, whose changes cascade into it. `unknown`: some ancestors are
+    not tables of the mirror, so that not all are known.
     """
 
     table: str
@@ -83,7 +85,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
                 copies.append(_copy(spark, name, row, parents))
             except DataLossError as error:
                 left_out.append(LeftOut(name, str(error)))
-            except SPARK_ERRORS as error:  # it was dropped, for instance: the others are compared
+            except SPARK_ERRORS as error:  # for instance a dropped target: the other tables are compared
                 left_out.append(LeftOut(name, f"its target cannot be read: {first_line(error)}"))
         elif row["state"] != _DROPPED:
             left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its rows still come'}"))
@@ -112,7 +114,9 @@ def _copy(
 
 
 def _parents(row: Row) -> set[TableName]:
-    """Return the tables that a table's foreign keys with CASCADE and SET NULL refer to, as the mirror keeps them."""
+    """Return the tables that a table's foreign keys with CASCADE and SET NULL refer to, as the control row lists
+    them.
+    """
     keys = row.asDict(recursive=True).get(_FOREIGN_KEYS)
     if keys is not None:
         return {(key["parent_database"], key["parent_table"]) for key in keys}

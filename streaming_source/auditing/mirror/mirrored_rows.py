@@ -1,8 +1,8 @@
-"""The rows that the target of a mirror has to hold of its table, by the table's mode and rule.
+"""The rows that the target of a mirror has to hold, by the table's mode and rule.
 
-In: a table's rows as the server has them, and those of its target. Out: of the one side what the rule leaves of it, by
-the same expressions that the mirror writes with; of the other the rows that the server has now, without the columns
-of the mode. Refused: hashes without the key that the target was made with.
+`MirroredRows` makes both sides comparable. It applies the rule to the table's rows with the expressions that the mirror
+writes with. Of the target it keeps the rows that the server has now, without the columns of the mode. A rule with
+hashes needs the key that the target was made with.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ROW = "row"
 
 
 class MirroredRows(NamedTuple):
-    """The way from a table to its target. `ruled`: None where the table is copied as it is."""
+    """The conversion from a table to its target. `ruled` is None if the rows are copied unchanged."""
 
     mode: str
     ruled: Ruled | None
 
     def of_table(self, rows: DataFrame) -> DataFrame:
-        """Return what the target has to hold of these rows of the table."""
+        """Return the rows that the target has to hold for these rows of the table."""
         if self.ruled is None:
             return rows
         from pyspark.sql import functions as f
@@ -54,13 +54,13 @@ class MirroredRows(NamedTuple):
         return hashed(whole, self.ruled.hashes, self.ruled.key, sides=(_ROW,)).select(f"{_ROW}.*")
 
     def of_target(self, rows: DataFrame) -> DataFrame:
-        """Return the target's rows that the server has now, with the table's columns alone."""
+        """Return the target's rows that the server has now, with only the table's columns."""
         live = live_rows(self.mode)
         own = OWN_COLUMNS[self.mode]
         return rows.where(live).drop(*(column.name for column in own)) if live is not None and own else rows
 
     def keys(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the names that columns of the table have in the target."""
+        """Return the names that the table's key columns have in the target."""
         return tuple(keys) if self.ruled is None else target_keys(keys, self.ruled.columns)
 
 
@@ -70,7 +70,14 @@ AS_IT_IS = MirroredRows(CURRENT, None)
 def mirrored_rows(
     mode: str, rules: str | None, table: TableSchema, policy: ValuePolicy, key: HashKey | None
 ) -> MirroredRows:
-    """Return the way of a control row's table; `rules`: the rule that its target was made by, as kept there.
+    """Return the conversion for the table of a control row.
+
+    Args:
+        mode: the mode of the target.
+        rules: the rule of the target, as the control table keeps it; None for none.
+        table: the definition of the table.
+        policy: how values are converted.
+        key: the key of the hashes.
 
     Raises:
         ConfigError: the target holds hashes of another key, or no key is given.

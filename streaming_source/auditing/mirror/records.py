@@ -1,7 +1,7 @@
-"""The audits of a mirror, kept in a table beside its control table: `<control>_audits`, a row a table and audit.
+"""The audits of a mirror in a table beside its control table: `<control>_audits`, one row a table and audit.
 
-In: the name of the control table and the result of an audit. Out: rows appended, and the last one of each table. Only
-audits write there, so nothing of it meets what the mirror writes.
+`write_records` appends an `AuditResult`, and `last_audits` returns the last row of each table. Only audits write there,
+so no write conflicts with the mirror's.
 """
 
 from __future__ import annotations
@@ -45,16 +45,15 @@ COLUMNS: Final[Columns] = (
     ("seconds", "DOUBLE", "how long it took"),
     ("reason", "STRING", "why the table was left out or not repaired"),
 )
-"""Name, type and meaning of each column."""
 
 
 def beside(control: str, suffix: str) -> str:
-    """Return the name of a table beside the control table, as SQL takes it."""
+    """Return the SQL name of a table beside the control table."""
     return f"{control[:-1]}{suffix}`" if control.endswith("`") else control + suffix
 
 
 def make_beside(spark: SparkSession, control: str, suffix: str, columns: Columns) -> None:
-    """Make a table beside the control table, where there is none."""
+    """Create a table beside the control table if there is none."""
     told = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in columns)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, suffix)} ({told}) USING delta")
 
@@ -68,12 +67,12 @@ def append_beside(
 
 
 def make_records(spark: SparkSession, control: str) -> None:
-    """Make the table of audits, where there is none."""
+    """Create the table of audits if there is none."""
     make_beside(spark, control, SUFFIX, COLUMNS)
 
 
 def write_records(spark: SparkSession, control: str, result: AuditResult) -> None:
-    """Append what an audit found, as one commit."""
+    """Append the result of an audit in one commit."""
     now = dt.datetime.now(dt.UTC)
     rows: list[Sequence[object]] = []
     for table in result.tables:
@@ -89,7 +88,7 @@ def write_records(spark: SparkSession, control: str, result: AuditResult) -> Non
 
 
 def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
-    """Return the last row of each table; None where nothing was ever audited."""
+    """Return the last row of each table; None if there is no table of audits."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
 

@@ -1,8 +1,8 @@
-"""The request to a mirror to repair rows, left by an audit in a table beside the control table, `<control>_repairs`.
+"""The request to repair rows: an audit writes it to a table beside the control table, `<control>_repairs`.
 
-In: both sides of a table that differs, as they were compared. Out: a row of the table: where the sides were compared,
-and for each key that differs its row as the server has it there, in the target's columns, as an Arrow stream. The
-mirror takes it up between two of its batches. Refused: more rows than are worth it, and what has no key.
+`ask_for_repair` takes both sides of a table as they were compared, and writes one row. The row has the position of the
+comparison, and the server's row of each key that differs, as an Arrow stream in the target's columns. The mirror
+executes it between two of its batches. Tables without a key are refused, and requests of more than MOST_ROWS rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = "_repairs"
 MOST_ROWS: Final = 100_000
-"""Rows of a request: they go through the driver; a table that lacks more is faster read again."""
+"""Most rows of a request. They pass through the driver, and a re-snapshot is faster for a table that lacks more."""
 COLUMNS: Final = (
     ("id", "STRING", "the request"),
     ("asked_at", "TIMESTAMP", "when it was left"),
@@ -44,7 +44,7 @@ ROW: Final = "row"
 
 
 class AskedOf(NamedTuple):
-    """The mirror that is asked, and where its target was compared."""
+    """The mirror to ask, and the last batch in the target when it was compared."""
 
     control: str
     mirror: str
@@ -52,7 +52,7 @@ class AskedOf(NamedTuple):
 
 
 def make_requests(spark: SparkSession, control: str) -> None:
-    """Make the table of requests, where there is none."""
+    """Create the table of requests if there is none."""
     make_beside(spark, control, SUFFIX, COLUMNS)
 
 
@@ -65,7 +65,16 @@ def ask_for_repair(
     buckets: Collection[int],
     before: DataFrame | None = None,
 ) -> None:
-    """Leave the request to repair the rows of these buckets that differ; `before`: and differed in an earlier look.
+    """Write the request to repair the rows of these buckets that differ.
+
+    Args:
+        asked: the mirror to ask.
+        table: the table, as database.table.
+        position: the GTID position of the comparison.
+        sides: the rows of the table and those of its target.
+        compared: how rows are compared.
+        buckets: the buckets that differ.
+        before: rows that differed in an earlier comparison; if given, only rows that are also in it are repaired.
 
     Raises:
         ConfigError: the table is compared by whole rows, or too many rows differ.
@@ -97,7 +106,7 @@ def ask_for_repair(
 
 
 def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: DataFrame) -> DataFrame:
-    """Return what a repair writes: `gone`, with the key of rows to remove, and `row`, as the target has to have it."""
+    """Return the rows of a request: `gone` is True for the key of a row to remove, and `row` is the target's row."""
     from pyspark.sql import functions as f
 
     names = _names(compared, target)
@@ -122,6 +131,6 @@ def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: D
 
 
 def _names(compared: ComparedRows, target: DataFrame) -> dict[str, str]:
-    """Return the target's names of the columns, by those of the table."""
+    """Return the target's names of the columns by the table's names."""
     there = {spark_column_key(name): name for name in target.columns}
     return {one.name: there[spark_column_key(one.name)] for one in compared.columns}

@@ -1,8 +1,7 @@
-"""The version of a mirror's target that belongs to a batch, by what the mirror's commits say of themselves.
+"""The version of a mirror's target that belongs to a batch, from the user metadata of the mirror's commits.
 
-In: the target, the mirror's id and the number of a batch. Out: the version before the mirror's first commit of a later
-batch, so whatever anyone else wrote into the target until then is in it. Refused: a target of which no such version is
-kept.
+`version_of` returns the version before the mirror's first commit of a later batch. That version includes whatever
+others wrote into the target until then. It is an error if the log of the target does not reach back to it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def version_of(spark: SparkSession, target: str, mirror: str, batch: int) -> int
 
 
 def commits_of(spark: SparkSession, target: str) -> list[tuple[int, str | None]]:
-    """Return the version of each commit that a target's log has, the oldest first, and its user metadata."""
+    """Return version and user metadata of each commit in a target's log, the oldest first."""
     commits = _commits_without_spark(known_folder(spark, target))
     if commits is None:
         history = spark.sql(f"DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()
@@ -49,11 +48,11 @@ def commits_of(spark: SparkSession, target: str) -> list[tuple[int, str | None]]
 
 
 def _commits_without_spark(folder: str | None) -> list[tuple[int, str | None]] | None:
-    """Return the commits as delta-rs reads them, which takes a hundredth of the time; None if it cannot."""
+    """Return the commits as delta-rs reads them, in a hundredth of Spark's time; None if it cannot."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
-    except ImportError:  # deltalake need not be installed
+    except ImportError:  # deltalake is optional
         return None
     if folder is None:
         return None
@@ -66,7 +65,7 @@ def _commits_without_spark(folder: str | None) -> list[tuple[int, str | None]] |
 
 
 def batch_of(told: str | None, mirror: str) -> int:
-    """Return the batch that a commit of the mirror is of; -1 for the commits of others."""
+    """Return the batch of a commit of the mirror; -1 for the commits of others."""
     try:
         about = json.loads(told or "{}")
     except ValueError:

@@ -1,8 +1,8 @@
-"""The comparison of a table with its copy by buckets of keys: counts, and a hash of 128 bits of the rows' values.
+"""The comparison of a table with its copy by buckets of keys: row counts, and a 128-bit hash of the rows' values.
 
-In: both sides, the matched columns, the key. Out: a summary a bucket and side. A row's hash is the MD5 of its text; a
-bucket's is the sum of its rows' hashes, in four lanes of 32 bits, so that order means nothing and a doubled row does.
-Spark computes it, with one shuffle of a line a bucket and task.
+`bucket_summaries` returns a summary for each bucket of one side. The hash of a row is the MD5 of its text. The hash of
+a bucket is the sum of its rows' hashes in four lanes of 32 bits. So the order of rows has no effect, and a doubled row
+has one. Spark computes it in one shuffle, with one line a bucket and task.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 LANES: Final = 4
 LANE: Final = 1 << 32
-"""Sums of a lane fit into a BIGINT for two thousand million rows of a bucket."""
+"""Values of a lane: its sums fit into a BIGINT for 2000 million rows of a bucket."""
 BUCKET: Final = "bucket"
 
 
 class BucketSummary(NamedTuple):
-    """The content of a bucket: how many rows, and their hash."""
+    """Number of rows of a bucket, and their hash."""
 
     rows: int = 0
     hash: int = 0
@@ -43,7 +43,7 @@ class BucketSummary(NamedTuple):
 
 
 class ComparedRows(NamedTuple):
-    """The way the rows of a table are compared. `keys`: empty where rows are told apart as a whole."""
+    """How the rows of a table are compared. `keys` is empty if whole rows identify themselves."""
 
     columns: tuple[ComparedColumn, ...]
     keys: tuple[str, ...]
@@ -54,19 +54,19 @@ class ComparedRows(NamedTuple):
         return [value_text(one.source if source else one.target, one.kind, one.name) for one in self.columns]
 
     def key(self, values: Sequence[Column]) -> Column:
-        """Return the text that tells a row from the others."""
+        """Return the text that identifies a row."""
         wanted = [value for one, value in zip(self.columns, values, strict=True) if one.name in self.keys]
         return row_text(wanted or values)
 
     def bucket(self, key: Column) -> Column:
-        """Return the number of the bucket that a key is in."""
+        """Return the number of a key's bucket."""
         from pyspark.sql import functions as f
 
         return f.pmod(f.xxhash64(key), f.lit(self.buckets)).cast("int")
 
 
 def bucket_summaries(rows: DataFrame, compared: ComparedRows, *, source: bool) -> dict[int, BucketSummary]:
-    """Return what is in each bucket of a side that has rows."""
+    """Return the summary of each bucket in which a side has rows."""
     from pyspark.sql import functions as f
 
     values = compared.values(source=source)
@@ -83,7 +83,7 @@ def bucket_summaries(rows: DataFrame, compared: ComparedRows, *, source: bool) -
 
 
 def row_hash(text: Column) -> Column:
-    """Return the hash of a row's text: 32 hexadecimal digits."""
+    """Return the hash of a row's text, 32 hexadecimal digits."""
     from pyspark.sql import functions as f
 
     return f.md5(text.cast("binary"))

@@ -1,9 +1,8 @@
-"""The text that a value is compared by: two values have one text if and only if they are the same value.
+"""The text by which values are compared: two values have the same text if and only if they are the same value.
 
-In: a column's name and its type. Out: an expression of Spark, made in the same way for both sides and evaluated by
-Spark itself. A row's text has each value behind its length, so that no two rows meet in one text, and NULL is no text.
-Floats are told apart to the bit, also -0.0; decimals have the zeros of their scale; bytes are hexadecimal. Refused: a
-type without such a text.
+`value_text` makes an expression that Spark evaluates, the same for both sides. `row_text` writes the length before each
+value, so that different rows have different texts, and marks NULL. Floats differ by each bit, also -0.0; decimals have
+the zeros of their scale; bytes are hexadecimal. A type without such a text is an error.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 NULL: Final = "N"
-"""What stands for NULL in a row's text: a value begins with a digit, that of its length."""
+"""NULL in a row's text. Any other value begins with a digit, the first of its length."""
 
 
 def value_text(column: Column, kind: DataType, name: str) -> Column:
-    """Return the text of a value; NULL where it is NULL.
+    """Return the text of a value; NULL for NULL.
 
     Raises:
         SchemaError: values of this type have no text.
@@ -33,7 +32,7 @@ def value_text(column: Column, kind: DataType, name: str) -> Column:
 
     printed = (
         *(spark.StringType, spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType, spark.DecimalType),
-        *(spark.FloatType, spark.DoubleType),  # as many digits as tell it from its neighbours, and the sign of -0.0
+        *(spark.FloatType, spark.DoubleType),  # enough digits to distinguish neighbours, and the sign of -0.0
         *(spark.BooleanType, spark.TimestampNTZType, spark.DayTimeIntervalType),
     )
     if isinstance(kind, printed) or _is_vector(kind):
@@ -41,7 +40,7 @@ def value_text(column: Column, kind: DataType, name: str) -> Column:
     made = {
         spark.BinaryType: f.hex,
         spark.DateType: f.unix_date,
-        spark.TimestampType: f.unix_micros,  # whatever the session's time zone
+        spark.TimestampType: f.unix_micros,  # independent of the session's time zone
         spark.VariantType: f.to_json,
     }
     if type(kind) in made:
@@ -63,7 +62,7 @@ def row_text(values: Sequence[Column]) -> Column:
 
 
 def shown_text(column: Column, kind: DataType) -> Column:
-    """Return a value as people read it: bytes as 0x…, the rest as Spark prints it."""
+    """Return a value for people to read: bytes as 0x…, other types as Spark prints them."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as spark
 

@@ -1,8 +1,8 @@
-"""The columns of a table and of its copy, matched by name, and made comparable where one is only wider.
+"""The columns of a table and of its copy, matched by name, and cast if one type is wider.
 
-In: both schemas. Out: `ComparedColumn`s, with an expression of one type for each side. A TIME that the copy holds as
-text is made that text: Delta has no intervals. Refused: columns that one side lacks, unless the user leaves them out,
-and types that may hold other values.
+`compared_columns` takes both schemas and returns `ComparedColumn`s, with an expression of one type for each side. A
+TIME that the copy holds as text is compared as that text, because Delta has no intervals. Columns that one side lacks
+are an error unless the user leaves them out. Types of which one may hold other values than the other are an error too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HINT: Final = (
 
 
 class ComparedColumn(NamedTuple):
-    """A column of both sides. `kind`: the type that both expressions have."""
+    """A column of both sides. `kind` is the type of both expressions."""
 
     name: str
     kind: DataType
@@ -45,7 +45,7 @@ def compared_columns(
     """Match the columns by name, without regard to case, in the order of the table.
 
     Raises:
-        SchemaError: a side lacks a column, or the types do not go together.
+        SchemaError: a side lacks a column, or the types do not match.
     """
     left_out = {spark_column_key(name) for name in ignore}
     ours = {
@@ -65,10 +65,11 @@ def compared_columns(
 
 
 def key_columns(table: str, source: StructType, given: Collection[str] | None) -> tuple[str, ...]:
-    """Return the columns that tell rows apart: those given, or the primary key; none: rows are told apart as a whole.
+    """Return the columns that identify a row: those given, or the primary key. If there are none, whole rows are
+    compared.
 
     Raises:
-        SchemaError: a given one is no column.
+        SchemaError: a given one is not a column.
     """
     if given is None:
         return tuple(field.name for field in source.fields if (field.metadata or {}).get(_KEY))
@@ -95,14 +96,14 @@ def _compared(table: str, ours: StructField, theirs: StructField) -> ComparedCol
 
 
 def _plain(kind: DataType) -> str:
-    """Return the name of a type; that of text is one, whatever its collation or its length."""
+    """Return the name of a type. All string types have one name, whatever their collation or length."""
     from pyspark.sql import types as spark
 
     return "string" if isinstance(kind, spark.StringType) else kind.simpleString()
 
 
 def _widens(narrow: DataType, wide: DataType) -> bool:
-    """Tell whether each value of a type is one value of the other."""
+    """Return True if each value of one type is a value of the other."""
     from pyspark.sql import types as spark
 
     one, other = narrow.simpleString(), wide.simpleString()
@@ -114,7 +115,7 @@ def _widens(narrow: DataType, wide: DataType) -> bool:
 
 
 def time_text(column: Column, field: StructField) -> Column:
-    """Return a TIME as SELECT prints it, with the digits of its declaration."""
+    """Return a TIME as SELECT prints it, with the fractional digits of its declaration."""
     from pyspark.sql import functions as f
 
     declared = _FRACTION.search((field.metadata or {}).get(_DECLARED, ""))

@@ -1,8 +1,8 @@
-"""The rows that differ, in the buckets that do: which are missing in the copy, extra, different or doubled.
+"""The rows that differ, in the buckets that differ: missing in the copy, extra, different or doubled.
 
-In: both sides and the numbers of the buckets; of a second look, what differed in the first. Out: how many rows of each
-kind there are, and a few of each with both sides' values. Spark groups the rows of these buckets by key, and only those
-that differ are kept; what is brought to the driver is bounded by `shown`.
+`find_differences` returns the number of rows of each kind, and some rows of each with both sides' values. Spark groups
+the rows of these buckets by key and keeps those that differ. `shown` bounds the rows that reach the driver. A recheck
+also takes the rows that differed before.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from streaming_source.auditing.rows.buckets import ComparedRows
 
 MOST_NAMED: Final = 0.5
-"""The part of all buckets from which on all rows are looked at: naming buckets spares nothing then."""
+"""Fraction of the buckets from which all rows are compared, because a filter by buckets saves nothing then."""
 
 
 class FoundDifferences(NamedTuple):
-    """The rows of each kind, and some of them. `buckets`: how many have such a row; `passed`: the rows that differ, and
-    did not in the look before; `rows`: what a next look is to compare with, where it is wanted.
+    """Number of rows of each kind, and some of the rows.
+
+    `buckets`: how many buckets have such a row. `passed`: how many rows differ that did not differ in the earlier
+    comparison. `rows`: the rows for a recheck, if asked for.
     """
 
     counts: dict[str, int]
@@ -47,8 +49,17 @@ def find_differences(
     before: DataFrame | None = None,
     keep: bool = False,
 ) -> FoundDifferences:
-    """Compare the rows of these buckets by key. `before`: what differed in an earlier look; of the rows that differ now
-    those count that did so, with the same row of the copy. `keep`: return what the next look needs.
+    """Compare the rows of these buckets by key.
+
+    Args:
+        source: rows of the table.
+        target: rows of the copy.
+        compared: how rows are compared.
+        buckets: the buckets that differ.
+        shown: the most examples of a kind.
+        before: the rows that differed in an earlier comparison. Only rows that are in it, with the same row of the
+            copy, count as differences.
+        keep: whether to return the rows for a recheck.
 
     Raises:
         ConfigError: two rows of the table have one key.
@@ -69,7 +80,7 @@ def find_differences(
             _examples(found, compared, shown),
             len(buckets) if before is None else found.select(compared.bucket(f.col("key"))).distinct().count(),
             0 if before is None else every.count() - found.count(),
-            found.select("key", _COPY).localCheckpoint() if keep else None,  # read once more, it would be others
+            found.select("key", _COPY).localCheckpoint() if keep else None,  # a second evaluation may differ
         )
     finally:
         every.unpersist()
@@ -80,8 +91,10 @@ def _same_row(found: DataFrame, before: DataFrame) -> Column:
 
 
 def differing_keys(source: DataFrame, target: DataFrame, compared: ComparedRows, buckets: Collection[int]) -> DataFrame:
-    """Return a row a key that differs: `key`, `kind`, `rows` of that kind, both sides' values as text, and the hash of
-    the copy's row.
+    """Return one row for each key that differs.
+
+    Its columns: `key`, `kind`, the number of `rows` of that kind, both sides' values as text, and the hash of the
+    copy's row.
     """
     from pyspark.sql import functions as f
 

@@ -1,1 +1,1 @@
-"""A micro-batch into targets: the work on each table, errors of one table, and what Spark's MERGEs are set to."""
+"""Application of a micro-batch to its targets: the work on each table, its errors, and settings for Spark's MERGE."""

@@ -1,8 +1,9 @@
-"""Room for the compiled classes of a mirror's plans: Spark keeps 100 for all that its JVM runs, and the MERGEs of three
-targets have as many, which are then made and compiled again in each batch.
+"""Larger cache for the compiled classes of Spark's query plans.
 
-In: the session that a mirror is started in. Out: how many classes its JVM keeps, settled with the first one that is
-compiled. What the user has set stays; where something was compiled before, all that can be done is to say so.
+In: the session in which a mirror is started. Out: a larger limit, which Spark reads when it compiles its first class.
+Spark keeps 100 classes for a whole JVM, and the MERGEs of three targets have as many. Without a larger limit they are
+compiled again in each micro-batch. A limit that the user has set stays. If Spark has already compiled a class, the
+mirror only logs a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 SETTING: Final = "spark.sql.codegen.cache.maxEntries"
 CLASSES: Final = 4_000
-"""Those of a hundred targets; a class takes some ten kilobytes."""
+"""Classes of a hundred targets; each takes some ten kilobytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -23,12 +24,12 @@ _log = logging.getLogger(__name__)
 def keep_compiled_classes(spark: SparkSession) -> None:
     """Let the JVM of a session keep the classes of many targets.
 
-    The setting is one that only the start of a session takes, because Spark looks at it once, as it compiles for the
-    first time (CodeGenerator.cache in Spark's sql/catalyst). Before that it can be put into the session's own settings.
+    Spark accepts the setting only at the start of a session, because it reads it once, at its first compilation
+    (CodeGenerator.cache in Spark's sql/catalyst). Before that, it can be set in the session's internal configuration.
     """
     if spark.conf.get(SETTING, None) is not None:
         return
-    java: Any = spark._jvm  # noqa: SLF001  (Spark's Python has no way to it)
+    java: Any = spark._jvm  # noqa: SLF001  (PySpark has no API for it)
     if java.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount():
         _log.warning(
             "this session keeps few compiled classes, so that the plans of many targets are compiled again in each "
@@ -38,5 +39,5 @@ def keep_compiled_classes(spark: SparkSession) -> None:
         )
         return
     spark._jsparkSession.sessionState().conf().setConfString(SETTING, str(CLASSES))  # noqa: SLF001
-    # Compiles for the first time here, as no thread or session of someone else's may.
+    # The first compilation has to happen here, because one in another thread or session would read another limit.
     spark.range(1).where("id >= 0").count()

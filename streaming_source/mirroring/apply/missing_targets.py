@@ -1,8 +1,8 @@
-"""The look whether the targets of a mirror are still there: a DROP TABLE in the lake, or a folder that was removed.
+"""Detect targets that were dropped outside the mirror: a DROP TABLE in the lake, or a removed folder.
 
-In: the rows of the control table. Out: those whose targets are gone. At the first batch of a start a hundred are
-looked at, later twenty each minute, in turn, as a look costs about as much as opening the table. A target that a
-batch writes needs no look: the write fails.
+In: the rows of the control table. Out: the rows whose targets are missing. The first micro-batch of a start checks
+AT_START targets. Later ones check AT_ONCE targets every LOOK_EVERY_S seconds, in turn, because a check costs about as
+much as opening the table. A target that a micro-batch writes needs no check: the write fails.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 60.0
 AT_START: Final = 100
 AT_ONCE: Final = 20
-"""Targets that are looked at each time: a look takes 25 ms of a Delta table that is open already, more of others."""
+"""Targets in one check. A check of an open Delta table takes 25 ms, and that of other tables takes longer."""
 
 
 class MissingTargetCheck:
-    """One per start of a mirror."""
+    """Check for missing targets; one for each start of a mirror."""
 
     def __init__(self, parallel: int) -> None:
         self._parallel = parallel
@@ -44,14 +44,14 @@ class MissingTargetCheck:
         self._next = 0
 
     def due(self) -> bool:
-        """Tell whether it is time for a look."""
+        """Return True if it is time for a check."""
         return self._last is None or time.monotonic() - self._last >= LOOK_EVERY_S
 
     def gone(self, spark: SparkSession, rows: Sequence[ControlRow]) -> list[ControlRow]:
-        """Return the rows among those that are looked at now whose targets are not there.
+        """Return the rows whose targets are missing, among those that are checked now.
 
         Raises:
-            ConfigError: none of them is.
+            ConfigError: all of several checked targets are missing.
         """
         chosen = self._chosen(rows)
         if not chosen:
@@ -78,9 +78,9 @@ class MissingTargetCheck:
 
 
 def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
-    """Tell whether a target is there; one that cannot be read is: whatever is wrong with it, its next write reports.
+    """Return True if a target exists. One that cannot be read counts as existing: its next write reports the fault.
 
-    Of a target that tasks wrote, Spark would first read all commits since its own.
+    A target that tasks wrote is checked without Spark, which would first read all commits since its own last one.
     """
     if row.writer == NATIVE and (is_one := _is_local_table(spark, row.target)) is not None:
         return is_one
@@ -92,16 +92,16 @@ def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
 
 
 def gone_error(row: ControlRow, hint: str) -> ConfigError:
-    """Make the reason to set a table aside whose target was removed."""
+    """Make the error for a table whose target was removed."""
     return ConfigError(f"its target {row.target} is not there any more: something else removed it.", hint=hint)
 
 
 def _is_local_table(spark: SparkSession, table: str) -> bool | None:
-    """Tell whether a table lies where Spark's catalog says, on a local disk; None if that does not tell it."""
+    """Return True if a table exists where Spark's catalog says, on a local disk; None if this cannot be decided."""
     folder = known_folder(spark, table)
     try:
         with refused():
-            from deltalake import DeltaTable  # it need not be installed if only Spark writes now
+            from deltalake import DeltaTable  # not installed if only Spark writes
 
             return None if folder is None else DeltaTable.is_deltatable(folder)
     except NativeWriteError as error:

@@ -1,9 +1,10 @@
-"""The values of columns that row images leave out (`binlog_row_image` MINIMAL or NOBLOB), where they are known.
+"""Values of columns that row images leave out (`binlog_row_image` MINIMAL or NOBLOB), if they are known.
 
-In: rows of a batch, the table's row of the control table. Out: the values, by column. An INSERT leaves out what
-its statement does not name and no function or trigger sets: such a column has its constant DEFAULT, or NULL, or what
-the server puts into a NOT NULL column without one (10.5, 10.11 and 11.8 do so; `TABLE::mark_columns_needed_for_insert`
-marks the others). Refused: rows with a column left out whose value is not known, so that the table is set aside.
+In: rows of a micro-batch, the table's row of the control table. Out: the values by column. An INSERT leaves out the
+columns that its statement does not name and no function or trigger sets. Such a column has its constant DEFAULT, or
+NULL, or the implicit value of a NOT NULL column. Servers 10.5, 10.11 and 11.8 do so;
+`TABLE::mark_columns_needed_for_insert` marks the other columns. Refused: rows without a column whose value is unknown,
+so that the table is suspended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
-    """Return what an INSERT that leaves a column out gives it; None where that is not known."""
+    """Return the value of a column that an INSERT leaves out; None if it is unknown."""
     words = None if default is None else tuple(tokenize(default))
     if words is not None and [word.upper for word in words] == ["NULL"]:
         return NULL
@@ -41,7 +42,7 @@ def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy:
 def columns_left_out(
     spark: SparkSession, row: ControlRow, columns: Sequence[TableColumn], policy: ValuePolicy
 ) -> OmittedColumns:
-    """Return what is known of the columns of a table that images lack."""
+    """Return the known values of columns that images leave out."""
     import pyarrow as pa
 
     declared = {column.name: column for column in row.table.columns}
@@ -49,7 +50,7 @@ def columns_left_out(
     for column in columns:
         if column.name in row.defaults:
             value = value_left_out(declared[column.name], row.defaults[column.name], column.type, policy)
-            if value is not None and (value == NULL or column.type != INTERVAL):  # a TIME is text in a target
+            if value is not None and (value == NULL or column.type != INTERVAL):  # a target holds TIME as text
                 known[column.name] = value
     wanted = [value.column().alias(str(number)) for number, value in enumerate(known.values())]
     made = pa.table(spark.range(1).select(*wanted).toArrow()) if wanted else pa.table({})
@@ -62,7 +63,7 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str,
     """Return the values of columns that inserts leave out, by column.
 
     Raises:
-        SchemaError: a row lacks a column whose value there is not known.
+        SchemaError: a row lacks a column whose value is unknown.
     """
     from pyspark.sql import functions as f
 
@@ -78,7 +79,7 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str,
     for name, op, gtid in sorted(found):
         if name not in kinds:
             continue  # the rule leaves it out
-        if op == "read":  # of images that lack columns too, rows are read whole, but for these
+        if op == "read":  # snapshot rows are complete, except for generated columns
             raise _never_there(row, [one for one, op, _ in found if op == "read" and one in kinds])
         if name not in defaults:
             raise _unknown(row, name, op, gtid, "it is a generated column, or its DEFAULT is not known")

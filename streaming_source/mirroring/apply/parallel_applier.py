@@ -1,7 +1,7 @@
-"""The work of a batch on all its tables, side by side: small targets first, each size with Spark's settings for it.
+"""Run the work of a micro-batch on all tables in parallel: small targets first, with Spark settings for each size.
 
-In: the works of a batch. Out: their statements followed; then for each work the table's row after the batch, or what
-went wrong with it. Each table is written in a session of its own: tokens of commits are settings of a session.
+In: the work on each table. Out: applied statements; then the row of each table after the micro-batch, or its error.
+Each table has its own session, because commit tokens are settings of a session.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ParallelApplier:
-    """One per start of a mirror."""
+    """Threads and sessions for the work on tables; one for each start of a mirror."""
 
     def __init__(self, parallel: int) -> None:
         self._parallel = parallel
@@ -32,10 +32,10 @@ class ParallelApplier:
         self._shuffles = ShuffleSize()
         self._settings = MergeSettings()
         self._sessions: list[SparkSession] = []
-        """Sessions that no table uses at the moment. Spark keeps a listener for each, so they are used again."""
+        """Idle sessions. They are reused because Spark keeps a listener for each session."""
 
     def follow(self, works: list[TableApplier]) -> None:
-        """Follow the statements that the batch begins with. A work that cannot has `failed` with the reason."""
+        """Apply the statements at the beginning of the micro-batch. A work that fails has the reason in `failed`."""
 
         def follow(work: TableApplier) -> None:
             try:
@@ -49,7 +49,7 @@ class ParallelApplier:
             side_by_side(works[0].part.query_session, follow, works, at_once=self._parallel, name="mirror-statements")
 
     def done(self, works: list[TableApplier]) -> list[tuple[TableApplier, ControlRow | Exception]]:
-        """Do the work of all tables, several at a time."""
+        """Run the work on all tables, several at a time, and return the results."""
         done = [(one, self._done(one)) for one in works if one.is_over]
         works = [one for one in works if not one.is_over]
         if not works:
@@ -61,7 +61,7 @@ class ParallelApplier:
             groups.setdefault((size.small, size.written_whole), []).append((work, size))
         for _, group in sorted(groups.items(), reverse=True):
             largest = max(size for _, size in group)
-            self.fit(spark, largest)  # tasks have the settings of the query's session, plans those of their own
+            self.fit(spark, largest)  # tasks use the settings of the query's session, plans those of their own
 
             def write(work: TableApplier, size: TargetSize = largest) -> ControlRow | Exception:
                 self._move(work)
@@ -91,6 +91,6 @@ class ParallelApplier:
             work.part.move(session)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:
-        """Set the session for what is written next."""
+        """Set the session for the next writes."""
         self._shuffles.fit(spark, size.rows)
         self._settings.fit(spark, size)

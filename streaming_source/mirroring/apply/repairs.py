@@ -1,10 +1,10 @@
-"""The repairs that audits ask a mirror for, done by the mirror itself between two of its batches.
+"""Repairs that audits request. The mirror itself does them, between two micro-batches.
 
-In: the requests in `<control>_repairs`, the rows of the control table. Out: targets with the rows that differed as the
-server has them at the target's own position, and a row of `<control>_audits` for each request. A request's rows are of
-an earlier position: whatever the binlog has changed since is left to the changes, which are in the target already.
-Refused, with the reason in that row: a table that had a statement since, a target that is not current or has other
-columns by now.
+In: the requests in `<control>_repairs`, the rows of the control table. Out: targets in which the differing rows are
+those of the server at the target's own position, and a row of `<control>_audits` for each request. The rows of a
+request are of an earlier position. Keys that the binlog has changed since are skipped, because the target already has
+these changes. Refused, with the reason in that row: a table with a later statement, and a target that is not current or
+has other columns.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
 
 POLL_S: Final = 10.0
-"""How often requests are looked for: a look costs some hundredths of a second."""
+"""Seconds between two checks for requests. A check takes some hundredths of a second."""
 
 _log = logging.getLogger(__name__)
 
 
 class Repaired(NamedTuple):
-    """The outcome of a request. `keys`: asked for; `changed`: of these, left to the changes that came since."""
+    """Outcome of a request; `keys`: the requested keys; `changed`: those that were skipped, with later changes."""
 
     keys: int
     changed: int
 
 
 class Repairs:
-    """Looks for requests, and does them. Its callers hold the mirror between two batches."""
+    """Repairs of a mirror. The caller has to call it between two micro-batches."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -65,8 +65,12 @@ class Repairs:
     def serve(
         self, spark: SparkSession, rows: Mapping[TableName, ControlRow], before: Callable[[TableName, str], None]
     ) -> None:
-        """Do what was asked for since, unless that was looked for a moment ago. `before`: is told the table, and the
-        position of its audit, before it is repaired.
+        """Do the requested repairs, unless the last check was less than POLL_S seconds ago.
+
+        Args:
+            spark: the session of the query.
+            rows: the rows of the control table.
+            before: called before a repair, with the table and the position of its audit.
         """
         if time.monotonic() - self._looked < POLL_S:
             return
@@ -83,7 +87,7 @@ class Repairs:
         try:
             asked = spark.table(beside(self._settings.names.control, SUFFIX))
             return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
-        except AnalysisException:  # nothing was ever asked for
+        except AnalysisException:  # there were no requests yet
             return []
         except SPARK_ERRORS as error:
             raise_fault(error, written=1)
@@ -120,15 +124,15 @@ class Repairs:
             "reason": reason,
         }
         append_beside(spark, control, RECORDS, RECORD, [tuple(record[name] for name, _, _ in RECORD)])
-        spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text_value(request['id'])}")  # noqa: S608  (quoted)
+        spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text_value(request['id'])}")  # noqa: S608
 
 
 def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None, request: Row) -> Repaired:
     """Write the rows of a request into their target, as one commit.
 
     Raises:
-        SchemaError: the table is not what the request is of any more.
-        ReplicaError: the changes since cannot be read.
+        SchemaError: the table has changed since the request.
+        ReplicaError: the changes since the request cannot be read.
     """
     if row is None or row.state != CURRENT or row.mode != CURRENT_MODE or row.batch < request["batch"]:
         told = "is none of its tables" if row is None else f"is {row.state} in the mode {row.mode}"
@@ -159,7 +163,7 @@ def _rows(spark: SparkSession, stream: bytes, wanted: StructType) -> DataFrame:
     """Return the rows of a request.
 
     Raises:
-        SchemaError: the target has other columns than they have.
+        SchemaError: the target has other columns than the rows.
     """
     import pyarrow as pa
     from pyspark.sql.types import BooleanType, StructField, StructType
@@ -168,14 +172,15 @@ def _rows(spark: SparkSession, stream: bytes, wanted: StructType) -> DataFrame:
         told = reader.read_all()
     if [field.name for field in told.schema.field(ROW).type] != wanted.names:
         raise SchemaError("the target has other columns now.", hint="Audit it again.")
-    row = StructType([StructField(field.name, field.dataType) for field in wanted])  # all may be NULL beside a key
+    # columns outside the key may be NULL
+    row = StructType([StructField(field.name, field.dataType) for field in wanted])
     return spark.createDataFrame(told, StructType([StructField(GONE, BooleanType()), StructField(ROW, row)]))
 
 
 def _changed(
     spark: SparkSession, settings: MirrorSettings, row: ControlRow, position: str, key: tuple[str, ...]
 ) -> DataFrame | None:
-    """Return the keys of the table that the binlog changed behind a position, up to that of the row; None: it is there.
+    """Return the keys that the binlog changed after `position`, up to that of the row; None if both are equal.
 
     Raises:
         SchemaError: there was a statement on the table.
@@ -205,7 +210,7 @@ def _changed(
 
 
 def _statement(target: str, key: tuple[str, ...], columns: list[str]) -> str:
-    """Return the MERGE: all rows of the keys are removed, and the right ones inserted, at once."""
+    """Return a MERGE that deletes all rows of the keys, and inserts the right ones."""
     same = " AND ".join(f"target.{sql_name(name)} <=> told.{ROW}.{sql_name(name)}" for name in key)
     names = ", ".join(map(sql_name, columns))
     values = ", ".join(f"told.{ROW}.{sql_name(name)}" for name in columns)
@@ -213,6 +218,6 @@ def _statement(target: str, key: tuple[str, ...], columns: list[str]) -> str:
         (
             f"MERGE INTO {braced(target)} AS target USING {{rows}} AS told",
             f"ON told.{GONE} AND {same} WHEN MATCHED THEN DELETE",
-            f"WHEN NOT MATCHED AND NOT told.{GONE} THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
+            f"WHEN NOT MATCHED AND NOT told.{GONE} THEN INSERT ({names}) VALUES ({values})",  # noqa: S608
         )
     )

@@ -1,12 +1,12 @@
-"""The state of a table that cannot go on: the one place where an error of a table becomes its state.
+"""Suspension of a table: the only place at which an error of a table becomes its state.
 
-In: the table's row of the control table, an error. Out: the row of a suspended table, with its reason, and with a
-request to read it again if the fault may pass. A target whose table was being read again gets back the rows that it
-had before, once the control table has the state: a suspended table keeps its rows. What is no table's fault never comes
+In: the table's row of the control table, an error. Out: the row of a suspended table with the reason, and with a
+request for a re-snapshot if the fault may be transient. A suspended table keeps its rows. If it was being re-snapshot,
+its target gets its earlier rows back once the control table has the state. Faults that belong to no table do not come
 here (`faults.py`).
 
-If the values of a table must not be shown, its reason has Spark's condition alone, as Spark's documentation lists it,
-or the words of ours where an expression of ours raised it: these name columns and transactions, never values.
+If rules hide values of a table, the reason has only Spark's error condition, as Spark's documentation lists it. The
+text of our own `raise_error` expressions is shown: it names columns and transactions, never values.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
 
 LONGEST_ERROR: Final = 1000
-"""Characters of a reason in the control table."""
+"""Most characters of a reason in the control table."""
 _log = logging.getLogger(__name__)
 _OURS: Final = "USER_RAISED_EXCEPTION"
-"""Spark's condition for what `raise_error` raises."""
+"""Spark's condition for errors of `raise_error`."""
 _OF_ROWS: Final = ("InvariantViolationException", "SparkRuntimeException", "SparkArithmeticException")
-"""The ends of the names of Java's classes for what a row is the cause of; Delta writes it inside of other errors."""
+"""Suffixes of Java classes of errors that a row causes. Delta wraps them in other errors."""
 _DEEPEST: Final = 10
 
 
 def suspended(row: ControlRow, error: Exception, number: int | None = None, *, why: str | None = None) -> ControlRow:
-    """Return the row of a table that does not go on, or not before it is read again because the fault may pass.
+    """Return the row of a suspended table, or of one that waits for a re-snapshot because the fault may be transient.
 
     Args:
-        row: the table before.
-        error: what went wrong.
-        number: the batch that the error is of, if the table is to be read again by itself.
-        why: the reason to show instead of the error's own text.
+        row: the row of the table before the error.
+        error: the error.
+        number: the micro-batch of the error, if the mirror may re-snapshot the table itself.
+        why: the reason to show instead of the error's text.
     """
     why = (told_by(error) if why is None else why)[:LONGEST_ERROR]
     _log.error("%s is suspended: %s", one_line(table_text(row.name)), one_line(why))
@@ -63,8 +63,9 @@ def suspended(row: ControlRow, error: Exception, number: int | None = None, *, w
 
 
 def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Exception) -> ControlRow:
-    """Return the row of a table whose target could not be written: with the name of the error alone if its text may
-    have values that rules hide.
+    """Return the row of a table whose target could not be written.
+
+    It has only the name of the error if the text may have values that rules hide.
     """
     row, spark = work.row, work.part.spark
     hides = settings.rule_of(row.name).hides
@@ -72,7 +73,7 @@ def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Excep
     if isinstance(error, AnalysisException) and not is_target_there(spark, row):
         return suspended(row, gone_error(row, hint))
     lacking = _lacking_columns(work) if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
-    if lacking:  # Delta may have no better word for it than an internal error
+    if lacking:  # Delta may report only an internal error for it
         changed = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
         return suspended(row, ConfigError(changed, hint=hint))
     broken = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
@@ -87,12 +88,12 @@ def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Excep
 
 
 def with_hint(error: Exception, hint: str) -> str:
-    """Return what an error of Spark or delta-rs says, without Spark's plan, and what to do about it."""
+    """Return the text of an error of Spark or delta-rs, without Spark's plan, and with a hint."""
     return str(SchemaError(without_plan(error)[: LONGEST_ERROR - len(hint) - 2], hint=hint))
 
 
 def _lacking_columns(work: TableApplier) -> list[str]:
-    """Return the columns that a target lost; none if it cannot be looked at, so that the first error is the reason."""
+    """Return the columns that a target lost; none if it cannot be read, so that the first error stays the reason."""
     try:
         return work.part.lacking_columns()
     except (ReplicaError, *SPARK_ERRORS):
@@ -100,17 +101,23 @@ def _lacking_columns(work: TableApplier) -> list[str]:
 
 
 def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
-    """Return the first row of a target that was emptied for a reading, with what it was before; `number`: the batch."""
+    """Return the first row of a target that was emptied for a re-snapshot, with its earlier row.
+
+    Args:
+        row: the first row.
+        old: the row before.
+        number: the micro-batch in which the re-snapshot began.
+    """
     if old.before_snapshot is not None:
         return row._replace(before_snapshot=old.before_snapshot)
     return row if old.batch == NO_BATCH else row.with_before(number, old)
 
 
 def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
-    """Give the target of a suspended table the rows back that it had before its reading, and return the row that
-    belongs to them.
+    """Give the target of a suspended table the rows that it had before its re-snapshot, and return their control row.
 
-    It stays as it is if the format, or the storage, does not have them any more. After a crash it is done again.
+    The target is left unchanged if the format or the storage no longer has these rows. After a crash this is done
+    again.
     """
     if row.before is None:
         return row
@@ -124,7 +131,7 @@ def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
 
 
 def error_name(error: PySparkException) -> str:
-    """Return what went wrong, without a value of any row."""
+    """Return the name of an error, without values of rows."""
     condition = error.getCondition() or type(error).__name__
     if condition.startswith(_OURS):
         told = error.getMessageParameters() or {}
@@ -133,7 +140,7 @@ def error_name(error: PySparkException) -> str:
 
 
 def refused_row(error: Py4JJavaError, *, hides: bool) -> str | None:
-    """Return what the target says of a row that it refuses; None for an error that no row is the cause of."""
+    """Return the text of the target about a row that it refuses; None for an error that no row caused."""
     cause: Any = error.java_exception
     for _ in range(_DEEPEST):
         if cause is None:

@@ -1,8 +1,9 @@
-"""The work on one table in a micro-batch: what the batch has of it is brought into its target.
+"""Apply a micro-batch to the target of one table.
 
-In: the table's part of the batch, the statements on it. Out: the table's row of the control table behind the batch.
-Statements come first (`ddl_applier.py`). Rows that were read are appended, as none of them can be there; changes are
-one MERGE with the last change of each key. The same batch again leaves the target as it is: each commit has a token.
+In: the table's part of the micro-batch, the statements on it. Out: the table's row of the control table after the
+micro-batch. Statements are applied first (`ddl_applier.py`). Snapshot rows are appended, because the target has none of
+them. Changes are one MERGE with the last change of each key. A repeated micro-batch leaves the target unchanged,
+because each commit has a token.
 """
 
 from __future__ import annotations
@@ -22,31 +23,31 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TableApplier:
-    """The work on one table in one batch."""
+    """Work on one table in one micro-batch."""
 
     part: TableBatch
     statements: list[StatementRow]
     changes_are_in: bool = False
-    """Whether the native writer has merged them: only new rows are left."""
+    """Whether the native writer has merged the changes, so that only new rows are left."""
     reads_are_in: bool = False
-    """Whether the native writer has appended the new rows: those that were read, in append_log all rows."""
+    """Whether the native writer has appended the new rows: snapshot rows, or all rows in append_log."""
     failed: Exception | None = None
-    """Why the statements could not be followed."""
+    """Error of the statements; None if they were applied."""
     _following: DdlApplier | None = None
 
     @property
     def row(self) -> ControlRow:
-        """What the control table has of the table by now."""
+        """Current row of the table for the control table."""
         return self.part.row
 
     @property
     def facts(self) -> TableChanges:
-        """What the batch has of the table."""
+        """Facts of the table in the micro-batch."""
         return self.part.facts
 
     @property
     def is_over(self) -> bool:
-        """Whether no rows are left to be written."""
+        """Whether all rows are written."""
         if not self.has_rows:
             return True
         if self.part.mode.append_only:
@@ -55,15 +56,15 @@ class TableApplier:
         return some and (self.changes_are_in or not self.facts.changes) and (self.reads_are_in or not self.facts.reads)
 
     def count(self) -> int | None:
-        """Return how many rows the target has before the batch; None where only reading them would tell."""
+        """Return the number of rows in the target before the micro-batch; None if this needs a scan."""
         return self.part.target.count()
 
     def follow(self) -> None:
-        """Follow the statements that the batch begins with.
+        """Apply the statements at the beginning of the micro-batch.
 
         Raises:
-            ConfigError: the target is not this mirror's any more.
-            SchemaError: the table cannot be kept equal after a statement; it is suspended.
+            ConfigError: the target does not belong to this mirror any more.
+            SchemaError: the table has to be suspended because of a statement.
         """
         if self.row.live:
             self.part.check_owner()
@@ -72,16 +73,16 @@ class TableApplier:
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows are to be written: the table is not read again, and there are some."""
+        """Whether there are rows to write, and the table does not wait for a re-snapshot."""
         wanted = self._following is None or self._following.rows_go_in
         return wanted and self.failed is None and self.row.live and self.facts.rows > 0
 
     def done(self) -> ControlRow:
-        """Bring the rows into the target, and return the table's row after the batch.
+        """Write the rows into the target, and return the table's row after the micro-batch.
 
         Raises:
-            ConfigError: the target is not this mirror's any more.
-            SchemaError: the table cannot be kept equal; it is suspended.
+            ConfigError: the target does not belong to this mirror any more.
+            SchemaError: the table has to be suspended.
         """
         part = self.part
         if self.failed is not None:
@@ -109,7 +110,7 @@ class TableApplier:
         elif not part.mode.by_key:
             part.append(part.reads())
         elif part.facts.partial or (part.new and part.facts.changes):
-            # A new target begins with the batch, in which the table may have changes from before it was read.
+            # A new target may have changes in its first micro-batch from before its snapshot.
             part.merge(part.rows())
         else:
             if part.facts.changes and not self.changes_are_in:

@@ -1,7 +1,7 @@
-"""One table's part of a micro-batch: its rows, and the ways by which they come into its target.
+"""Part of a micro-batch that belongs to one table: its rows, and the operations that write them.
 
-In: the batch, the table's row of the control table, what the batch has of it. Out: rows as they are wanted, appends and
-MERGEs, and the table's row behind them. Which of them, and in which order, say `table_applier.py` and `ddl_applier.py`.
+In: the micro-batch, the table's row of the control table, the table's facts. Out: rows, appends and MERGEs, and the
+table's row after them. `table_applier.py` and `ddl_applier.py` decide about the operations and their order.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TableBatch:
-    """The part of one table. `row` is what the control table has of it, and changes with what is brought in.
+    """Part of one table in a micro-batch.
 
-    `commit`: the token of its changes. `replayed`: the batch may have been tried before. `kept`: its table is read
-    again from this batch on, and the target keeps the older rows. `columns`: what rows are decoded into; None if their
-    images are VARIANT, because a type has no other way. `folder`: where the target lies, if delta-rs may write it.
-    `query_session`: that of the query, also after the part has a session of its own.
+    Attributes:
+        commit: the token of its changes.
+        row: the table's row of the control table. Operations on the table replace it.
+        replayed: the micro-batch may be a repeated one.
+        kept: the table is re-snapshot from this micro-batch on, and the target keeps the older rows.
+        columns: the columns into which rows are decoded; None if images have to be VARIANT because of a type.
+        folder: the folder of the target, if delta-rs may write it.
+        query_session: the session of the query, also after `move`.
     """
 
     settings: MirrorSettings
@@ -72,40 +76,40 @@ class TableBatch:
         self.target = open_target(self.spark, self.row.target, made=self.made, folder=self.folder)
 
     def move(self, spark: SparkSession) -> None:
-        """Go on in a session that no other table uses: a token is a setting of the session that writes."""
+        """Use a session that no other table uses, because a commit token is a setting of the session."""
         self.batch = in_session(spark, self.batch)
         self.target = open_target(spark, self.row.target, made=self.made, folder=self.folder)
 
     @property
     def moved(self) -> bool:
-        """Whether it has a session of its own."""
+        """Whether the part has its own session."""
         return self.spark is not self.query_session
 
     @property
     def spark(self) -> SparkSession:
-        """The session of the batch."""
+        """Session of the part."""
         return self.batch.sparkSession
 
     @property
     def new(self) -> bool:
-        """Whether the target begins with this batch."""
+        """Whether the target begins with this micro-batch."""
         return self.row.batch == NO_BATCH
 
     @property
     def made(self) -> bool:
-        """Whether the target was made for this batch, and is empty."""
+        """Whether the target was created for this micro-batch, and is empty."""
         return self.new and not self.kept
 
     @property
     def mode(self) -> Mode:
-        """What the target holds."""
+        """Mode of the target."""
         return mode_of(self.row.mode, self.row.keys)
 
     def check_owner(self) -> None:
-        """Refuse to write a table that took the place of this mirror's target.
+        """Refuse to write a table that replaced this mirror's target.
 
         Raises:
-            ConfigError: the target is there, and does not say that it is of this mirror.
+            ConfigError: the target exists, and its properties do not name this mirror.
         """
         if self.new or not self.target.exists():
             return
@@ -121,11 +125,11 @@ class TableBatch:
     # -- definitions -------------------------------------------------------------------------------------------------
 
     def other_definition(self) -> str:
-        """Return why rows of the batch are not of the table's definition, '' if they are."""
+        """Return why rows of the micro-batch do not match the table's definition; '' if they do."""
         return other_definition_of(self.facts, self.row.table)
 
     def wait(self, why: str) -> None:
-        """Leave the target as it is until the table is read again, because rows are of another definition.
+        """Leave the target unchanged until a re-snapshot, because rows have another definition.
 
         Raises:
             SchemaError: `onAlter=stop`.
@@ -138,7 +142,7 @@ class TableBatch:
         self.row = doubted(self.row, self.commit.batch, why)
 
     def lacking_columns(self) -> list[str]:
-        """Return the columns that a Delta target should have, and does not."""
+        """Return the columns that a Delta target should have and lacks."""
         ruled = ruled_table(self.spark, self.row.table, self.settings)
         there = {spark_column_key(name) for name in self.spark.table(self.target.name).columns}
         wanted = (column.name for column in self.mode.columns(ruled.columns))
@@ -151,9 +155,10 @@ class TableBatch:
         return rows_of_table(self.batch, self.row.name, self.columns, self.facts, wide_sequence=self._wide)
 
     def reads(self) -> DataFrame:
-        """Return the rows that were read, with no more than is appended."""
+        """Return the snapshot rows, with only the columns that are appended."""
         values = self.mode.appends_values and by_name_alone(self.row.name)
-        if self.columns is None or not values or self.facts.partial:  # values alone do not say what images lack
+        # values alone do not show which columns images lack
+        if self.columns is None or not values or self.facts.partial:
             return self.rows().where("op = 'read'")
         return values_read(self.batch, self.row.name, self.columns, self.facts, wide_sequence=self._wide)
 
@@ -164,16 +169,16 @@ class TableBatch:
     # -- into the target ---------------------------------------------------------------------------------------------
 
     def append(self, rows: DataFrame) -> None:
-        """Append rows of which none can be there."""
+        """Append rows of which the target has none."""
         at = self.commit.of(READS)
         self.target.append(self.mode.appended(self._part(rows, at)), at)
 
     def merge(self, rows: DataFrame, part: str = CHANGES) -> None:
-        """Apply changes, and rows that were read, by their keys; `part`: that of the batch which they are."""
+        """Apply changes and snapshot rows by their keys; `part`: their part of the micro-batch."""
         self.target.apply(self.mode, self._part(rows, self.commit.of(part)))
 
     def merge_changes(self) -> None:
-        """Bring in all changes: where that can be done, by the last one of each key, as one task finds it."""
+        """Apply all changes; if possible, only the last change of each key, which one task finds."""
         latest = None if self.columns is None or not self.mode.takes_reduced else self.one_task(self.columns)
         if latest is None:
             self.merge(self.rows().where("op <> 'read'"))
@@ -185,7 +190,7 @@ class TableBatch:
 
     @property
     def plain(self) -> bool:
-        """Whether the target has the values of the table as they are, and the table's name selects no other."""
+        """Whether the target has the table's values unchanged, and the table's name as a pattern selects only it."""
         rule = self.settings.rule_of(self.row.name)
         return rule.where is None and not rule.named and by_name_alone(self.row.name)
 
@@ -193,14 +198,15 @@ class TableBatch:
         self, columns: tuple[TableColumn, ...], most_bytes: int = MOST_BYTES, *, partial: bool = False
     ) -> LatestOfTable | None:
         """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot.
-        `partial`: whether it can with images that lack columns.
+
+        `partial`: the task can use images that lack columns.
         """
         if not (self.plain and fits_one_task(self.facts, columns, self.row.keys, most_bytes, partial=partial)):
             return None
         return LatestOfTable.by_names(self.row.name, columns, self.row.keys)
 
     def _part(self, rows: DataFrame, at: Commit) -> NetChanges:
-        """Give change rows the columns of the target."""
+        """Return change rows with the columns of the target."""
         ruled = ruled_table(self.spark, self.row.table, self.settings)
         if self.facts.partial and not self.mode.append_only:
             ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
@@ -216,7 +222,7 @@ class TableBatch:
 
 
 def kept_in(spark: SparkSession, settings: MirrorSettings) -> StorageLevel:
-    """Return where a part of a batch is kept: not on disk where its rows have values that rules hide."""
+    """Return the storage level of a cached micro-batch: not on disk if its rows have values that rules hide."""
     if settings.hides and spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") != "true":
         return StorageLevel.MEMORY_ONLY
     return StorageLevel.MEMORY_AND_DISK_DESER

@@ -1,1 +1,5 @@
-"""A micro-batch as its outline, and the rows of one table in it."""
+"""Micro-batches as outlines, and the rows of one table in a micro-batch.
+
+An outline lists the tables and statements of each partition, without row values. Tasks decode the rows of a table
+later, from the ranges of the relay log that the outline names.
+"""

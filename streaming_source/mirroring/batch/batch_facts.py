@@ -1,7 +1,8 @@
-"""One look through a micro-batch: what it has of which table, and the statements in it.
+"""Facts of a micro-batch: which tables it changes, and its statements.
 
-In: a batch of outlines. Out: `TableChanges` by table, and `StatementRow`s by table, as the partitions have them:
-`statement_scope.py` puts them in order. The look also fills the cache that the tables' own work reads from.
+In: a batch of outlines. Out: `TableChanges` and `StatementRow`s by table. The statements have the order of the
+partitions; `statement_scope.py` sorts them. Reading the facts also fills the cache from which the work on each table
+reads.
 """
 
 from __future__ import annotations
@@ -27,9 +28,17 @@ _SECOND_US: Final = 1_000_000
 
 
 class TableChanges(NamedTuple):
-    """The part of a batch that is of one table, in numbers. `bytes`: about how many of the binlog; `partial`: an image
-    lacks columns; `domains`: replication domains of changes; `maps`: the table maps that rows were met with; `fault`:
-    why rows are left out of the batch.
+    """Numbers and flags of one table in a micro-batch.
+
+    Attributes:
+        reads: snapshot rows.
+        changes: changed rows.
+        bytes: estimated bytes of the binlog.
+        partial: an image lacks columns.
+        domains: number of replication domains of the changes.
+        committed_at: the latest commit time.
+        maps: the table maps of the rows.
+        fault: why rows are missing from the micro-batch; None if all are there.
     """
 
     reads: int = 0
@@ -43,13 +52,17 @@ class TableChanges(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """All rows: read ones and changes."""
+        """Number of all rows: snapshot rows and changes."""
         return self.reads + self.changes
 
 
 class StatementRow(NamedTuple):
-    """A statement on a table; (number, ordinal) is its place among the rows of its domain, `committed_us`
-    its commit time in microseconds since 1970. `effect`: what it does, read with its session.
+    """One statement on a table.
+
+    Attributes:
+        number: its sequence number. With `ordinal` it is the place of the statement among the rows of its domain.
+        effect: what the statement does, parsed with the context of its session.
+        committed_us: its commit time in microseconds since 1970.
     """
 
     domain: int
@@ -61,15 +74,17 @@ class StatementRow(NamedTuple):
 
     @property
     def sequence(self) -> str:
-        """The place as text, as `_sequence` of the flat shape has it: before the rows of its number."""
+        """Place as text, as in `_sequence` of the flat shape; it sorts before the rows of its number."""
         return f"{self.number:020d}.{self.ordinal:012d}"
 
 
 class BatchFacts(NamedTuple):
-    """All tables of a batch, those with statements alone too. `databases`: statements that name a database, or no clear
-    table, by the database; `touched`: what is done to tables, also those that the mirror does not select
-    (`touched_tables.py`); `parts`: the partitions that have rows of a table, and what is known of it there, both as the
-    outline packs them.
+    """Facts of all tables in a micro-batch, also of tables that have only statements.
+
+    Attributes:
+        databases: statements that name a database, or no clear table, by the database.
+        touched: the bits of `touched_tables.py`, also for tables that the mirror does not select.
+        parts: the partitions that have rows of a table, with its known definition; both are pickled, as in the outline.
     """
 
     tables: dict[TableName, TableChanges]
@@ -80,14 +95,14 @@ class BatchFacts(NamedTuple):
 
 
 def look_through(batch: DataFrame) -> BatchFacts:
-    """Return the facts of a batch of outlines, by one job."""
+    """Return the facts of a batch of outlines, by one Spark job."""
     parts: dict[TableName, list[PackedPart]] = {}
     packed = b""
     found: dict[TableName, list[Row]] = {}
     tables: dict[TableName, list[StatementRow]] = {}
     databases: dict[str, list[StatementRow]] = {}
     touched: dict[TableName, int] = {}
-    for row in batch.collect():  # a partition, and its tables after it
+    for row in batch.collect():  # the row of a partition comes before those of its tables
         name, statement = (row["database"], row["table"]), row[STATEMENT]
         if row[RANGE] is not None:
             packed = bytes(row[RANGE])
@@ -108,7 +123,7 @@ def look_through(batch: DataFrame) -> BatchFacts:
 
 
 def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableChanges:
-    """Return what all partitions have of one table."""
+    """Return the sum of one table over all partitions."""
     committed = [row["committed_us"] for row in rows if row["committed_us"] is not None]
     committed += [statement.committed_us for statement in statements]
     return TableChanges(
@@ -118,7 +133,7 @@ def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableCh
         any(row["partial"] for row in rows),
         len({domain for row in rows for domain in row["domains"]}),
         dt.datetime.fromtimestamp(max(committed) / _SECOND_US, dt.UTC) if committed else None,
-        tuple(MetMap(*met) for row in rows for met in pickle.loads(row[MAPS])),  # noqa: S301  (our own tasks made it)
+        tuple(MetMap(*met) for row in rows for met in pickle.loads(row[MAPS])),  # noqa: S301  (made by our tasks)
         next((row[FAULT] for row in rows if row[FAULT] is not None), None),
     )
 

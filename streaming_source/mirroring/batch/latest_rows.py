@@ -1,12 +1,12 @@
-"""The last change of each key of one table in a micro-batch, found by the one task that decodes its rows.
+"""Last change of each key of one table in a micro-batch, found by the one task that decodes its rows.
 
-In: a batch of outlines, a table whose rows are whole, few, and of one replication domain. Out: a DataFrame with a row
-for each key: the columns as the last change left them, and `_op`, `upsert` or `delete`, as MERGE takes them. The order
-of the stream is the order of the changes, so that nothing of their transactions is needed: Spark would copy it with
-each row, and sort the rows by their keys, for each table of each batch.
+In: a batch of outlines and a table whose changes pass `fits_one_task`. Out: a DataFrame with one row for each key, as
+MERGE takes it: the columns after the last change, and `_op`, `upsert` or `delete`. The order of the stream is the order
+of the changes, so transaction metadata is not needed. Spark would copy this metadata with each row, and sort the rows
+by key, for each table of each micro-batch.
 
-An image of a key that comes last decides. Where that is the image before an update, the update has changed the key, and
-the row is gone from under it. The end of a version that is over already says nothing of the row that is valid.
+The last image of a key decides. If it is the before image of an update, the update changed the key, so the row of the
+old key is deleted. An image of an ended version (system versioning) does not change the valid row.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 MOST_CHANGES: Final = 250_000
-"""One task decodes so many in a quarter of a second; more are worth all cores."""
+"""Most changes for one task, which decodes them in a quarter of a second. Spark spreads more changes over all cores."""
 MOST_BYTES: Final = 64 << 20
-"""Bytes of the binlog, of which the task may have to hold the rows: the last change of each key. Spark takes them."""
+"""Most bytes of the binlog for one task, which holds the last change of each key. Spark takes larger tables."""
 _NO_KEYS: Final = ("FLOAT", "DOUBLE", "ARRAY", "STRUCT", "VARIANT", "GEOMETRY")
-"""Beginnings of types that Arrow does not group as Spark does, or not at all: -0.0 and NaN, and what has parts."""
+"""Prefixes of types that Arrow groups differently from Spark (-0.0 and NaN), or cannot group (nested types)."""
 CHANGE: Final = "_change_type"
 HISTORY: Final = "_history"
 
@@ -54,7 +54,7 @@ def fits_one_task(
     *,
     partial: bool = False,
 ) -> bool:
-    """Tell whether one task can find the last changes; `partial`: also of images that lack columns."""
+    """Return True if one task can find the last changes; `partial`: also if images lack columns."""
     kinds = {column.name: column.type for column in columns}
     few = changes.changes <= MOST_CHANGES and changes.bytes <= most_bytes
     plain = partial or not changes.partial
@@ -63,7 +63,7 @@ def fits_one_task(
 
 
 def latest_rows(batch: DataFrame, latest: LatestOfTable, changes: TableChanges) -> DataFrame:
-    """Return the last change of each key of a table that `fits_one_task`."""
+    """Return the last change of each key of a table for which `fits_one_task` is true."""
     from pyspark.sql import functions as f
 
     columns = latest.columns
@@ -82,8 +82,11 @@ def _gone(columns: Sequence[TableColumn]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LatestOfTable:
-    """The function of the task: the parts of a batch -> the last change of each key in them. `keys` are numbers of
-    columns, as text; `metadata`: columns of the flat shape that follow the one that says whether the row is deleted.
+    """Function of the task: partitions of a micro-batch -> the last change of each key in them.
+
+    Attributes:
+        keys: the numbers of the key columns, as text.
+        metadata: columns of the flat shape that follow the column for deleted rows.
     """
 
     name: TableName
@@ -93,7 +96,7 @@ class LatestOfTable:
 
     @classmethod
     def by_names(cls, name: TableName, columns: tuple[TableColumn, ...], keys: Sequence[str]) -> LatestOfTable:
-        """Return the function for a table with these key columns."""
+        """Return the function for a table with key columns of these names."""
         names = [column.name for column in columns]
         return cls(name, columns, tuple(str(names.index(key)) for key in keys))
 
@@ -106,12 +109,12 @@ class LatestOfTable:
         for part in sorted(told_parts(batches), key=attrgetter("number")):
             found += self._of_part(part)
         if found:
-            (rows,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # they are few
+            (rows,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # few rows: see MOST_BYTES
             latest = rows.take(last_places(rows, self.keys))
             yield from (latest.slice(first, BATCH_ROWS) for first in range(0, latest.num_rows, BATCH_ROWS))
 
     def _of_part(self, part: ToldPart) -> Iterator[pa.RecordBatch]:
-        """Yield the last changes of each batch, in memory of their own: the decoder uses its own again."""
+        """Yield the last changes of each batch, copied, because the decoder overwrites its own memory."""
         metadata = (CHANGE, HISTORY, *self.metadata)
         for rows in flat_rows(part, self.name, self.columns, metadata, read=False):
             changes = with_deleted(rows, len(self.columns))
@@ -120,11 +123,12 @@ class LatestOfTable:
 
 
 def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """Return flat rows without ends of older versions, and whether each says that its key is deleted.
+    """Return flat rows without the images of ended versions, with a column for deleted keys.
 
     Args:
-        rows: so many columns of a table, then `_change_type` and `_history`, then any others.
-        columns: how many. The new column is named by this number, and stands in the place of the two.
+        rows: `columns` columns of a table, then `_change_type` and `_history`, then any other columns.
+        columns: the number of table columns. It is also the name of the new BOOLEAN column, which replaces
+            `_change_type` and `_history`.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -145,9 +149,12 @@ def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 
 
 def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return a number for each row, which is the same for rows of one key.
+    """Return a number for each row that is equal for rows with the same key.
 
-    Arrow's own grouping would do, but it imports pandas.
+    Arrow's `group_by` imports pandas, so it is not used.
+
+    Returns:
+        Shape (rows,), int64.
     """
     import numpy as np
 
@@ -161,19 +168,19 @@ def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArr
 
 
 def last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
-    """Return the place of the last row of each key, in the order of the rows."""
+    """Return the row number of the last row of each key, in ascending order."""
     import numpy as np
 
     from replica.rows.types.arrow_arrays import array_of
 
     codes = key_codes(rows, keys)
     last = np.full(len(codes), -1)
-    last[codes] = np.arange(len(codes))  # of several places, the last one stays
+    last[codes] = np.arange(len(codes))  # numpy keeps the last of several assignments
     return array_of(np.sort(last[last >= 0]))
 
 
 def numbers(values: pa.Array) -> npt.NDArray[Any]:
-    """Return integers without NULL as they lie in memory. Arrow's own way to an array of numpy imports pandas."""
+    """Return integers without NULL as a numpy array over Arrow's memory. Arrow's own conversion imports pandas."""
     import numpy as np
 
     kind = np.dtype(f"i{values.type.bit_width // 8}")

@@ -1,8 +1,8 @@
-"""Note the table maps that the rows of a partition were met with, and the tables whose rows cannot be read.
+"""Record the table maps of a partition's rows, and the tables whose rows cannot be decoded.
 
-In: decoded batches of a partition, in the order of the stream. Out: for each table its `MetMap`s, a run of rows with
-one table map each, and the errors of tables whose rows are left out. The mirror compares the table maps with the
-definitions that it has: a column that was added behind the binlog is in no statement, but in the rows.
+In: decoded batches of a partition, in the order of the stream. Out: the `MetMap`s of each table, one for each run of
+rows with the same table map. Also out: the errors of tables whose rows are left out. The mirror compares the table maps
+with its definitions, because a column that was added without the binlog shows in no statement.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ Place = tuple[int, int]
 
 
 class MetMap(NamedTuple):
-    """A run of rows of a table with one table map. `content`: the table map without its id; `first` and `last`: the
-    places of the first and the last row; `read`: they were read from their table; `fault`: why they cannot be decoded,
-    '' if they can.
+    """One run of rows of a table with the same table map.
+
+    Attributes:
+        content: the table map without its id.
+        first: place of the first row.
+        last: place of the last row.
+        read: the rows are snapshot rows.
+        fault: why they cannot be decoded; '' if they can.
     """
 
     content: bytes
@@ -34,26 +39,26 @@ class MetMap(NamedTuple):
 
 
 class MetMaps:
-    """The table maps of a partition. `left_out`: the errors of tables whose rows do not come, by their names."""
+    """Table maps of a partition, and in `left_out` the errors of tables whose rows are left out."""
 
     def __init__(self) -> None:
         self.runs: dict[TableName, list[MetMap]] = {}
         self.left_out: dict[TableName, str] = {}
 
     def walked(self, found: Scan, slots: SlotTable) -> None:
-        """Take in the rows events of a range, before its rows."""
+        """Record the tables of a range whose rows cannot be decoded, before its rows are read."""
         for slot in np.flatnonzero(np.bincount(found.events["slot"])).tolist():
             table = slots.table(slot)
             if table.fault is not None and not table.wanted:
                 self.left_out.setdefault(table.name, str(table.fault))
 
     def ended(self, slots: SlotTable) -> None:
-        """Take in the errors of a range whose rows all came."""
+        """Record the errors of a range after all of its rows were read."""
         for name, error in slots.faults.items():
             self.left_out.setdefault(name, str(error))
 
     def add(self, changes: ChangeBatch, wanted: Any, *, read: bool) -> None:
-        """Take in a batch; `wanted` marks the rows that count, None: all."""
+        """Record the table maps of a decoded batch; `wanted` marks the rows that count, None counts all."""
         slots, events, event = changes.slots, changes.events, changes.event
         assert slots is not None, "the decoder gives them with every batch"  # noqa: S101
         assert events is not None  # noqa: S101
@@ -67,7 +72,7 @@ class MetMaps:
         for number in met:
             by_name.setdefault(slots.table(number).name, []).append(number)
         first, last = np.zeros(met[-1] + 1, np.int64), np.zeros(met[-1] + 1, np.int64)
-        last[slot] = rows  # of several, the last one stays
+        last[slot] = rows  # numpy keeps the last of several assignments
         first[slot[::-1]] = rows[::-1]
         for name, numbers in by_name.items():
             if len(numbers) == 1:

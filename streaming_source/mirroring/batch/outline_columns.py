@@ -1,9 +1,8 @@
-"""The columns of an outline: one row for a partition, and behind it one for each of its tables, each statement, and
-each table that it does something to.
+"""Columns of an outline: rows for a partition, its tables, its statements, and the tables that it touches.
 
-The row of the partition has `range` alone; one of a table has numbers and what is known of the table, with its share
-of the partition in `bytes`; one of a statement has `statement`; one of what is done to a table has `touched`. Their
-order within a partition is fixed, so that who reads the rows of a table meets the partition first.
+The row of a partition has only `range`. The row of a table has numbers, its known definition, and its share of the
+partition in `bytes`. The row of a statement has `statement`. The row of a touched table has `touched`. This order
+within a partition is fixed: a reader meets the partition before its tables.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ KNOWN: Final = "known"
 STATEMENT: Final = "statement"
 TOUCHED: Final = "touched"
 MAPS: Final = "maps"
-"""The table maps that the rows of a table were met with (`met_maps.py`)."""
+"""Table maps of the rows of a table (`met_maps.py`)."""
 FAULT: Final = "fault"
-"""Why rows of a table are left out of the batch; NULL for nearly all."""
+"""Why rows of a table are left out of the micro-batch; NULL if none are."""
 COLUMNS: Final = (
     ("database", "STRING"),
     ("table", "STRING"),
@@ -46,13 +45,16 @@ STATEMENT_COLUMNS: Final = (
     ("context", "STRING"),
     ("committed_us", "BIGINT"),
 )
-"""`number`: the sequence number as text, which holds all its 64 bits; `context`: what the text is read with
-(`StatementContext.stored`). Times are microseconds since 1970: a TIMESTAMP would go through the time zone of the
-process that collects it."""
+"""Fields of `statement`.
+
+`number` is the sequence number as text, which holds all its 64 bits. `context` is the session context for parsing the
+text (`StatementContext.stored`). Times are microseconds since 1970: a TIMESTAMP would be converted to the time zone of
+the process that collects it.
+"""
 
 
 def outline_schema() -> StructType:
-    """Return the columns as Spark's schema."""
+    """Return the columns as a Spark schema."""
     from pyspark.sql.types import StructType
 
     from streaming_source.schema.row_schema import spark_type
@@ -66,7 +68,7 @@ def outline_schema() -> StructType:
 
 
 def outline_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Return rows, each with some of the columns, as Arrow."""
+    """Return rows as an Arrow batch; columns that a row lacks are NULL."""
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import array_of_values

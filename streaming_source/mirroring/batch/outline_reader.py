@@ -1,8 +1,8 @@
-"""The work of a task that makes an outline: a partition is walked over, and no column of a row is decoded.
+"""Task that makes the outline of a partition: it scans the row events and decodes no column.
 
-In: a partition of the stream, and the plan of a query over many tables. Out: one RecordBatch. The partition itself is
-on board, with all of the plan that reading its rows takes but the catalog: what the catalog says of a table stands with
-the table.
+In: a partition of the stream, and the read plan of a query over many tables. Out: one RecordBatch. The outline contains
+the pickled partition and the plan for reading its rows. The plan has no catalog: the definition of each table is in the
+row of the table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SECOND_US: Final = 1_000_000
 
 @dataclass(slots=True)
 class _Outlined:
-    """The part of a partition that is of one table."""
+    """Numbers of one table in a partition."""
 
     reads: int = 0
     changes: int = 0
@@ -75,7 +75,7 @@ class _Outlined:
 
 @dataclass(slots=True)
 class _Walks:
-    """The walks over a range: one, and one more for each XA transaction that was prepared before."""
+    """Scans of a range: the main scan, and one for each XA transaction that was prepared before the range."""
 
     touched: TouchedTables | None
     maps: MetMaps
@@ -93,10 +93,10 @@ class _Walks:
 
 
 def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield the outline of one partition; `number`: its place among those of its micro-batch.
+    """Yield the outline of one partition; `number`: its place in its micro-batch.
 
     Raises:
-        ReplicaError: any of the decoder's errors, with the partition named in a note.
+        ReplicaError: any error of the decoder, with a note that names the partition.
     """
     interpret_little(partition)
     walked = replace(plan, shape="envelope", columns=(), schema=outline_schema(), lenient=True)
@@ -137,7 +137,7 @@ def read_outline(partition: ChangePartition, plan: ReadPlan, number: int = 0) ->
 def _add(
     tables: dict[TableName, _Outlined], changes: ChangeBatch, wanted: npt.NDArray[np.bool_] | None, *, read: bool
 ) -> None:
-    """Add a decoded batch; `wanted` marks the rows that count, None all; `read`: they were read from their table."""
+    """Add a decoded batch; `wanted` marks the rows that count, None counts all; `read`: they are snapshot rows."""
     table, group, event = changes.table, changes.group, changes.event
     assert event is not None, "the decoder tells it of every batch"  # noqa: S101
     assert changes.events is not None  # noqa: S101
@@ -165,9 +165,7 @@ def _add(
 def _domains(
     table: npt.NDArray[Any], of_groups: npt.NDArray[Any], group: npt.NDArray[Any], tables: int
 ) -> list[list[int]]:
-    """Return the replication domains of the rows of each table, counted: to sort the rows costs more than to decode
-    them.
-    """
+    """Return the replication domains of each table's rows. They are counted: sorting would cost more than decoding."""
     names, place = np.unique(of_groups, return_inverse=True)
     pairs = np.bincount(table.astype(np.int64) * len(names) + place[group], minlength=tables * len(names))
     return [names[row].tolist() for row in pairs.reshape(tables, len(names)) != 0]

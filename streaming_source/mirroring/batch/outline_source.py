@@ -1,8 +1,7 @@
-"""The data source of a mirror: the stream of `mariadb-binlog`, of which each micro-batch comes as its outline, and
-batch reads of a range of the binlog, as an outline too.
+"""Data source of a mirror: the stream `mariadb-binlog`, with the outlines of each micro-batch instead of its rows.
 
-The same options, offsets, checkpoints and errors; only what tasks yield is another thing. A mirror registers it in its
-session by itself.
+It also has batch reads of a range of the binlog, as outlines. Options, offsets, checkpoints and errors are those of
+`mariadb-binlog`. `mirror()` registers the source in its session.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NumberedPartition(ChangePartition):
-    """A partition, and its place among those of its micro-batch, which are in the order of the stream."""
+    """Partition with its place in the micro-batch; the partitions have the order of the stream."""
 
     number: int
 
@@ -44,7 +43,7 @@ class NumberedPartition(ChangePartition):
 
 
 class OutlineStreamReader(ChangeStreamReader):
-    """The stream's reader, of which tasks make outlines."""
+    """Stream reader whose tasks make outlines."""
 
     ends_before_statements = True
 
@@ -57,18 +56,18 @@ class OutlineStreamReader(ChangeStreamReader):
 
 
 class OutlineRangeReader(ServerRangeReader):
-    """The reader of a range of the binlog, of which tasks make outlines."""
+    """Reader of a range of the binlog whose tasks make outlines."""
 
     def partitions(self) -> list[InputPartition]:
         return numbered(super().partitions())
 
     def rows(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NumberedPartition)  # noqa: S101  (`partitions` makes no others)
+        assert isinstance(partition, NumberedPartition)  # noqa: S101  (`partitions` makes only these)
         return partition.outline(self._plan)
 
 
 class OutlineSource(MariaDbBinlogSource):
-    """Be the data source `mariadb-binlog-outline`, for `spark.dataSource.register`."""
+    """Data source `mariadb-binlog-outline`, for `spark.dataSource.register`."""
 
     @classmethod
     def name(cls) -> str:
@@ -78,14 +77,14 @@ class OutlineSource(MariaDbBinlogSource):
         super().schema()
         return outline_schema()
 
-    def _stream_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType) -> ChangeStreamReader:  # noqa: ARG002  (it is always the same)
+    def _stream_of(self, options: SourceOptions, plan: ReadPlan, schema: StructType) -> ChangeStreamReader:  # noqa: ARG002
         return OutlineStreamReader(options, plan)
 
     def _range_of(
         self,
         options: SourceOptions,
         plan: ReadPlan,
-        schema: StructType,  # noqa: ARG002  (as above)
+        schema: StructType,  # noqa: ARG002  (outlines have one schema)
         latest: ServerEnd,
     ) -> ServerRangeReader:
         return OutlineRangeReader(options, plan, latest, self._load or uuid.uuid4().hex)

@@ -1,11 +1,11 @@
-"""The rows of one table of a micro-batch, read by Spark's tasks when they are asked for.
+"""Rows of one table of a micro-batch, decoded by Spark tasks on demand.
 
-In: a batch of outlines, the name of a table, its columns. Out: a DataFrame of envelope rows. Its images are STRUCTs of
-these columns, decoded as they are wanted; without columns they are VARIANT, for rows of several definitions. Nothing is
-kept: the same rows come again, from the relay log, whenever the DataFrame is used.
+In: a batch of outlines, the name of a table, its columns. Out: a DataFrame of envelope rows. Their images are STRUCTs
+of these columns; without columns they are VARIANT, for rows of several definitions. Nothing is cached: each use of the
+DataFrame decodes the same rows again from the relay log.
 
-Rows that were read from their table, and of which no more than the values is wanted, come as columns of their own: each
-column of an envelope costs Spark a copy of it.
+If only the values of snapshot rows are needed, `values_read` returns them without metadata: Spark copies each column of
+an envelope.
 """
 
 from __future__ import annotations
@@ -36,26 +36,32 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 ROWS_A_TASK: Final = 50_000
-"""Fewer rows are not worth a task of their own: starting one costs as much as decoding them."""
+"""Fewest rows for an additional task: starting a task costs as much as decoding so many rows."""
 TASKS_A_CORE: Final = 2
 MOST_ROWS_A_TASK: Final = 1_000_000
-"""Each task makes its projections, its statistics and a file of its own: a core gets no more tasks than keep all cores
-busy to the end, unless that would be very large files."""
+"""Rows in one task above which a core gets more than TASKS_A_CORE tasks.
+
+Each task makes its own projections, statistics and file. So a core gets only as many tasks as keep all cores busy to
+the end, unless the files would be very large.
+"""
 BROADCAST_BYTES: Final = 2 << 20
-"""Spark takes these rows for as few bytes as their outline has, and would send a million of them to every task of a
-join. Below this it is right to: in memory a byte of the binlog is some four, and Spark's own limit is 10 MB."""
+"""Most bytes of the binlog that Spark may broadcast in a join.
+
+Spark estimates the size of these rows from the size of their outline, and would broadcast a million of them. A byte of
+the binlog takes about four bytes in memory, and Spark's own limit is 10 MB.
+"""
 OTHER_TYPES: Final = frozenset({INTERVAL, "GEOMETRY(ANY)"})
-"""Types of rows that a target holds as something else, which VARIANT already has."""
+"""Column types that a target holds as another type, which VARIANT images already have."""
 
 
 def typed_columns(table: TableSchema, policy: ValuePolicy, *, times: bool = False) -> tuple[TableColumn, ...] | None:
-    """Return the columns that a table's rows can be decoded into; None where their images have to be VARIANT.
+    """Return the columns into which a table's rows can be decoded; None if their images have to be VARIANT.
 
-    `times`: the reader makes text of TIME, as `flat_rows` does.
+    `times`: the reader converts TIME to text, as `flat_rows` does.
     """
     from streaming_source.schema.table_columns import catalog_table_columns
 
-    if "*" in table.name or any(column.hidden for column in table.columns):  # a pattern; what VARIANT does not show
+    if "*" in table.name or any(column.hidden for column in table.columns):  # a pattern, or columns that VARIANT omits
         return None
     columns = catalog_table_columns(table, policy)
     others = OTHER_TYPES - {INTERVAL} if times else OTHER_TYPES
@@ -70,8 +76,14 @@ def rows_of_table(
     *,
     wide_sequence: bool,
 ) -> DataFrame:
-    """Return the rows of a table; `changes`: what the batch has of it, `wide_sequence`: sequence numbers are
-    DECIMAL(20,0).
+    """Return the rows of a table.
+
+    Args:
+        batch: the outlines.
+        name: the table.
+        columns: the columns of the images; None for VARIANT.
+        changes: the numbers of the table in the micro-batch.
+        wide_sequence: sequence numbers are DECIMAL(20,0).
     """
     from pyspark.sql import functions as f
 
@@ -83,14 +95,14 @@ def rows_of_table(
 
 
 def without_broadcast(rows: DataFrame, changes: TableChanges) -> DataFrame:
-    """Keep Spark from sending rows to every task of a join, where they are too many for that."""
+    """Return the rows with a hint that keeps Spark from broadcasting them in a join, if they are too many."""
     return rows if changes.bytes <= BROADCAST_BYTES else rows.hint("merge")
 
 
 def values_read(
     batch: DataFrame, name: TableName, columns: tuple[TableColumn, ...], changes: TableChanges, *, wide_sequence: bool
 ) -> DataFrame:
-    """Return the rows that were read from a table, as envelope rows that say nothing but `op` and `after`."""
+    """Return the snapshot rows of a table, as envelope rows with only `op` and `after`."""
     from pyspark.sql import functions as f
 
     envelope = envelope_schema(columns, wide_sequence=wide_sequence)
@@ -104,12 +116,12 @@ def values_read(
 
 
 def by_name_alone(name: TableName) -> bool:
-    """Tell whether the pattern of a table's name selects no other table, as one with a dot or an asterisk may."""
+    """Return True if a table's name, used as a pattern, selects no other table; a dot or an asterisk may."""
     return not any(character in part for part in name for character in ".*")
 
 
 def numbered(columns: tuple[TableColumn, ...]) -> StructType:
-    """Return the columns of a table as Spark's schema, named by their numbers: a table may have any name in it."""
+    """Return the columns of a table as a Spark schema, named by their numbers, because a table may use any name."""
     from pyspark.sql.types import StructType
 
     schema = StructType()
@@ -119,7 +131,7 @@ def numbered(columns: tuple[TableColumn, ...]) -> StructType:
 
 
 def parts_of_table(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
-    """Return the partitions of a batch, and behind each what it has of a table, in tasks for so many rows."""
+    """Return the partitions of a micro-batch, each followed by its row of the table, in tasks for `rows` rows."""
     from pyspark.sql import functions as f
 
     here = (f.col("database") == name[0]) & (f.col("table") == name[1]) & f.col(KNOWN).isNotNull()
@@ -129,14 +141,17 @@ def parts_of_table(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
 
 
 def tasks_for(rows: int, cores: int) -> int:
-    """Return in how many tasks so many rows are read and written."""
+    """Return the number of tasks that read and write so many rows."""
     most = max(TASKS_A_CORE * cores, -(-rows // MOST_ROWS_A_TASK))
     return max(1, min(-(-rows // ROWS_A_TASK), most))
 
 
 class ToldPart(NamedTuple):
-    """A partition of a micro-batch that has rows of a table, as its outline tells: `number` is its place among the
-    others, `known` what is known of the table there.
+    """Partition of a micro-batch that has rows of a table.
+
+    Attributes:
+        number: its place in the micro-batch.
+        known: the definition of the table in this partition, if the catalog had one.
     """
 
     number: int
@@ -146,7 +161,7 @@ class ToldPart(NamedTuple):
 
 
 def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
-    """Return partitions, each with what is known of a table there, as `told_parts` takes them from an outline."""
+    """Return partitions with the definition of a table as a batch of outline columns, which `told_parts` reads."""
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import array_of_values
@@ -158,20 +173,21 @@ def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
 
 
 def told_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[ToldPart]:
-    """Yield the partitions that `parts_of_table` leaves of outlines."""
+    """Yield the partitions in the rows of `parts_of_table`."""
     told: tuple[int, ChangePartition, ReadPlan] | None = None
     for batch in batches:
         for packed, known in zip(batch.column(RANGE).to_pylist(), batch.column(KNOWN).to_pylist(), strict=True):
             if packed is not None:
-                told = pickle.loads(packed)  # noqa: S301  (another task of this query has made it)
+                told = pickle.loads(packed)  # noqa: S301  (another task of this query pickled it)
             elif told is not None:
                 yield ToldPart(*told, known=pickle.loads(known))  # noqa: S301
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfTable:
-    """The function of tasks: parts of outlines -> the rows of a table in their partitions, or with `values` those that
-    were read from it, without what is known of their transactions.
+    """Function of the tasks: rows of outlines -> the rows of a table in their partitions.
+
+    With `values` it yields only snapshot rows, without metadata of their transactions.
     """
 
     database: str
@@ -205,15 +221,15 @@ def flat_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one table in a partition, in the order of the stream, in the flat shape.
 
+    The decoder overwrites the memory of a batch when the next batch is requested.
+
     Args:
         part: the partition.
         name: the table.
-        columns: what its rows are decoded into. In the batches they are named by their numbers, `0`, `1`, …; a TIME is
-            text there.
+        columns: the columns into which its rows are decoded. The batches name them by number, `0`, `1`, …; TIME is
+            text.
         metadata: the columns of the flat shape that follow them, such as `_gtid`.
-        read: whether rows that were read from the table are wanted, or changes.
-
-    The decoder overwrites the memory of a batch when the next one is asked for.
+        read: True for snapshot rows, False for changes.
     """
     from streaming_source.rows.reader import read_changes
     from streaming_source.schema.row_schema import flat_schema
@@ -234,13 +250,13 @@ def flat_rows(
 
 
 def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) -> ReadPlan:
-    """Return the plan by which a task reads the rows of one table."""
+    """Return the plan with which a task reads the rows of one table."""
     tables = replace(
         plan.tables,
         patterns=(table_text(name),),
         catalog={} if known is None else {name: known},
         exclude=(),
         include_ddl=False,
-        shadows=True,  # the outline has no rows of those that are not wanted
+        shadows=True,  # the outline already excludes shadow tables
     )
     return replace(plan, tables=tables)

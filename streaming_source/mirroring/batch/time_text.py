@@ -1,4 +1,4 @@
-"""TIME as text, as SELECT prints it: targets hold it so, because Delta has no intervals."""
+"""TIME values as text, as SELECT prints them: Delta has no INTERVAL type, so targets hold text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ _POWERS: Final = (100_000, 10_000, 1_000, 100, 10, 1)
 
 
 def time_digits(declared: str) -> int:
-    """Return the digits of a TIME's fraction, by its declaration: `time(3)`."""
+    """Return the number of fractional digits of a TIME, from its declaration, such as `time(3)`."""
     found = _DIGITS.match(declared)
     return int(found[1]) if found else 0
 
 
 def time_texts(values: pa.Array, digits: int) -> pa.Array:
-    """Return durations in microseconds, up to 838:59:59.999999, as texts with so many digits of a fraction."""
+    """Return TIME values as text.
+
+    Args:
+        values: durations in microseconds, up to 838:59:59.999999 in either direction.
+        digits: the number of fractional digits.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -57,5 +62,5 @@ def time_texts(values: pa.Array, digits: int) -> pa.Array:
 
 
 def _digits(numbers: Any, count: int) -> list[Any]:
-    """Return the last decimal digits of numbers as characters, an array a place."""
+    """Return the last `count` decimal digits of numbers as characters, one array for each digit."""
     return [numbers // power % 10 + ord("0") for power in _POWERS[-count:]]

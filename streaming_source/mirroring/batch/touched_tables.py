@@ -1,9 +1,8 @@
-"""Note what a partition does to tables, whatever becomes of its rows: whether it inserts, updates, deletes, and whether
-foreign keys counted.
+"""Record which tables a partition inserts into, updates or deletes from, and whether foreign key checks were on.
 
-In: the rows events of a partition, of all tables: also those that the mirror does not select, and those of which
-nothing is delivered yet. Out: a set of bits a table. A foreign key of another table may cascade what they tell of, and
-that is in no binlog.
+In: the row events of a partition, for all tables. They include tables that the mirror does not select, and rows that
+are not delivered yet. Out: a set of bits for each table. A foreign key of another table may cascade these changes, and
+no binlog records a cascade.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ DELETES: Final = 1
 UPDATES: Final = 2
 INSERTS: Final = 4
 UNCHECKED: Final = 8
-"""Rows of any kind were changed with foreign_key_checks=0: nothing cascaded, and nothing was refused."""
+"""Bit for rows that were changed with foreign_key_checks=0, so that nothing cascaded and nothing was refused."""
 
 _BITS: Final = np.zeros(r.OPERATIONS, np.int64)
 _BITS[[r.OP_DELETE, r.OP_UPDATE, r.OP_INSERT]] = DELETES, UPDATES, INSERTS
 
 
 class TouchedTables:
-    """The bits of each table, as ranges are walked over."""
+    """Bits of each table in the ranges of a partition."""
 
     def __init__(self) -> None:
         self.bits: dict[TableName, int] = {}
 
     def add(self, found: Scan, slots: SlotTable) -> None:
-        """Take in a range."""
+        """Add the row events of a range."""
         events = found.events
         unchecked = (events["flags"] & int(RowsFlag.NO_FOREIGN_KEY_CHECKS)) != 0
         of_slots = np.zeros(len(slots.records), np.int64)

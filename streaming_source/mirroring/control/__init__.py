@@ -1,1 +1,1 @@
-"""The state of a mirror: its control table, its checkpoint, status and metrics."""
+"""State of a mirror: its control table, its checkpoint, its status, and its metrics."""

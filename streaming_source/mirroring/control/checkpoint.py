@@ -1,7 +1,7 @@
-"""The end of a micro-batch of the mirror, and when it was planned, as the checkpoint says it.
+"""End and planning time of a micro-batch, from the checkpoint.
 
-In: the checkpoint, the number of the batch. Out: the offset that Spark logged before the batch ran. The driver reads
-the file itself: a job of Spark's for it costs a tenth of a second in each micro-batch.
+In: the checkpoint, the number of the micro-batch. Out: the offset that Spark logged before the micro-batch ran. The
+driver reads the file itself, because a Spark job would cost a tenth of a second in each micro-batch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _HINT = "Start the mirror again, with the checkpoint as it was."
 
 
 class LoggedEnd(NamedTuple):
-    """The end of a batch. `planned_ms`: when Spark planned it, in ms since 1970."""
+    """End of a micro-batch; `planned_ms`: when Spark planned it, in milliseconds since 1970."""
 
     offset: SourceOffset
     planned_ms: int
 
 
 def logged_end(spark: SparkSession, checkpoint: str, number: int) -> LoggedEnd | None:
-    """Return where a batch ends; None where Spark has not logged it, or has removed that."""
+    """Return the end of a micro-batch; None if Spark has not logged it yet, or has removed it."""
     written = hadoop_text(spark, f"{checkpoint}/offsets/{number}")
     if written is None:
         return None
@@ -35,10 +35,10 @@ def logged_end(spark: SparkSession, checkpoint: str, number: int) -> LoggedEnd |
 
 
 def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
-    """Return where the batch that runs ends.
+    """Return the end of the running micro-batch.
 
     Raises:
-        ConfigError: Spark's log does not have it.
+        ConfigError: the checkpoint does not have it.
     """
     found = logged_end(spark, checkpoint, number)
     if found is None:
@@ -48,8 +48,8 @@ def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
 
 
 def hadoop_text(spark: SparkSession, path: str) -> str | None:
-    """Return the text of a file of UTF-8."""
-    jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no other door to Hadoop's files)
+    """Return the text of a UTF-8 file; None if it does not exist."""
+    jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no API for Hadoop's files)
     place = jvm.org.apache.hadoop.fs.Path(path)
     files = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     if not files.exists(place):

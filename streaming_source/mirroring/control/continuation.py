@@ -1,9 +1,9 @@
-"""The check that the next batch continues what the control table says of the targets.
+"""Check that the next micro-batch continues the targets, as the control table describes them.
 
-In: the rows of the control table, the number of the batch that comes, and where it ends. Out: whether the batch is
-there already. Refused: a checkpoint that is older or newer than the targets, as a copy that was restored is; a control
-table that another run writes, from a copy of the checkpoint. Spark repeats its last batch at most, so that a batch is
-the one that the targets are at, or the one behind it.
+In: the rows of the control table, the number and the end of the next micro-batch. Out: whether the targets already have
+it. Refused: a checkpoint that is older or newer than the targets, such as a restored copy. Also refused is a control
+table that another run writes with a copy of the checkpoint. Spark repeats at most its last micro-batch, so the next one
+is that of the targets or the one after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming_source.offsets.offset import SourceOffset
 
 LOOK_EVERY_S: Final = 60.0
-"""How often a mirror looks whether it is alone: a look reads the control table, which costs a part of a small batch."""
+"""Seconds between two checks for another run. A check reads the control table, a part of a small micro-batch's cost."""
 _HINT = (
     "Put back the checkpoint, the control table and the targets of one moment. Where that cannot be, drop the control "
     "table and the targets, and start the mirror with a new checkpoint."
@@ -29,10 +29,10 @@ _HINT = (
 
 
 def is_there(rows: Collection[ControlRow], number: int, end: SourceOffset, checkpoint: str) -> bool:
-    """Tell whether the targets have a batch already.
+    """Return True if the targets already have a micro-batch.
 
     Raises:
-        ConfigError: batches are missing between the targets and the checkpoint, or it would bring them in once more.
+        ConfigError: micro-batches between the targets and the checkpoint are missing, or would be applied twice.
     """
     if not rows:
         return False
@@ -57,13 +57,13 @@ def is_there(rows: Collection[ControlRow], number: int, end: SourceOffset, check
 
 
 class FencingCheck:
-    """The look, now and then, whether the control table is still what this run wrote."""
+    """Timer of the check that no other run writes the control table."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def due(self) -> bool:
-        """Tell whether it is time to look again, and take it for looked."""
+        """Return True if it is time for a check, and start the next interval."""
         now = time.monotonic()
         if now - self._last < LOOK_EVERY_S:
             return False
@@ -72,7 +72,7 @@ class FencingCheck:
 
 
 def check_alone(ours: Collection[ControlRow], there: Collection[ControlRow], control: str) -> None:
-    """Refuse to go on where another run of the mirror writes too.
+    """Refuse to continue if another run of the mirror also writes.
 
     Raises:
         ConfigError: the control table is not what this run wrote.

@@ -1,6 +1,7 @@
-"""The row of a mirrored table in the control table: its columns, its states, and what they tell of the table.
+"""Row of a mirrored table in the control table: its columns, its states, and their conversion.
 
-In and out: values; nothing is read or written here.
+In and out: values. This module reads and writes no table. Control tables and rows of older versions have to stay
+readable.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CURRENT: Final = "current"
 FAILED: Final = "failed"
 DROPPED: Final = "dropped"
 NO_BATCH: Final = -1
-"""The batch of a target that was just made."""
+"""Batch number of a target that has no micro-batch yet."""
 _FOREIGN_KEYS: Final = (
     "ARRAY<STRUCT<constraint: STRING, parent_database: STRING, parent_table: STRING, actions: ARRAY<STRING>, "
     "columns: ARRAY<STRING>, parent_columns: ARRAY<STRING>>>"
@@ -98,11 +99,14 @@ COLUMNS: Final = (
 
 
 class DeferredCascade(NamedTuple):
-    """Cascades into a table that are still to be followed, because rows of it, or of tables above it, are being read.
+    """Cascades into a table that are deferred until its snapshot, and those of the tables above it, are complete.
 
-    `since`: GTID position after which they may lie; `began`: the one at which the reading began, which saw all changes
-    before it, except those of commits under way; `lost`: rows above the table may have gone since; `foreign`: rows of
-    tables that the mirror does not have, while the reading went on.
+    Attributes:
+        since: GTID position after which the cascades may lie.
+        began: GTID position at which the snapshot began. The snapshot includes all changes before it, except those of
+            commits in flight.
+        lost: tables above the table may have lost rows since.
+        foreign: tables outside the mirror may have lost rows during the snapshot.
     """
 
     since: str
@@ -112,7 +116,7 @@ class DeferredCascade(NamedTuple):
 
 
 class BeforeSnapshot(NamedTuple):
-    """The fields of a table's row before the snapshot that goes on; `began`: the batch that the snapshot began in."""
+    """Fields of a table's row before its running snapshot; `began`: the micro-batch in which the snapshot began."""
 
     began: int
     keys: tuple[str, ...]
@@ -131,12 +135,12 @@ class BeforeSnapshot(NamedTuple):
 
 
 def definition_text(table: TableSchema) -> str:
-    """Return a table's definition as the control table keeps it."""
+    """Return a table's definition in the form of the control table."""
     return tables_to_json({(table.database, table.table): table})
 
 
 class ControlRow(NamedTuple):
-    """The state of one mirrored table. The fields are the columns of the control table."""
+    """State of one mirrored table; the fields are the columns of the control table."""
 
     mirror: str
     source_database: str
@@ -169,12 +173,12 @@ class ControlRow(NamedTuple):
 
     @property
     def name(self) -> TableName:
-        """The table on the server."""
+        """Name of the table on the server: database and table."""
         return self.source_database, self.source_table
 
     @property
     def table(self) -> TableSchema:
-        """The table's definition at the position."""
+        """Definition of the table at the position."""
         return _table_of(self.definition, self.name)
 
     def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
@@ -183,36 +187,36 @@ class ControlRow(NamedTuple):
 
     @property
     def before(self) -> tuple[int, ControlRow] | None:
-        """The batch that the snapshot that goes on began in, and the row before it; None: there is no such snapshot."""
+        """Micro-batch in which the running snapshot began, and the row before it; None if no snapshot is running."""
         if self.before_snapshot is None:
             return None
         known = self.before_snapshot._asdict()
         return known.pop("began"), self._replace(before_snapshot=None, **known)
 
     def with_before(self, began: int, row: ControlRow) -> ControlRow:
-        """Return this row of a snapshot that began in a batch, with the row before it."""
+        """Return this row of a snapshot that began in a micro-batch, with the row before it."""
         known = {name: getattr(row, name) for name in BeforeSnapshot._fields[1:]}
         return self._replace(before_snapshot=BeforeSnapshot(began, **known))
 
     @property
     def live(self) -> bool:
-        """Whether changes of the table go into its target."""
+        """Whether changes of the table are applied to its target."""
         return self.state in (READING, CURRENT) and self.waits_for is None
 
 
 @lru_cache(maxsize=4096)
 def _table_of(definition: str, name: TableName) -> TableSchema:
-    """Return the table of a definition, which is asked for several times in each batch, and nearly always the same."""
+    """Return the table of a definition. It is cached: each micro-batch asks several times, mostly for the same."""
     return tables_from_json(definition)[name]
 
 
 def to_columns(row: ControlRow) -> dict[str, Any]:
-    """Return the values of the columns of a row, as Arrow takes them."""
+    """Return the column values of a row, as Arrow takes them."""
     return _plain(row._asdict())
 
 
 def of_columns(values: Mapping[str, Any]) -> ControlRow:
-    """Return the row of its columns, with NULL in those that the table of an older version does not have.
+    """Return the row with these column values; columns that a table of an older version lacks are NULL.
 
     Args:
         values: the columns, with structs and maps as dictionaries.
@@ -263,12 +267,12 @@ def _cascade(key: Mapping[str, Any]) -> Cascade:
 
 
 def _instant(value: object) -> object:
-    """Return a time of this machine's zone, as Spark gives them, as one of UTC."""
+    """Return a time in UTC; Spark returns it in the zone of this machine."""
     return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
 
 
 def _of_older_version(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return columns in which version 0.1 kept what has columns of its own now beside the definition, in its JSON."""
+    """Return the columns of a row of version 0.1, which kept some of them in the JSON of the definition."""
     known = json.loads(values["definition"])
     if not _OLD_KEYS & known.keys():
         return values

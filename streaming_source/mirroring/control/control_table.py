@@ -1,8 +1,8 @@
-"""The control table of a mirror: one row a table, which says up to where its target is what the server had.
+"""Control table of a mirror: one row for each table, with the position up to which its target is complete.
 
-In and out: `ControlRow`s. The mirror writes all of them at the end of each micro-batch, as one commit; a reader that
-takes one version of it sees all tables at one position. Nothing else writes here. Calls about a mirror name the table
-by the template of its targets, or by its own name.
+In and out: `ControlRow`s. The mirror writes all rows at the end of each micro-batch, as one commit. So one version of
+the table has all tables at one position. Nothing else writes the table. Functions for users name it by the template of
+its targets, or by its own name.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHECKPOINT: Final = "mariadb.checkpoint"
-"""The property of the control table that says which checkpoint it belongs to."""
+"""Property of the control table that names its checkpoint."""
 _log = logging.getLogger(__name__)
 _HINT = "Give what the mirror was started with."
 
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
-    """Return the rows of a control table, by one version of it; empty where there is none yet."""
+    """Return the rows of one version of a control table; empty if there is none yet."""
     found = _rows_without_spark(spark, control)
     if found is not None:
         return found
@@ -44,12 +44,12 @@ def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
     if not store.exists():
         return []
     table = store.rows()
-    there = [name for name in ControlRow._fields if name in table.columns]  # an older version may have made it
+    there = [name for name in ControlRow._fields if name in table.columns]  # a table of an older version lacks columns
     return _sorted(row.asDict(recursive=True) for row in table.select(*there).collect())
 
 
 def _rows_without_spark(spark: SparkSession, control: str) -> list[ControlRow] | None:
-    """Return the rows as delta-rs reads them, which takes a hundredth of the time; None if it cannot."""
+    """Return the rows as delta-rs reads them, in a hundredth of Spark's time; None if it cannot."""
     folder, names = _columns_without_spark(spark, control)
     there = [name for name in ControlRow._fields if name in names]
     if not there:
@@ -63,11 +63,11 @@ def _rows_without_spark(spark: SparkSession, control: str) -> list[ControlRow] |
 
 
 def _columns_without_spark(spark: SparkSession, control: str) -> tuple[str, Collection[str]]:
-    """Return the folder and the columns of a control table, as delta-rs reads them; no column if it cannot."""
+    """Return the folder and the columns of a control table, as delta-rs reads them; no columns if it cannot."""
     folder = known_folder(spark, control)
     try:
         return ("", ()) if folder is None else (folder, columns_there(folder))
-    except (NativeWriteError, ImportError) as refused:  # deltalake need not be installed
+    except (NativeWriteError, ImportError) as refused:  # deltalake is optional
         _log.debug("Spark looks at %s: %s", control, refused)
         return "", ()
 
@@ -79,14 +79,14 @@ def _sorted(rows: Iterable[Mapping[str, Any]]) -> list[ControlRow]:
 def make_control(
     spark: SparkSession, control: str, namespace: str | None, checkpoint: str, properties: Mapping[str, str]
 ) -> None:
-    """Make an empty control table, and the namespace that it lies in, where there is none."""
+    """Create an empty control table and its namespace, if they do not exist."""
     if namespace is not None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
     control_store(spark, control).make(_columns(), {CHECKPOINT: checkpoint, **properties})
 
 
 def complete_control(spark: SparkSession, control: str) -> None:
-    """Add the columns that a control table of an older version of this package does not have."""
+    """Add the columns that a control table of an older version lacks."""
     _, names = _columns_without_spark(spark, control)
     if {name for name, _, _ in COLUMNS} <= set(names):
         return
@@ -99,8 +99,8 @@ def complete_control(spark: SparkSession, control: str) -> None:
 
 
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow], folder: str | None = None) -> None:
-    """Put these rows in the place of all rows, as one commit; `folder`: where delta-rs can write it, not Spark."""
-    import pyarrow as pa  # as Arrow they are the plan's own; of a list, Spark would start Python for a handful of rows
+    """Replace all rows of the control table in one commit; `folder`: its folder, if delta-rs may write it."""
+    import pyarrow as pa  # Arrow rows are part of the plan; for a list, Spark starts Python
     from pyspark.sql.types import StructField, StructType
 
     schema = StructType([StructField(name, spark_type(kind)) for name, kind, _ in COLUMNS])
@@ -119,8 +119,9 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
 
 
 def is_as_written(folder: str | None, rows: Iterable[ControlRow]) -> bool:
-    """Tell whether the control table in a folder has just these rows; False also where only Spark can tell. Spark needs
-    a second for it, for which a batch would wait.
+    """Return True if the control table in a folder has exactly these rows; False also if only Spark can decide it.
+
+    Spark needs a second to read the table, and a micro-batch would have to wait for it.
     """
     names = ("mirror", "source_database", "source_table", "batch", "position")
     try:
@@ -139,7 +140,7 @@ def control_of(spark: SparkSession, call: str, into: str | None, control: str | 
     """Return the name of a control table, and its rows.
 
     Raises:
-        ConfigError: neither is given, or there is no such control table.
+        ConfigError: neither `into` nor `control` is given, or there is no such control table.
     """
     if into is None and control is None:
         raise ConfigError(f"{call} needs into or control.", hint=_HINT)

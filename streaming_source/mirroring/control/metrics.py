@@ -1,13 +1,14 @@
-"""The metrics of a mirror, in Spark's own metrics system, and its lag.
+"""Metrics of a mirror in Spark's metrics system, and its lag.
 
-In: the rows of the control table behind each batch, and what the last audit of each table found. Out: gauges of the
-driver, which Spark's sinks report (`/metrics/prometheus` and `/metrics/json` of its UI, JMX, Graphite). They last as
-long as the Spark application; a mirror that starts again in it goes on with them.
+In: the rows of the control table after each micro-batch, and the last audit of each table. Out: gauges of the driver,
+which Spark's sinks report (`/metrics/prometheus` and `/metrics/json` of its UI, JMX, Graphite). The gauges exist as
+long as the Spark application; a mirror that starts again in it reuses them.
 
-The lag of a batch is how old its newest transaction is when the batch is in all targets; None where no transaction is
-known. A batch without changes of our tables goes by the last transaction of the binlog up to its end, whose first
-statement has a time. The server's clock and ours are not one: what lies in our future is 0. A session may set its own
-(`SET timestamp`): no change of a table is older than the target, or than a change before it.
+The lag of a micro-batch is the age of its newest transaction when all targets have the micro-batch. It is None if no
+transaction is known. A micro-batch without changes of mirrored tables uses the last transaction of the binlog up to its
+end, whose first statement has a time. The clocks of server and driver may differ: a time in the driver's future counts
+as 0. A session may set its own time (`SET timestamp`): no change counts as older than the target, or than a change
+before it.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ _made: dict[tuple[str, str], MirrorMetrics] = {}
 
 
 class MirrorMetrics:
-    """The gauges of one mirror. Spark reads them at any time, so each is set as a whole."""
+    """Gauges of one mirror. Spark reads them at any time, so each one is set in one step."""
 
     def __init__(self, spark: SparkSession, control: str) -> None:
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (Python has no door to Spark's metrics)
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (PySpark has no API for metrics)
         context = spark.sparkContext._jsc.sc()  # noqa: SLF001
         prefix = metric_prefix(control)
         self._gauges = {name: context.doubleAccumulator() for name, _ in METRICS}
@@ -71,7 +72,7 @@ class MirrorMetrics:
         getattr(source, "MODULE$").register(context, jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(told))
 
     def of_tables(self, rows: Iterable[ControlRow]) -> None:
-        """Set what the control table says."""
+        """Set the gauges of the tables from the control table."""
         rows = list(rows)
         states = Counter(_STATES[row.state] for row in rows)
         lags = [row.lag for row in rows if row.lag is not None]
@@ -79,7 +80,7 @@ class MirrorMetrics:
         self._set(told | {"lag_seconds": max(lags, default=-1.0)})
 
     def of_audits(self, spark: SparkSession, control: str) -> None:
-        """Set what the table of audits says."""
+        """Set the gauges of the audits from the audit table."""
         found = last_audits(spark, control)
         if found is None:
             return
@@ -99,7 +100,7 @@ class MirrorMetrics:
 
 
 def metrics_of(spark: SparkSession, control: str) -> MirrorMetrics:
-    """Return the metrics of the mirror with this control table; the same for one Spark application."""
+    """Return the metrics of the mirror with this control table; there is one object for each Spark application."""
     key = (str(spark.sparkContext.applicationId), control)
     if key not in _made:
         _made[key] = MirrorMetrics(spark, control)
@@ -107,12 +108,12 @@ def metrics_of(spark: SparkSession, control: str) -> MirrorMetrics:
 
 
 def metric_prefix(control: str) -> str:
-    """Return what the names of a mirror's metrics begin with: its control table, in letters that all sinks take."""
+    """Return the prefix of a mirror's metric names: its control table, with only characters that all sinks accept."""
     return "mirror." + re.sub(r"\W+", "_", control).strip("_")
 
 
 class MirrorLag:
-    """One per start of a mirror."""
+    """Lag of a mirror; one for each start."""
 
     def __init__(self) -> None:
         self._commits = NewestCommit()
@@ -123,12 +124,13 @@ class MirrorLag:
         committed: Iterable[tuple[dt.datetime | None, dt.datetime | None]],
         end: SourceOffset,
     ) -> float | None:
-        """Return the seconds from the newest commit to now.
+        """Return the seconds from the newest commit to now; None if no commit is known.
 
         Args:
-            now: the moment.
-            committed: of each table with changes, the commit time of the last one, and when its target was made.
-            end: where the batch ends.
+            now: the current time.
+            committed: for each table with changes, the commit time of its last change, and the creation time of its
+                target.
+            end: the end of the micro-batch.
         """
         times = [max(filter(None, (moment, made))).timestamp() for moment, made in committed if moment is not None]
         if not times and end.last is not None and end.last.time:

@@ -1,8 +1,8 @@
-"""All tables of a mirror as they are at one GTID position, `mirror_tables()`, also while a batch is written.
+"""Consistent reads of a mirror's tables at one GTID position, `mirror_tables()`, also during a micro-batch.
 
-In: the session, which mirror, which of its tables. Out: a DataFrame a table, each of one version of its target: the one
-that the control table's rows belong to. All rows that are current have one position, and the control table is read by
-one version of it. Refused: a table that is asked for and has no such version, because it is set aside or still read.
+In: the session, the mirror, the tables. Out: a DataFrame for each table, of the version of its target that belongs to
+the control table. All rows with the state `current` have one position, and one version of the control table is read.
+Refused: a table without such a version, because it is suspended or its snapshot is running.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TablesAtPosition(dict[str, "DataFrame"]):
-    """The tables by their names on the server. `position`: where all of them hold."""
+    """DataFrames by their table names on the server; `position`: the GTID position of all of them."""
 
     def __init__(self, position: str) -> None:
         super().__init__()
@@ -37,24 +37,24 @@ def mirror_tables(
     control: str | None = None,
     tables: Collection[str] | None = None,
 ) -> TablesAtPosition:
-    """Read the tables of a mirror as they all are at one GTID position.
+    """Read the tables of a mirror at one GTID position.
 
-    While the mirror writes a batch, some targets are ahead of the others. Here each is read in the version that belongs
-    to the control table: together they are what the server had at one moment, between two transactions. The versions
-    stay as they are while the mirror goes on, until Delta removes their files (VACUUM).
+    While the mirror writes a micro-batch, some targets are ahead of others. This function reads each target in the
+    version that belongs to the control table. Together these versions are the state of the server between two
+    transactions. They stay readable while the mirror goes on, until Delta removes their files (VACUUM).
 
     Args:
         spark: a session that sees the targets.
         into: the template that the mirror was started with; or
         control: the name of its control table.
-        tables: those to read, as database.table. Unset: all that are current.
+        tables: the tables to read, as database.table. Unset: all tables with the state `current`.
 
     Returns:
-        A dict of DataFrames by database.table; `position` of it is the GTID position.
+        A dict of DataFrames by database.table; its attribute `position` is the GTID position.
 
     Raises:
-        ConfigError: there is no such mirror, or a table that was asked for is not current.
-        DataLossError: a target's log does not reach back to the position any more.
+        ConfigError: there is no such mirror, or a requested table is not current.
+        DataLossError: the log of a target does not reach back to the position any more.
     """
     _, rows = control_of(spark, "mirror_tables", into, control)
     states = {row.name: row.state for row in rows}

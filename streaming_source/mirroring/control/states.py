@@ -1,7 +1,7 @@
-"""The states of a mirrored table, and every way from one to another.
+"""States of a mirrored table, and all transitions between them.
 
-In: a table's control row, and what happened to the table. Out: the row in its next state. No other module sets a state;
-the first row of a table is `reading`. docs/mirror.md shows the same table.
+In: a table's control row, and an event. Out: the row in its next state. No other module sets a state; the first row of
+a table is `reading`. docs/mirror-reference.md has the same table of transitions.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class State(enum.Enum):
-    """The state of a table; the value is what the columns `state` and `waits_for` say: which, and whether it waits."""
+    """State of a table; the value is the column `state`, and whether `waits_for` is set."""
 
     READING = control_row.READING, False
-    """Rows of the table still come. Changes go into the target."""
+    """The snapshot of the table is running. Changes are applied to the target."""
     CURRENT = control_row.CURRENT, False
-    """The target is what the server had at the position."""
+    """The target is equal to the table at the position."""
     WAITING = control_row.READING, True
-    """The table is to be read again. Until then nothing goes into the target."""
+    """The table waits for a re-snapshot. Until then nothing is applied to the target."""
     SUSPENDED = control_row.FAILED, False
-    """The table cannot go on. The target stays as it is."""
+    """The table is suspended. Nothing is applied to the target."""
     RETRIED = control_row.FAILED, True
-    """The table cannot go on, for a reason that may pass: it is read again by itself."""
+    """The table is suspended for a reason that may be transient. The mirror re-snapshots it without a request."""
     DROPPED = control_row.DROPPED, False
-    """The server has the table no more."""
+    """The table was dropped on the server."""
 
 
 class Happening(enum.Enum):
-    """The events that change a state; the value is their name in docs/mirror.md."""
+    """Events that change a state; the value is their name in docs/mirror-reference.md."""
 
     COMPLETED = "a batch ends with all rows there, and nothing left to follow"
     INCOMPLETE = "a batch ends while rows still come, or a foreign key is still to be followed"
@@ -58,7 +58,7 @@ WAYS: Final[Mapping[Happening, Mapping[State, State]]] = MappingProxyType(
         Happening.DROPPED: dict.fromkeys(State, State.DROPPED),
     }
 )
-"""The next state, by what happens and the state before. What is not here cannot happen."""
+"""Next state by event and state before. Other combinations cannot happen."""
 
 
 def state_of(row: ControlRow) -> State:
@@ -67,27 +67,27 @@ def state_of(row: ControlRow) -> State:
 
 
 def settled(row: ControlRow, *, whole: bool) -> ControlRow:
-    """Return the row of a live table after a batch; `whole`: whether its target is what the server had there."""
+    """Return the row of a live table after a micro-batch; `whole`: whether the target is equal to the table then."""
     return _moved(row, Happening.COMPLETED if whole else Happening.INCOMPLETE)
 
 
 def doubted(row: ControlRow, batch: int, why: str) -> ControlRow:
-    """Return the row of a table that is to be read again because of something in a batch."""
+    """Return the row of a table that needs a re-snapshot because of something in a micro-batch."""
     return _moved(row, Happening.DOUBTED)._replace(waits_for=_request(row, batch), error=why)
 
 
 def refused(row: ControlRow, why: str) -> ControlRow:
-    """Return the row of a table that cannot go on."""
+    """Return the row of a suspended table."""
     return _moved(row, Happening.REFUSED)._replace(error=why)
 
 
 def faulted(row: ControlRow, batch: int, why: str) -> ControlRow:
-    """Return the row of a table that could not be written in a batch, and is read again by itself."""
+    """Return the row of a table that could not be written in a micro-batch, and that the mirror re-snapshots."""
     return _moved(row, Happening.FAULTED)._replace(waits_for=_request(row, batch), error=why)
 
 
 def dropped(row: ControlRow) -> ControlRow:
-    """Return the row of a table that the server has no more."""
+    """Return the row of a table that was dropped on the server."""
     return _moved(row, Happening.DROPPED)._replace(error=None)
 
 
@@ -97,5 +97,5 @@ def _moved(row: ControlRow, happening: Happening) -> ControlRow:
 
 
 def _request(row: ControlRow, batch: int) -> str:
-    """Return the word of a request, which is another one in each batch."""
+    """Return the text that identifies a request; each micro-batch has its own."""
     return f"{table_text(row.name)} from batch {batch}"

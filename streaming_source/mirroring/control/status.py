@@ -1,7 +1,7 @@
-"""The call that tells how far each table of a mirror is, `mirror_status()`.
+"""The function that prints the state of each table of a mirror, `mirror_status()`.
 
-In: the session, and which mirror. Out: a line a table, and the control table as a DataFrame, with what the last audit
-of each table found.
+In: the session and the mirror. Out: one line for each table, and the control table as a DataFrame with the last audit
+of each table.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ AUDITED: Final = (
         "what it found: equal, not equal, or left out; then what became of the repair: repaired, or not repaired",
     ),
 )
-"""Name and meaning of the columns that the status has beside those of the control table."""
+"""Name and meaning of the columns that the status adds to those of the control table."""
 
 
 def mirror_status(spark: SparkSession, *, into: str | None = None, control: str | None = None) -> DataFrame:
-    """Print how far each table of a mirror is, and return the control table with the last audits.
+    """Print the state of each table of a mirror, and return the control table with the last audits.
 
     Args:
         spark: a session that sees the control table.
@@ -37,10 +37,10 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
         control: the name of its control table.
 
     Returns:
-        A DataFrame of one row a table: the columns of the control table, then those of its last audit.
+        A DataFrame with one row for each table: the columns of the control table, then those of its last audit.
 
     Raises:
-        ConfigError: neither is given, or there is no such control table.
+        ConfigError: neither `into` nor `control` is given, or there is no such control table.
     """
     from pyspark.sql import functions as f
 

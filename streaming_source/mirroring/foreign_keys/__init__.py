@@ -1,4 +1,4 @@
-"""Follow what foreign keys cascade: the server changes rows of other tables, which no binlog has.
+"""Apply cascades of foreign keys to the targets: the server changes rows of other tables, which no binlog records.
 
-Begin with `cascades.py`.
+The main class is `Cascades` in `cascades.py`.
 """

@@ -1,12 +1,12 @@
-"""Bring what foreign keys cascaded in a micro-batch into the targets, behind its changes.
+"""Apply the cascades of a micro-batch to the targets, after its changes.
 
-In: what the batch does to which table, the tables' rows of the control table behind their changes. Out: targets without
-the rows that ON DELETE CASCADE took, and with the NULLs of SET NULL; the rows of the control table. Where it cannot be
-told which rows those are, the table's row says so, and the table is read again once nothing above it is being read.
+In: which tables the micro-batch changes and how, the rows of the control table after its changes. Out: targets without
+the rows that ON DELETE CASCADE deleted, and with the NULLs of SET NULL; the rows of the control table. If the rows of a
+table cannot be determined, its control row says so. The table is re-snapshot once no table above it is being read.
 
-The walk goes down from the tables whose rows went, and only looks. What it finds is done from below: a batch that comes
-again finds what is left of it. What goes into tables that are being read, or through them, is put off: when all their
-rows are there, one walk over all changes since finds it.
+The walk goes down from the tables that lost rows, and only reads. The writes go from the lowest tables up, so that a
+repeated micro-batch finds what is left. Cascades into, or through, tables whose snapshot is running are deferred. When
+all their rows are there, one walk over all changes since then finds the cascades.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PAST: Final = (
     "once more ({error}). It is read again."
 )
 READ_AGAIN_EVERY_S: Final = 600.0
-"""A table is read again for its foreign keys at most so often: where each batch leaves a doubt, it would never end."""
+"""Seconds between two re-snapshots of a table because of its foreign keys, so that permanent doubts cost little."""
 
 _NOTHING: Final = BatchFacts({}, {}, {}, {}, {})
 
@@ -61,12 +61,12 @@ _log = logging.getLogger(__name__)
 
 
 class Cascades:
-    """One per start of a mirror."""
+    """Cascades of a mirror; one for each start."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
         self._whole: set[TableName] | None = None
-        """Tables of which all rows were delivered before the batch: the batch has all changes of theirs."""
+        """Tables whose rows were all delivered before the micro-batch, so that it has all of their changes."""
         self._read: dict[TableName, float] = {}
         self._keys = KeptKeys(settings)
 
@@ -80,10 +80,16 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> tuple[dict[TableName, ControlRow], dict[TableName, SchemaError]]:
-        """Return the tables' rows behind what was cascaded, and the errors of those that are to be set aside.
+        """Apply the cascades of a micro-batch. Return the control rows after it, and the errors of tables to suspend.
 
-        `begun`: tables that are read again from this batch on; `end`: where it ends; `reading`: whether rows of a table
-        are still to come behind it.
+        Args:
+            batch: the outlines.
+            number: the number of the micro-batch.
+            facts: its facts.
+            rows: the rows of the control table after its changes.
+            begun: tables whose re-snapshot begins with this micro-batch.
+            end: its end.
+            reading: returns True if snapshot rows of a table are still to come after it.
         """
         found = dict(rows)
         if self._settings.on_cascade == "ignore":
@@ -105,7 +111,7 @@ class Cascades:
     def put_off_since(
         self, name: TableName, position: str, rows: Mapping[TableName, ControlRow]
     ) -> dict[TableName, ControlRow]:
-        """Return a table's row, and those of the tables below it, with what is put off since a position."""
+        """Return the rows of a table and of the tables below it, with cascades deferred since a position."""
         if self._settings.on_cascade == "ignore":
             return {}
         above = above_each(rows, self._keys.links(_NOTHING, dict(rows)))
@@ -120,7 +126,7 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
-        """Follow what was put off behind a batch that ends there, as `follow` does."""
+        """Apply cascades that were deferred, after a micro-batch that ends at `end`, like `follow`."""
         links = self._keys.links(_NOTHING, rows)
         return self._catch_up(spark, rows, links, above_each(rows, links), end, reading)
 
@@ -131,7 +137,7 @@ class Cascades:
         begun: Collection[TableName],
         reading: Callable[[TableName], bool],
     ) -> set[TableName]:
-        """Return the tables of which the batch has a part of the changes alone: rows were still to come before it."""
+        """Return the tables of which the micro-batch has only some changes, as snapshot rows were still to come."""
         before = self._whole
         if before is None:
             before = {name for name, row in rows.items() if row.state == CURRENT}
@@ -149,7 +155,7 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
-        """Follow what was put off into tables of which, and above which, all rows are there, over all changes since."""
+        """Apply deferred cascades into tables that are complete, with all tables above them, over all changes since."""
         told = {name: one for name in due(rows, above, reading) if (one := rows[name].deferred_cascade) is not None}
         errors: dict[TableName, SchemaError] = {}
         if any(one.lost for one in told.values()):
@@ -163,10 +169,10 @@ class Cascades:
                 past.persist(kept_in(spark, self._settings))
                 facts = look_through(past)
                 below = _without(rows.keys() - scope, links)
-                began = dict.fromkeys(scope, end.position)  # the others are right here
+                began = dict.fromkeys(scope, end.position)  # the other tables are complete at this position
                 began |= {name: GtidPosition.parse(one.began) for name, one in told.items()}
                 walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), began)
-                # Of tables that the mirror does not have, nothing tells which rows went; a reading saw what was before.
+                # The rows that a table outside the mirror lost are unknown; a snapshot includes the state before.
                 foreign = any(one.foreign for one in told.values())
                 walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
                 errors = self._done(spark, walk, rows, links)
@@ -194,7 +200,7 @@ class Cascades:
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
     ) -> dict[TableName, SchemaError]:
-        """Do what a walk found, as `onCascade` says; return the errors of tables that are to be set aside."""
+        """Apply the result of a walk as `onCascade` says; return the errors of tables to suspend."""
         if self._settings.on_cascade == "stop":
             return {name: _stopped(name, walk) for name in {*walk.found, *walk.missed}}
         self._write(spark, walk, rows, links)
@@ -207,7 +213,7 @@ class Cascades:
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
     ) -> None:
-        """Change the rows that were found, and note the tables of which they are not known."""
+        """Change the rows that were found, and record the tables whose rows could not be determined."""
         missed = dict(walk.missed)
         for name in _from_below(walk.found, links, missed):
             if name in missed:
@@ -232,7 +238,7 @@ class Cascades:
         links: Mapping[TableName, list[Link]],
         reading: Callable[[TableName], bool],
     ) -> None:
-        """Ask for tables to be read again of which rows may be wrong, once all tables above them are whole."""
+        """Start re-snapshots of tables whose rows may be wrong, once all tables above them are complete."""
         now = time.monotonic()
         over = above_each({name for name, row in rows.items() if row.missed_cascade is not None}, links)
         for name in uppermost(over):
@@ -244,20 +250,21 @@ class Cascades:
 
 
 def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName]:
-    """Return the tables that have none of the others over them, but for those in one circle with them: while these are
-    read, what is cascaded to the others is missed again.
+    """Return the tables that have none of the other tables above them, except tables in a circle with them.
+
+    While these tables are read, cascades to the other tables would be missed again.
     """
     return [name for name, tables in over.items() if all(name in over[one] for one in over.keys() & set(tables))]
 
 
 def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], bool]) -> bool:
-    """Tell whether the table was made in this batch, and nothing of it is read: all of its rows are changes."""
+    """Return True if the table was created in this micro-batch without a snapshot: all of its rows are changes."""
     changes = facts.tables.get(row.name)
     return row.batch == NO_BATCH and not reading(row.name) and (changes is None or not changes.reads)
 
 
 def _without(children: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, list[Link]]:
-    """Return the foreign keys that are not of these tables."""
+    """Return the foreign keys of all other tables than `children`."""
     kept = {parent: [link for link in some if link.child not in children] for parent, some in links.items()}
     return {parent: some for parent, some in kept.items() if some}
 
@@ -270,7 +277,7 @@ def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
 def _from_below(
     found: Collection[TableName], links: Mapping[TableName, list[Link]], missed: dict[TableName, str]
 ) -> list[TableName]:
-    """Return tables in the order in which they are written: a batch that comes again finds what is left from above."""
+    """Return tables in the order of writing, lowest first: a repeated micro-batch then finds what is left."""
     below = {parent: {link.child for link in some} - {parent} for parent, some in links.items()}
     try:
         order = list(TopologicalSorter(below).static_order())
@@ -284,20 +291,18 @@ def _named(names: Iterable[TableName]) -> str:
     return ", ".join(sorted(table_text(name) for name in names))
 
 
-# The changes of a stretch of the binlog that the mirror has been over, once more, as the outline of a micro-batch.
-#
-# In: two positions of the mirror. Out: the outline of all changes between, whose rows tasks read as those of a batch;
-# the server's binlog is read for it, into a folder of its own.
+# Past changes: a range of the binlog that the mirror has already applied, as an outline. The server's binlog is read
+# again for it, into a separate folder, and tasks read the rows as those of a micro-batch.
 
 _OF_ROWS: Final = {option.name.lower() for option in OPTIONS if option.scope == "rows"}
-"""Options that say which rows there are, and what they look like: those of the mirror's stream."""
+"""Options of the mirror's stream that select rows or change their shape."""
 
 
 def past_changes(spark: SparkSession, settings: MirrorSettings, since: str, end: str) -> DataFrame:
-    """Return the outline of the changes behind `since` and up to `end`.
+    """Return the outline of the changes after `since` and up to `end`.
 
     Raises:
-        ReplicaError, PySparkException: the server cannot be asked, or does not have them any more.
+        ReplicaError, PySparkException: the server cannot be reached, or does not have the changes any more.
     """
     of_rows = {name: value for name, value in settings.given.items() if name.lower() in _OF_ROWS}
     reader = spark.read.format(OutlineSource.name()).options(**batch_options(settings), **of_rows)

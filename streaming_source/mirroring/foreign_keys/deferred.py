@@ -1,9 +1,11 @@
-"""Let tables wait until what foreign keys cascaded into them can be followed, because tables are being read.
+"""Defer cascades into tables whose snapshot is still running.
 
-Rows that are read are brought to the position of their batch by the binlog, which does not have what cascaded
-meanwhile; and a table that is being read does not tell what goes with rows that are still to come. So what goes down
-into such a table, or through one, is put off until all of them are there, and is then followed over all changes since.
-In: the rows of the control table, the foreign keys, which tables are being read. Out: the rows with what is put off.
+Snapshot rows are reconciled with the position of their micro-batch by the binlog, which has no cascades. And a table
+whose snapshot is running does not show which rows below it a cascade deletes. So cascades into, or through, such a
+table are deferred until all rows are there, and are then determined over all changes since.
+
+In: the rows of the control table, the foreign keys, the tables whose snapshot is running. Out: the rows with their
+deferred cascades.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.foreign_keys.links import Link
 
 MARGIN_MS: Final = 60_000
-"""A table's reading may see less than the binlog had when it began: commits that were under way."""
+"""Milliseconds of the binlog that a snapshot may lack at its beginning, because of commits in flight."""
 
 
 def above_each(names: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, set[TableName]]:
-    """Return the tables that each of these refers to, through all levels."""
+    """Return the tables that each of these refers to, directly or through others."""
     parents: dict[TableName, set[TableName]] = {}
     for parent, some in links.items():
         for link in some:
@@ -46,8 +48,14 @@ def put_off(
     touched: Mapping[TableName, int],
     since: Callable[[], DeferredCascade],
 ) -> None:
-    """Note in the rows what a batch puts off. `coming`: tables of which rows were still to come before the batch, or
-    are behind it; `since`: returns what is put off from this batch on.
+    """Record in the rows which cascades a micro-batch defers.
+
+    Args:
+        rows: the rows of the control table, which it changes.
+        above: the tables above each table.
+        coming: tables with snapshot rows that were to come before the micro-batch, or are to come after it.
+        touched: the bits of `touched_tables.py`.
+        since: returns a cascade that is deferred from this micro-batch on.
     """
     waited = {name for name, row in rows.items() if row.deferred_cascade is not None}
     for name, over in above.items():
@@ -71,13 +79,13 @@ def due(
     above: Mapping[TableName, Collection[TableName]],
     reading: Callable[[TableName], bool],
 ) -> set[TableName]:
-    """Return the tables of which, and of all tables above them, no row is still to come."""
+    """Return the tables with deferred cascades that are complete, as are all tables above them."""
     waiting = {name for name, row in rows.items() if row.deferred_cascade is not None}
     return {name for name in waiting if not any(one in rows and reading(one) for one in (name, *above.get(name, ())))}
 
 
 def lowest(positions: Iterable[str]) -> str:
-    """Return a position that lies behind none of these."""
+    """Return a position that is after none of these positions."""
     parsed = [GtidPosition.parse(position) for position in positions]
     first, *others = parsed
     kept = []
@@ -90,8 +98,10 @@ def lowest(positions: Iterable[str]) -> str:
 
 
 def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> DeferredCascade:
-    """Return what is put off from a batch on: all behind the end of one that was planned MARGIN_MS before its reading
-    began at the earliest, and behind the start of the query for its first batch.
+    """Return a cascade that is deferred from a micro-batch on.
+
+    It begins at the end of the last micro-batch that was planned at least MARGIN_MS before the snapshot began. For the
+    first micro-batch it begins at the start of the query.
     """
     if number == 0:
         first = end_of(spark, checkpoint, 0)
@@ -101,7 +111,7 @@ def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> DeferredC
     for before in range(number - 1, -1, -1):
         logged = logged_end(spark, checkpoint, before)
         if logged is None:
-            break  # Spark has removed it
+            break  # Spark has removed older offsets
         since = str(logged.offset.resume)
         if not began_ms:
             began, began_ms = str(logged.offset.position), logged.planned_ms

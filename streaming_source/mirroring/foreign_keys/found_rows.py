@@ -1,6 +1,7 @@
-"""The rows of one target that foreign keys changed, and the MERGE that changes them there.
+"""Rows of one target that foreign keys changed, and the MERGE that changes them.
 
-In: keys of rows, what became of each, and by which loss. Out: one commit, which may come again: what is gone stays so.
+In: keys of rows, the action on each row, and the loss that caused it. Out: one commit, which can be repeated: deleted
+rows stay deleted.
 """
 
 from __future__ import annotations
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class FoundRows:
-    """The rows of one target. `keys`: names of its key columns; `told`: the foreign keys; `gone`: the rows that went;
-    `nulls`: the columns of a row that became NULL.
+    """Rows of one target that foreign keys changed.
+
+    Attributes:
+        keys: the names of the key columns.
+        told: the names of the foreign keys.
+        gone: the keys of deleted rows.
+        nulls: the columns that became NULL, by key.
     """
 
     keys: Sequence[str]
@@ -39,7 +45,7 @@ class FoundRows:
     _numbers: dict[tuple[Key, bool], int] = field(default_factory=dict)
 
     def add(self, stale: Stale, lost: Lost, nulls: Sequence[str] | None) -> Stale:
-        """Note that rows went, or that these columns of theirs became NULL; return those that are new as gone."""
+        """Add rows that were deleted, or whose columns `nulls` became NULL; return those not yet known as deleted."""
         first, losses = len(self._places), lost.of(stale.lost)
         part = stale.rows.select([f"k{number}" for number in range(len(self.keys))])
         for name in TOLD:
@@ -78,9 +84,7 @@ class FoundRows:
 
 
 def merge_of_found(target: str, keys: Sequence[str], nulls: Sequence[str], mode: Mode) -> str:
-    """Return the MERGE of `{gone}`: it ends the rows with `deleted`, and of the others makes the columns NULL of which
-    `n0`, … are true.
-    """
+    """Return the MERGE from `{gone}`: it ends rows with `deleted`, and sets columns with a true flag n0, … to NULL."""
     same = " AND ".join(f"target.{sql_name(key)} <=> gone.k{number}" for number, key in enumerate(keys))
     names = [sql_name(name) for name in nulls]
     values = [f"target.{name} = if(gone.n{n}, NULL, target.{name})" for n, name in enumerate(names)]

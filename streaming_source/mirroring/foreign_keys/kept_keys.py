@@ -1,7 +1,7 @@
-"""The foreign keys that cascade, as they are kept in the control table and follow the statements of batches.
+"""Foreign keys that cascade, kept in the control table and updated with the statements of micro-batches.
 
-In: what a batch has of which table, the tables' rows of the control table. Out: these rows with the keys behind the
-batch, and all keys that counted in it, by the table that they refer to.
+In: the facts of a micro-batch, the rows of the control table. Out: these rows with the foreign keys after the
+micro-batch. Also out: all foreign keys that were valid in it, by the table that they refer to.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _log = logging.getLogger(__name__)
 
 
 class KeptKeys:
-    """One per start of a mirror."""
+    """Foreign keys of a mirror; one for each start."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._options = settings.options
         self._others: dict[TableName, tuple[Cascade, ...]] = {}
 
     def links(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> dict[TableName, list[Link]]:
-        """Return the keys that count in a batch, and bring the rows up to its end.
+        """Return the foreign keys that were valid in a micro-batch, and update the rows to its end.
 
         Raises:
-            DisconnectedError: the server cannot be asked.
+            DisconnectedError: the server cannot be reached.
         """
         earlier = {name: row.foreign_keys or () for name, row in rows.items()}
         self._learn(facts, rows)
-        # What a statement of the batch took away may have cascaded before it.
+        # A foreign key that the micro-batch drops may have cascaded before.
         keys = {name: dict.fromkeys((*(row.foreign_keys or ()), *earlier[name])) for name, row in rows.items()}
         return links_by_parent({**self._of_others(keys), **keys})
 
     def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
-        """Give each table the foreign keys that it has behind the batch."""
+        """Set the foreign keys of each table after the micro-batch."""
         said = {name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}}
         altered = {name for name, row in rows.items() if any(said.get(one) for one in (name, *_parents(row)))}
         wanted = {name for name, row in rows.items() if row.live and (row.foreign_keys is None or name in altered)}
@@ -60,8 +60,10 @@ class KeptKeys:
             rows[name] = row._replace(foreign_keys=tuple(keys))
 
     def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
-        """Return the foreign keys of tables that the mirror does not have, and that its tables refer to: by these, too,
-        rows of its tables go. They are asked for once a start: of statements on such tables nothing is known.
+        """Return the foreign keys of tables outside the mirror to which its tables refer.
+
+        They can delete rows of the mirror's tables, too. They are read once for each start, because statements on such
+        tables are not in the stream.
         """
         known: Mapping[TableName, Iterable[Cascade]] = keys
         while new := {key.parent for some in known.values() for key in some} - keys.keys() - self._others.keys():

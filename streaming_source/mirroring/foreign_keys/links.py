@@ -1,7 +1,8 @@
-"""The foreign keys by which the server changes rows of a mirror's tables, as they are known at its position.
+"""Foreign keys with which the server changes rows of the mirror's tables, at the mirror's position.
 
-In: the rows of the control table, the server's definitions, the statements of a batch. Out: the keys of each table. The
-server tells of now, which may be later than the batch: a key comes and goes with the statement that names it.
+In: the rows of the control table, the server's definitions, the statements of a micro-batch. Out: the foreign keys of
+each table. The server reports its current keys, which may be later than the micro-batch. So a key is added or dropped
+only with a statement that names it.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 ORPHANS_S: Final = 60
-"""How long the server may look for rows that name none: it goes over the table once, and over the other's key."""
+"""Most seconds for the query that looks for orphans: it scans the child table once, and the parent's key."""
 
 _log = logging.getLogger(__name__)
 
 
 class Link(NamedTuple):
-    """A foreign key of the table `child`."""
+    """Foreign key of the table `child`."""
 
     child: TableName
     key: Cascade
 
     def action(self, event: str) -> str | None:
-        """Return what an event of the parent does to rows of the child: CASCADE, SET NULL, or nothing."""
+        """Return the action of an event of the parent on rows of the child: CASCADE, SET NULL, or None."""
         begin = f"ON {event} "
         return next((one.removeprefix(begin) for one in self.key.actions if one.startswith(begin)), None)
 
 
 def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableName, list[Link]]:
-    """Return the keys of tables by the table that they refer to."""
+    """Return foreign keys by the table that they refer to."""
     found: dict[TableName, list[Link]] = {}
     for name, some in keys.items():
         for key in some:
@@ -58,7 +59,7 @@ def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableNa
 def keys_behind(
     known: Sequence[Cascade] | None, now: Sequence[Cascade], statements: Iterable[StatementEffect]
 ) -> tuple[Cascade, ...]:
-    """Return the keys of a table behind statements on it or its parents; `now`: as the server has them."""
+    """Return the foreign keys of a table after statements on it or its parents; `now`: the server's current keys."""
     if known is None:
         return tuple(now)
     told = [_told(one) for one in statements]
@@ -67,7 +68,7 @@ def keys_behind(
     kept = []
     for key in known:
         stays = column_key(key.constraint) not in named and not any(one.removes for one in told)
-        if key.constraint in there or stays:  # one that the server has no more may have gone by a later statement
+        if key.constraint in there or stays:  # a later statement may have dropped it
             kept.append(there.pop(key.constraint, key))
     refers = any(one.refers for one in told)
     added = [key for key in there.values() if refers or column_key(key.constraint) in named]
@@ -75,7 +76,7 @@ def keys_behind(
 
 
 class _Told(NamedTuple):
-    """The part of a statement that may be about foreign keys. `names`: as they are compared."""
+    """Part of a statement that may concern foreign keys; `names`: in the form in which names are compared."""
 
     names: frozenset[str]
     refers: bool
@@ -85,7 +86,7 @@ class _Told(NamedTuple):
 def _told(statement: StatementEffect) -> _Told:
     try:
         head, tokens = statement.head, statement.tokens
-    except SchemaError:  # it may be about any key
+    except SchemaError:  # it may concern any key
         names = frozenset(map(column_key, re.findall(r"[\w$]+", statement.sql)))
         return _Told(names, refers=True, removes=True)
     removes = head is not None and (head.verb in (Verb.DROP_TABLES, Verb.DROP_DATABASE) or head.or_replace)
@@ -94,10 +95,10 @@ def _told(statement: StatementEffect) -> _Told:
 
 
 def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, tuple[Cascade, ...]]:
-    """Ask the server for the keys of tables; one that is gone has none.
+    """Return the server's foreign keys of tables; a dropped table has none.
 
     Raises:
-        DisconnectedError: it cannot be reached.
+        DisconnectedError: the server cannot be reached.
     """
 
     def steps(_: Endpoint) -> Steps[dict[TableName, tuple[Cascade, ...]]]:
@@ -114,17 +115,17 @@ def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[Table
 
 
 def has_orphans(options: SourceOptions, link: Link) -> bool:
-    """Tell whether the server has rows that name no row by a foreign key, or does not say so in ORPHANS_S.
+    """Return True if the server itself has orphans of a foreign key, or does not answer within ORPHANS_S.
 
     Raises:
-        DisconnectedError: it cannot be reached.
+        DisconnectedError: the server cannot be reached.
     """
     pairs = list(zip(link.key.columns, link.key.parent_columns, strict=True))
     same = " AND ".join(f"c.{quoted(column)} = p.{quoted(of)}" for column, of in pairs)
     named = " AND ".join(f"c.{quoted(column)} IS NOT NULL" for column, _ in pairs)
     child, parent = (".".join(map(quoted, name)) for name in (link.child, link.key.parent))
     text = (
-        f"SET STATEMENT max_statement_time = {ORPHANS_S} FOR SELECT 1 FROM {child} c LEFT JOIN {parent} p ON {same} "  # noqa: S608  (names are quoted)
+        f"SET STATEMENT max_statement_time = {ORPHANS_S} FOR SELECT 1 FROM {child} c LEFT JOIN {parent} p ON {same} "  # noqa: S608
         f"WHERE {named} AND p.{quoted(pairs[0][1])} IS NULL LIMIT 1"
     )
 

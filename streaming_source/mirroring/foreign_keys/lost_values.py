@@ -1,8 +1,8 @@
-"""The values by which rows of other tables named rows of a parent, and that these lost in a batch.
+"""Values of a parent's referenced columns that a micro-batch deleted or changed.
 
-In: the change rows of the parent, the columns that a foreign key refers to, which event cascades. Out: each combination
-of values, with the place of the last change that took it away. `doubt`: changes of several domains did, and these have
-no order.
+In: the change rows of the parent, the columns that a foreign key refers to, the event that cascades. Out: each
+combination of lost values, with the place of the last change that removed it. `doubt` marks losses in several
+replication domains, which have no order.
 """
 
 from __future__ import annotations
@@ -18,24 +18,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MOST_ROWS: Final = 500_000
-"""Rows that the driver takes: some 100 MB as Python has them. A transaction that deletes more is work for a reading of
-its table."""
+"""Most rows in the driver: as Python objects they take some 100 MB. A larger transaction leads to a re-snapshot."""
 
 TOLD: Final = ("gtid", "committed")
-"""What modes that keep rows say of a loss."""
+"""Columns of a loss that modes with ended rows store."""
 
 Place = tuple[int, int]
-"""The place of a change in its domain: sequence number and ordinal."""
+"""Place of a change in its domain: sequence number and ordinal."""
 
 
 class TooManyRowsError(Exception):
-    """Says that more than MOST_ROWS rows are concerned."""
+    """Signal that more than MOST_ROWS rows are concerned."""
 
 
 class Lost(NamedTuple):
-    """Lost values: a row of `values` each, columns v0, v1, …, and `gtid` and `committed` of the loss. The lists have an
-    entry a row.
-    """
+    """Lost values, with the columns v0, v1, …, and `gtid` and `committed` of the loss. Lists have one entry a row."""
 
     values: pa.Table
     at: list[Place]
@@ -43,7 +40,7 @@ class Lost(NamedTuple):
     doubt: list[bool]
 
     def of(self, chosen: Sequence[int]) -> Lost:
-        """Return some of the losses, also one several times."""
+        """Return the losses at these row numbers, which may repeat."""
         return Lost(
             self.values.take(numbers_of(chosen)),
             [self.at[row] for row in chosen],
@@ -53,7 +50,7 @@ class Lost(NamedTuple):
 
 
 def lost_values(rows: DataFrame, columns: Sequence[str], event: str) -> Lost:
-    """Return what rows of the parent lost by `event`, DELETE or UPDATE.
+    """Return the values that rows of the parent lost by `event`, DELETE or UPDATE.
 
     Raises:
         TooManyRowsError: there are more than MOST_ROWS changes.
@@ -69,8 +66,7 @@ def lost_values(rows: DataFrame, columns: Sequence[str], event: str) -> Lost:
 
 
 def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
-    """Return the values of rows that were inserted, each as lost there at the latest: a row of these values, if there
-    was one, had gone before.
+    """Return the values of inserted rows as losses: an earlier row with these values was deleted before the insert.
 
     Raises:
         TooManyRowsError: there are more than MOST_ROWS.
@@ -82,9 +78,7 @@ def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
 
 
 def _ended() -> Column:
-    """Tell whether a change is of a version that is over, of a system-versioned table: an update that ends the row's
-    own is its delete.
-    """
+    """Return True for a change of an ended version (system versioning). An UPDATE that ends the row is its delete."""
     from pyspark.sql import functions as f
 
     return f.coalesce(f.col("history"), f.lit(False))
@@ -95,7 +89,7 @@ def _told(rows: DataFrame, image: Column, columns: Sequence[str]) -> DataFrame:
 
 
 def places() -> list[Column]:
-    """Return the place of a change row: `number`, `ordinal`, `domain`; and what is told of it: `gtid`, `committed`."""
+    """Return the columns of a change's place (`number`, `ordinal`, `domain`), and its `gtid` and `committed`."""
     from pyspark.sql import functions as f
 
     names = {
@@ -109,7 +103,7 @@ def places() -> list[Column]:
 
 
 def collected(rows: DataFrame) -> pa.Table:
-    """Return rows as the driver has them.
+    """Return rows in the driver.
 
     Raises:
         TooManyRowsError: there are more than MOST_ROWS.
@@ -121,7 +115,7 @@ def collected(rows: DataFrame) -> pa.Table:
 
 
 def latest_losses(told: pa.Table, width: int) -> Lost:
-    """Reduce changes to the last loss of each combination of `width` values. A NULL refers to no row."""
+    """Return the last loss of each combination of `width` values. Values with NULL refer to no row and are skipped."""
     values = list(zip(*(told.column(f"v{number}").to_pylist() for number in range(width)), strict=True))
     places_of = told_places(told)
     last: dict[tuple[Any, ...], int] = {}
@@ -148,7 +142,7 @@ def told_places(told: pa.Table) -> list[tuple[Place, int]]:
 
 
 def numbers_of(rows: Sequence[int]) -> pa.Array:
-    """Return numbers of rows as Arrow takes them; of an empty list it would not know the type."""
+    """Return row numbers as an Arrow array; Arrow cannot infer the type of an empty list."""
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import array_of_values

@@ -1,9 +1,9 @@
-"""The rows of a target that the server changed by a foreign key, found by what their parents lost, and changed too.
+"""Rows of a target that the server changed by a foreign key, found by the values that their parents lost.
 
-In: the target behind the batch, the lost values, the changes that the batch has of the table itself. Out: the keys of
-the rows that no later change has touched. In doubt is one whose order to the loss nothing tells,
-and one that a collation may take for another: text is compared by Unicode's rules, without case, accents and spaces at
-its end, and is certain only where it is the same.
+In: the target after the micro-batch, the lost values, the changes of the table itself. Out: the keys of the rows that
+no later change touched. A row is in doubt if its order relative to the loss is unknown. It is also in doubt if a
+collation may treat its value as equal to the lost one. Text is compared by Unicode's rules, without case, accents and
+trailing spaces, and is certain only if it is identical.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.foreign_keys.lost_values import Lost, Place
 
 MOST_LITERALS: Final = 1_000
-"""Values that are compared one by one, as files that have none of them need not be read; more are joined."""
+"""Most values that are compared as literals, so that files without them are skipped; more values are joined."""
 _LITERALS: Final = frozenset({"byte", "short", "integer", "long", "decimal", "string", "binary", "date"})
-"""Types whose literals mean the same in any time zone of the session."""
+"""Types whose literals do not depend on the session's time zone."""
 _ALIKE: Final = "UNICODE_CI_AI_RTRIM"
 
 Key = tuple[Any, ...]
 
 
 class Referring(NamedTuple):
-    """The columns by which rows of a target name their parents: `columns`. `keys` tell rows apart, and rows of other
-    tables name them by `shown`. All are names of the target.
+    """Columns of a child's target; all names are those of the target.
+
+    Attributes:
+        columns: the columns of the foreign key.
+        keys: the key columns of the child.
+        shown: the columns to which foreign keys of other tables refer.
     """
 
     columns: Sequence[str]
@@ -43,7 +47,14 @@ class Referring(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """Rows of a target that lost their parent, one each of `rows` (their keys k0, …, and what is shown, r0, …)."""
+    """Rows of a target that lost their parent.
+
+    Attributes:
+        rows: one row each, with their keys k0, … and their shown columns r0, ….
+        keys: the key of each row.
+        lost: the number of the lost value of each row.
+        alike: True if the row's value is identical to the lost one.
+    """
 
     rows: pa.Table
     keys: list[Key]
@@ -51,7 +62,7 @@ class Stale(NamedTuple):
     alike: list[bool]
 
     def take(self, chosen: Sequence[int]) -> Stale:
-        """Return some of the rows."""
+        """Return the rows at these row numbers."""
         return Stale(
             self.rows.take(numbers_of(chosen)),
             [self.keys[row] for row in chosen],
@@ -61,10 +72,10 @@ class Stale(NamedTuple):
 
 
 def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
-    """Return the rows that name a lost value; `lost` has the number of that value, `alike` tells that it is the same.
+    """Return the rows that refer to a lost value.
 
     Raises:
-        TooManyRowsError: there are more than the driver takes.
+        TooManyRowsError: there are more rows than the driver takes.
     """
     found = collected(_naming(_named_rows(target, by), lost.values, len(by.columns)))
     numbers = {value: number for number, value in enumerate(_tuples(lost.values, "v", len(by.columns)))}
@@ -78,7 +89,7 @@ def stale_rows(target: DataFrame, lost: Lost, by: Referring) -> Stale:
 
 
 def _named_rows(target: DataFrame, by: Referring) -> DataFrame:
-    """Return rows of a target with columns f0, … by which they name others, k0, … and r0, …."""
+    """Return rows of a target with the columns f0, … of the foreign key, k0, … and r0, …."""
     from pyspark.sql import functions as f
 
     named = (("f", by.columns), ("k", by.keys), ("r", by.shown))
@@ -88,7 +99,7 @@ def _named_rows(target: DataFrame, by: Referring) -> DataFrame:
 
 
 def _naming(rows: DataFrame, values: pa.Table, width: int) -> DataFrame:
-    """Return the rows that name one of the values v0, …, or one that a collation may take for it."""
+    """Return the rows that refer to one of the values v0, …, or to a value that a collation may treat as equal."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
 
@@ -107,17 +118,18 @@ def _naming(rows: DataFrame, values: pa.Table, width: int) -> DataFrame:
 
 
 def _tuples(table: pa.Table, kind: str, width: int) -> list[Key]:
-    """Return the values of columns, row by row."""
+    """Return the values of columns as one tuple for each row."""
     columns = [table.column(f"{kind}{number}").to_pylist() for number in range(width)]
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
 
 def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Referring) -> Stale:
-    """Return the rows that name none of the parents' rows by these columns `to`; `lost` is 0 for all. `alike` is false
-    where a collation may take a row that is there for the one that is named.
+    """Return child rows whose foreign key has no matching parent row; `to`: the referenced columns of the parents.
+
+    `lost` is 0 for all rows. `alike` is false if a collation may treat the key of an existing parent as equal.
 
     Raises:
-        TooManyRowsError: there are more than the driver takes.
+        TooManyRowsError: there are more rows than the driver takes.
     """
     from pyspark.sql import functions as f
 
@@ -135,7 +147,7 @@ def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Re
 
 
 def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Key, tuple[Place, set[int]]]:
-    """Return where these keys were changed last by the table's own change rows, and in which domains.
+    """Return the place of the last own change of each of these keys, and the domains of its changes.
 
     Raises:
         TooManyRowsError: there are more changes of them than the driver takes.
@@ -156,7 +168,7 @@ def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Ke
 
 
 def _of_keys(told: DataFrame, wanted: Stale, width: int) -> DataFrame:
-    """Return the changes of these keys, so that no others come to the driver."""
+    """Return the changes of these keys, so that the driver gets no others."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
 
@@ -174,12 +186,14 @@ def _of_keys(told: DataFrame, wanted: Stale, width: int) -> DataFrame:
 def unchanged_since(
     stale: Stale, lost: Lost, changes: Mapping[Key, tuple[Place, set[int]]], known: Collection[Key] = ()
 ) -> tuple[list[int], set[int]]:
-    """Return the numbers of the rows that no change of their own has touched since their loss, each key once, and
-    which of them are in doubt. Keys in `known` are left out.
+    """Return the rows that have no change of their own since their loss.
+
+    Returns:
+        Row numbers, one for each key that is not in `known`, and the set of those that are in doubt.
     """
     chosen: dict[Key, int] = {}
     doubt: set[int] = set()
-    for row in sorted(range(len(stale.keys)), key=lambda row: not stale.alike[row]):  # what is certain counts first
+    for row in sorted(range(len(stale.keys)), key=lambda row: not stale.alike[row]):  # certain rows first
         key, number, alike = stale.keys[row], stale.lost[row], stale.alike[row]
         at, domains = changes.get(key, (None, set()))
         ordered = domains <= {lost.domain[number]}
@@ -192,7 +206,7 @@ def unchanged_since(
 
 
 def lost_with(stale: Stale, lost: Lost, shown: Sequence[str]) -> Callable[[Sequence[str]], Lost]:
-    """Return, for some of the columns shown, the values that are lost as these rows go."""
+    """Return a function from some of the shown columns to the values that are lost when these rows are deleted."""
 
     def values(columns: Sequence[str]) -> Lost:
         names = {name: f"r{number}" for number, name in enumerate(shown)}

@@ -1,7 +1,7 @@
-"""The walk of one micro-batch from tables whose rows went to the tables whose foreign keys refer to them.
+"""Walk of one micro-batch, from tables that lost rows to the tables whose foreign keys refer to them.
 
-In: what the batch does to which table, the foreign keys, the rows (`walk_rows.py`). Out: which rows of which targets
-the server changed by them, and the tables of which that cannot be told. Nothing is written here.
+In: which tables the micro-batch changes and how, the foreign keys, the rows (`walk_rows.py`). Out: the rows of each
+target that the server changed by foreign keys, and the tables whose rows cannot be determined. The walk writes nothing.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 
 MOST_LEVELS: Final = 16
-"""InnoDB itself follows cascades 15 levels deep, and refuses a statement that goes deeper (FK_MAX_CASCADE_DEL)."""
+"""Most levels of a walk. InnoDB follows cascades 15 levels deep, and refuses deeper statements (FK_MAX_CASCADE_DEL)."""
 _ORDER = "the order of its changes to those of that table, or whether two texts are the same, is not certain."
 
 
 class _Hit(NamedTuple):
-    """Rows of a table that went, or were given other values in some of `columns` (None: in any). `lost` returns the
-    values of columns that they lost; None: nothing tells them, for the reason `why`, but they lost them at the place
-    `last`, or earlier. `unseen`: they went before the walk, with this loss or an earlier one, and rows below them name
-    none.
+    """Rows of a table that were deleted, or whose values in some of `columns` changed (None: in any column).
+
+    Attributes:
+        lost: returns the lost values of some columns. None if they are unknown, for the reason `why`.
+        unseen: the loss, or an earlier one, with which rows were deleted before the walk. Rows below them are orphans.
+        last: the latest place at which unknown values were lost.
     """
 
     table: TableName
@@ -54,16 +56,18 @@ class _Hit(NamedTuple):
     last: Place | None = None
 
     def reaches(self, link: Link) -> str | None:
-        """Return what a foreign key of another table does about it: CASCADE, SET NULL, or nothing."""
+        """Return the action of another table's foreign key on these rows: CASCADE, SET NULL, or None."""
         apart = self.columns is not None and not set(self.columns) & set(link.key.parent_columns)
         return None if apart else link.action(self.event)
 
 
 class CascadeWalk:
-    """The walk of one batch. `whole`: tables of which it has all changes.
+    """Walk of one micro-batch.
 
-    `began`: for a walk over what was put off, the tables that it is about, each with the position up to which nothing
-    has to be doubted of it: it was right there. Of these, rows may have gone before the walk, by foreign keys.
+    Attributes:
+        whole: the tables of which the micro-batch has all changes.
+        began: for a walk over deferred cascades, its tables. Each has a position at which it was complete, so nothing
+            before this position is in doubt. Foreign keys may have deleted rows of these tables before the walk.
     """
 
     def __init__(
@@ -79,14 +83,14 @@ class CascadeWalk:
         self._began = began
         self._hits: deque[_Hit] = deque()
         self._last: deque[_Hit] = deque()
-        """What is looked at when all that is certain is found."""
+        """Hits that are followed after all certain rows are found."""
         self._seen: set[tuple[object, ...]] = set()
         self.found: dict[TableName, FoundRows] = {}
         self.missed: dict[TableName, str] = {}
-        """Tables of which rows may have been changed, and why it cannot be told which."""
+        """Tables whose rows may have changed, and why the rows cannot be determined."""
 
     def go(self, touched: Mapping[TableName, int]) -> None:
-        """Find what was cascaded."""
+        """Find the rows that foreign keys changed."""
         for table, bits in sorted(touched.items()):
             row = self._rows.of(table)
             ends = UPDATES if row is not None and row.table.versioned else 0
@@ -99,7 +103,7 @@ class CascadeWalk:
                 action, child = hit.reaches(link), self._rows.of(link.child)
                 if action is None:
                     continue
-                if child is None or child.mode == APPEND_LOG:  # it has no target to change, those below it may
+                if child is None or child.mode == APPEND_LOG:  # without a target, but tables below it may have one
                     self._untell(
                         link, hit.event, action, f"the mirror does not have the rows of {_dotted(link.child)}."
                     )
@@ -118,7 +122,7 @@ class CascadeWalk:
         return _Hit(table, event, lambda columns: self._rows.lost(table, columns, event))
 
     def _last_change(self, table: TableName) -> Place | None:
-        """Return the place of the last change of a table; None where the batch does not tell it."""
+        """Return the place of the last change of a table; None if the micro-batch does not show it."""
         changes = self._rows.changes(table)
         if changes.fault is not None or changes.domains > 1:
             return None
@@ -127,7 +131,7 @@ class CascadeWalk:
     def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
         """Find the rows of one target that one foreign key changed."""
         if hit.lost is None and hit.unseen is None and self._was_right_behind(link.child, hit.last):
-            self._untell(link, hit.event, action, hit.why, hit.last)  # each table below has its own
+            self._untell(link, hit.event, action, hit.why, hit.last)  # tables below it have their own positions
             return
         try:
             stale, lost = self._look(hit, link, action, child)
@@ -155,7 +159,7 @@ class CascadeWalk:
         if self._rows.altered(link.child):
             if not all(self._is_early(link.child, lost, row) for row in range(len(lost.at))):
                 raise UntoldError("it was altered in the same micro-batch.")
-            return None, lost  # it has none of the rows, and tables below it may have been read before they went
+            return None, lost  # the child has none of the rows; tables below may have been read before the loss
         if not lost.at:
             return None, lost
         stale = self._rows.stale(hit.table, link, lost, self._shown(link.child))
@@ -173,21 +177,22 @@ class CascadeWalk:
         return stale.take([row for row in chosen if row not in early]), lost
 
     def _is_early(self, child: TableName, lost: Lost, number: int) -> bool:
-        """Tell whether a loss lies before the position at which a table was right."""
+        """Return True if a loss is before the position at which a table was complete."""
         began = self._began.get(child)
         last = None if began is None else began.get(lost.domain[number])
         return last is not None and lost.at[number][0] <= last.seq_no
 
     def _was_right_behind(self, child: TableName, last: Place | None) -> bool:
-        """Tell whether a table was right at a position that has the place, in the only domain."""
+        """Return True if a table was complete at a position that includes the place, and has only one domain."""
         began = self._began.get(child)
         return last is not None and began is not None and len(began) == 1 and last[0] <= next(iter(began)).seq_no
 
     def _look_for_orphans(
         self, hit: _Hit, loss: Lost, link: Link, action: str, child: ControlRow
     ) -> tuple[Stale | None, Lost]:
-        """Find the rows that name none of the table above: of those that went there, nothing tells. Where there are
-        none, rows may have gone before they were read, and the tables below were read earlier.
+        """Find orphans of the table above, because the binlog does not record which of its rows were deleted.
+
+        If there are none, rows may have been deleted before they were read, and after the tables below were read.
         """
         if self._is_early(link.child, loss, 0):
             return None, loss
@@ -205,7 +210,7 @@ class CascadeWalk:
         return stale, loss
 
     def _doubt(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> str | None:
-        """Return why the rows that are found may not be those that the server changed, or cannot be changed here."""
+        """Return why the rows that were found may be wrong, or cannot be changed in the target; None if all is well."""
         if action not in mode_of(child.mode, child.keys).cascades:
             return f"{'its target has the mode ' + child.mode if child.keys else 'it has no key'}."
         if action == "CASCADE" and hit.event == "UPDATE":
@@ -214,9 +219,9 @@ class CascadeWalk:
         return "rows were changed with foreign_key_checks=0." if unchecked else None
 
     def _note(self, hit: _Hit, link: Link, action: str, stale: Stale, lost: Lost) -> Stale:
-        """Note the rows that were found; return those that were not found before."""
+        """Record the rows that were found; return those that were not found before."""
         child = self._rows.of(link.child)
-        assert child is not None  # noqa: S101  (it was looked at)
+        assert child is not None  # noqa: S101  (`_look` has read it)
         if link.child not in self.found:
             self.found[link.child] = FoundRows(self._rows.target_names(link.child, child.keys))
         found = self.found[link.child]
@@ -227,7 +232,7 @@ class CascadeWalk:
         return found.add(stale, lost, self._rows.target_names(link.child, link.key.columns))
 
     def _go_below(self, hit: _Hit, link: Link, gone: Stale | None, lost: Lost) -> None:
-        """Follow what the rows that went take with them."""
+        """Follow the cascades of deleted rows."""
         shown = self._shown(link.child)
         if not shown:
             return
@@ -243,12 +248,13 @@ class CascadeWalk:
             last = lost.of([lost.at.index(max(lost.at))])
             self._last.append(_Hit(link.child, "DELETE", None, unseen=last))
         if lost.at and self._rows.touched(link.child) & INSERTS and self._is_new("inserted", link.child):
-            # One of the same key went before, or it could not be inserted: what names it since before that, too.
+            # An insert shows that an earlier row with the same key, if there was one, was deleted before. Child rows of
+            # that row lost their parent too.
             name = link.child
             self._last.append(_Hit(name, "DELETE", lambda columns: self._rows.inserted(name, columns)))
 
     def _miss(self, hit: _Hit, link: Link, action: str, why: str) -> None:
-        """Note that rows of a table may have changed, and go on below it."""
+        """Record that rows of a table may have changed, and continue below it."""
         child = self._rows.of(link.child)
         if child is not None and child.live and child.rows:
             self.missed.setdefault(
@@ -259,7 +265,7 @@ class CascadeWalk:
         self._untell(link, hit.event, action, f"nor is it known of {_dotted(link.child)}.")
 
     def _untell(self, link: Link, event: str, action: str, why: str, last: Place | None = None) -> None:
-        """Go on below a table of which it is not known which rows a foreign key changed."""
+        """Go on below a table of which it is unknown which rows a foreign key changed."""
         gone = (event, action) == ("DELETE", "CASCADE")
         columns = None if gone else tuple(link.key.columns)
         hit = _Hit(link.child, "DELETE" if gone else "UPDATE", None, why, columns=columns, last=last)
@@ -267,7 +273,7 @@ class CascadeWalk:
             self._hits.append(hit)
 
     def _shown(self, name: TableName) -> list[str]:
-        """Return the columns that rows of other tables name rows of this one by, where its deletes cascade."""
+        """Return the columns of this table to which foreign keys with ON DELETE actions refer."""
         below = [link for link in self._links.get(name, ()) if link.action("DELETE")]
         return sorted({column for link in below for column in link.key.parent_columns})
 

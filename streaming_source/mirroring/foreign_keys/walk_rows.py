@@ -1,7 +1,7 @@
-"""The rows that a walk asks for: what a table lost in the batch, and which rows of a target named that.
+"""Rows that a walk reads: values that a table lost in the micro-batch, and rows of a target that refer to them.
 
-In: the batch and the tables' rows of the control table, behind the batch's changes. Out: rows as the driver has them.
-Refused, with the reason: what cannot be compared.
+In: the micro-batch, and the rows of the control table after its changes. Out: rows in the driver. Columns that cannot
+be compared raise an UntoldError with the reason.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 _LIVE: Final = {CURRENT: None, SOFT_DELETE: "NOT _deleted", HISTORY: "_current"}
-"""Which rows of a target are rows of the table."""
+"""Condition for rows of a target that are rows of the table, by mode."""
 
 
 class UntoldError(Exception):
-    """Says why it cannot be told which rows of a table a foreign key changed."""
+    """Reason why it cannot be determined which rows of a table a foreign key changed."""
 
 
 class WalkRows:
-    """The rows of one batch. `rows`: of the control table."""
+    """Rows of one micro-batch; `rows`: the rows of the control table."""
 
     def __init__(
         self,
@@ -59,27 +59,27 @@ class WalkRows:
         self._lost: dict[tuple[Any, ...], Lost] = {}
 
     def of(self, name: TableName) -> ControlRow | None:
-        """Return what the control table has of a table; None of one that is none of the mirror's."""
+        """Return the control row of a table; None for a table outside the mirror."""
         return self._rows.get(name)
 
     def changes(self, name: TableName) -> TableChanges:
-        """Return what the batch has of a table."""
+        """Return the facts of a table in the micro-batch."""
         return self._facts.tables.get(name, TableChanges())
 
     def touched(self, name: TableName) -> int:
-        """Return what is done to a table, as bits (`touched_tables.py`)."""
+        """Return the bits of a table (`touched_tables.py`)."""
         return self._facts.touched.get(name, 0)
 
     def altered(self, name: TableName) -> bool:
-        """Tell whether the batch has a statement on a table."""
+        """Return True if the micro-batch has a statement on a table."""
         return bool(statements_of(self._facts, name))
 
     def lost(self, name: TableName, columns: Sequence[str], event: str) -> Lost:
-        """Return what rows of a table lost, by the batch's own changes.
+        """Return the values that rows of a table lost, by the changes of the micro-batch.
 
         Raises:
-            UntoldError: the changes do not tell.
-            TooManyRowsError: the driver does not take so many.
+            UntoldError: the values cannot be determined from the changes.
+            TooManyRowsError: there are more than the driver takes.
         """
         known = (name, tuple(columns), event)
         if known not in self._lost:
@@ -91,29 +91,29 @@ class WalkRows:
         return self._lost[known]
 
     def inserted(self, name: TableName, columns: Sequence[str]) -> Lost:
-        """Return the values of rows that the batch inserts, as losses; errors as with `lost`."""
+        """Return the values of rows that the micro-batch inserts, as losses; it raises the same errors as `lost`."""
         named = self._named(self._rows[name], columns)
         return inserted_values(self._change_rows(self._rows[name], named), named)
 
     def stale(self, parent: TableName, link: Link, lost: Lost, shown: Sequence[str]) -> Stale:
-        """Return the rows of a target that name a lost value; errors as with `lost`."""
+        """Return the rows of a target that refer to a lost value; it raises the same errors as `lost`."""
         child = self._rows[link.child]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
         self._check_types(parent, link, child)
         return stale_rows(self._live(child), lost, by)
 
     def changed(self, name: TableName, stale: Stale) -> dict[Key, tuple[Place, set[int]]]:
-        """Return where the batch changed these rows of a target last; errors as with `lost`."""
+        """Return the place of the last change of these rows in the micro-batch; it raises the same errors as `lost`."""
         row = self._rows[name]
         if not self.changes(name).changes:
             return {}
         return last_changes(self._change_rows(row, row.keys), row.keys, stale)
 
     def orphans(self, parent: TableName, link: Link, shown: Sequence[str]) -> Stale:
-        """Return the rows of a target that name none of its parent's target; errors as with `lost`.
+        """Return orphans in a target, by its parent's target; it raises the same errors as `lost`.
 
         Raises:
-            UntoldError: rows on the server do so, too: it let them be written with foreign_key_checks=0.
+            UntoldError: the server itself has orphans, which were written with foreign_key_checks=0.
         """
         child, above = self._rows[link.child], self._rows[parent]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
@@ -125,7 +125,7 @@ class WalkRows:
         return found
 
     def filtered(self, name: TableName) -> bool:
-        """Tell whether a rule leaves rows of a table out of its target."""
+        """Return True if a rule keeps rows of a table out of its target."""
         return self._settings.rule_of(name).where is not None
 
     def target_names(self, name: TableName, columns: Sequence[str]) -> Sequence[str]:
@@ -138,14 +138,14 @@ class WalkRows:
         return target if live is None else target.where(live)
 
     def _change_rows(self, row: ControlRow, names: Sequence[str]) -> DataFrame:
-        """Return the batch's rows of a table, with these columns alone."""
+        """Return the rows of a table in the micro-batch, with only these columns."""
         there = self._columns(row)
         wide = self._settings.options.sequence_numbers == "decimal"
         chosen = tuple(there[name] for name in dict.fromkeys(names))
         return rows_of_table(self._batch, row.name, chosen, self.changes(row.name), wide_sequence=wide)
 
     def _in_target(self, row: ControlRow, names: Sequence[str]) -> Sequence[str]:
-        """Return the names that columns of a table have in its target, where their values are the table's."""
+        """Return the names of columns in the target; refuse columns whose values a rule hides."""
         ruled = ruled_table(self._batch.sparkSession, row.table, self._settings)
         hidden = {column_key(name) for name in (*ruled.rule.leave_out, *ruled.rule.mask, *ruled.rule.hash)}
         if any(column_key(name) in hidden for name in names):
@@ -153,7 +153,7 @@ class WalkRows:
         return target_keys(self._named(row, names), ruled.columns)
 
     def _check_types(self, parent: TableName, link: Link, child: ControlRow) -> None:
-        """Refuse to compare columns of other types."""
+        """Refuse to compare columns of different types."""
         kinds = []
         for row, names in ((self._rows[parent], link.key.parent_columns), (child, link.key.columns)):
             columns = self._columns(row)
@@ -162,7 +162,7 @@ class WalkRows:
             raise UntoldError("the types of its columns are not compared.")
 
     def _named(self, row: ControlRow, names: Sequence[str]) -> list[str]:
-        """Return columns as the table's definition spells them: a foreign key may have been made before its parent."""
+        """Return column names as the table's definition spells them: a foreign key may be older than its parent."""
         there = {column_key(name): name for name in self._columns(row)}
         unknown = [name for name in names if column_key(name) not in there]
         if unknown:

@@ -1,5 +1,5 @@
-"""The modes of a target: what it holds of its table, and how a batch gets into it, a file a mode.
+"""Modes of a target: what a target holds of its table, and how changes are applied. Each mode has one file.
 
-`kinds.py` says which columns each adds, `mode.py` what each has to do, `choose.py` finds one by its
-name.
+`mode.py` has the interface `Mode`, `choose.py` finds a mode by name, and `kinds.py` lists the columns that each mode
+adds to a target.
 """

@@ -1,7 +1,7 @@
-"""The mode append_log: a row for each change, in the form of rowShape=flat, which is never touched again.
+"""The mode append_log: one row for each row image, in the shape of rowShape=flat. Rows are never changed later.
 
-An update is two rows, as there. TRUNCATE and DROP are a row without values, so that the log tells all. Every column
-of the table may be NULL in the log: such a row has none, and images may lack some.
+An update is two rows, as in rowShape=flat. TRUNCATE and DROP are rows without column values, so that the log is
+complete. All columns of the table are nullable in the target: such rows have no values, and images may lack columns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AppendLog:
-    """Appends, and nothing else."""
+    """Mode that only appends rows."""
 
     name = APPEND_LOG
     append_only = True
@@ -37,11 +37,11 @@ class AppendLog:
     cascades: frozenset[str] = frozenset()
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
-        """Return the table's own, none of them NOT NULL, and those of the flat shape."""
+        """Return the table's columns, all of them nullable, and the metadata columns of the flat shape."""
         return (*(column._replace(nullable=True) for column in columns), *own_columns(APPEND_LOG))
 
     def appended(self, part: NetChanges) -> DataFrame:
-        """Return a row for each image."""
+        """Return one row for each row image."""
         from pyspark.sql import functions as f
 
         def image(side: str, kind: Column) -> Column:
@@ -73,12 +73,12 @@ class AppendLog:
         """Append the changes."""
         return SparkChange(self.appended(part))
 
-    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
-        """Tell that they are: it has no keys."""
+    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (the answer does not depend on the target)
+        """Return True: the log has no keys."""
         return True
 
     def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:
-        """Append that they ended, and why."""
+        """Append a row without values, with the reason as its change type."""
         told = {
             "_change_type": text_value(why),
             "_commit_version": str(statement.number),
@@ -91,9 +91,9 @@ class AppendLog:
         target.append(target.spark.range(1).selectExpr(*columns), at)
 
     def ended(self, target: TableWriter, statement: StatementRow) -> str:
-        """Refuse: the log keeps its rows as they are."""
+        """Refuse: rows of the log never change."""
         raise NotImplementedError(target.name, statement)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Refuse: the log has what the stream says."""
+        """Refuse: the log holds only changes of the stream."""
         raise NotImplementedError(nulls)

@@ -26,5 +26,5 @@ _COUNTED: Final = CountedRows()
 
 
 def mode_of(name: str, keys: Sequence[str]) -> Mode:
-    """Return the mode that a control row or a rule names, for a table with this key."""
+    """Return the mode that a control row or a rule names; `keys`: the key columns of the table, if it has a key."""
     return _COUNTED if name == CURRENT and not keys else _MODES[name]

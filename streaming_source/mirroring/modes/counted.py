@@ -1,10 +1,10 @@
-"""The mode current for a table whose rows no key tells apart: the target has each row as often as the server has it.
+"""The mode current for tables without a key: the target has each row as often as the server has it.
 
-A change takes away one of the rows that equal the old one, bit by bit, and adds one that equals the new one. So it
-means nothing in which order the changes came, and a batch comes to a number for each row: what is added less what is
-taken away. One MERGE removes the rows of which some go, and puts back those of them that stay; where nothing is taken
-away, rows are appended. The target has no column for that. Refused: images that lack columns, and a row that is to go
-and is not there.
+A change removes one row that equals its before image bit by bit, and adds one row that equals its after image. So the
+order of changes is irrelevant, and a micro-batch is a number for each distinct row: rows added minus rows removed. If
+no number is negative, rows are appended. Otherwise one MERGE deletes all copies of each row with a negative number, and
+inserts the copies that remain. The target has no extra column. Refused: images that lack columns, and the removal of a
+row that the target does not have.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class CountedRows(CurrentRows):
-    """One MERGE with the number by which each row becomes more or less."""
+    """Mode that changes the number of copies of each row, with one append or one MERGE."""
 
     by_key = False
     takes_reduced = False
-    cascades: frozenset[str] = frozenset()  # no key names the rows
+    cascades: frozenset[str] = frozenset()  # rows without a key cannot be matched by a foreign key
 
     def merge(self, part: NetChanges) -> SparkChange:
-        """Take away and add rows."""
+        """Add and remove copies of rows."""
         changed = _counted(part)
         if changed.where("number < 0").isEmpty():
             from pyspark.sql import functions as f
@@ -43,7 +43,7 @@ class CountedRows(CurrentRows):
 
 
 def _counted(part: NetChanges) -> DataFrame:
-    """Return by how much each row becomes more or less, with what it is told from others by."""
+    """Return the change in the number of copies of each distinct row."""
     from pyspark.sql import functions as f
 
     op, ended = f.col("op"), f.coalesce(f.col("history"), f.lit(False))
@@ -59,10 +59,10 @@ def _counted(part: NetChanges) -> DataFrame:
 
 
 def _filled(part: NetChanges, rows: DataFrame) -> DataFrame:
-    """Put into the new row of an update what its image lacks, from the old one.
+    """Fill columns that the after image of an update lacks, from its before image.
 
     Raises:
-        SchemaError: an image lacks columns that are known from nowhere.
+        SchemaError: an image lacks columns whose values are unknown.
     """
     from pyspark.sql import functions as f
 
@@ -85,7 +85,7 @@ def _filled(part: NetChanges, rows: DataFrame) -> DataFrame:
 
 
 def _replaced(part: NetChanges, changed: DataFrame) -> DataFrame:
-    """Return what the MERGE does: all that equal a row with `put` false go, and each one with `put` true comes."""
+    """Return the source rows of the MERGE: `put` false deletes all copies of a row, `put` true inserts one copy."""
     from pyspark.sql import functions as f
 
     lost = changed.where("number < 0").select(*(f.col(name).alias(f"lost{name}") for name in _names(part)))
@@ -118,13 +118,13 @@ def _merge(part: NetChanges) -> str:
             f"{merge_head(part.target.name, ())}NOT change.put AND",
             " AND ".join(same(*column) for column in _kinds(part)),
             "WHEN MATCHED THEN DELETE",
-            f"WHEN NOT MATCHED AND change.put THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (names are quoted)
+            f"WHEN NOT MATCHED AND change.put THEN INSERT ({names}) VALUES ({values})",  # noqa: S608  (quoted names)
         )
     )
 
 
 def _summed(part: NetChanges, rows: DataFrame, *numbers: str) -> DataFrame:
-    """Add up numbers of equal rows."""
+    """Return the sums of `numbers` over equal rows."""
     from pyspark.sql import functions as f
 
     return rows.groupBy(*_identity(part)).agg(
@@ -133,7 +133,7 @@ def _summed(part: NetChanges, rows: DataFrame, *numbers: str) -> DataFrame:
 
 
 def _identity(part: NetChanges) -> list[Column]:
-    """Return what tells `row` from others, a column each."""
+    """Return the columns that are equal for equal values of `row`."""
     from pyspark.sql import functions as f
 
     values = (f.expr(_exact(f"row.{identifier(name)}", kind)) for name, kind in _kinds(part))
@@ -145,11 +145,10 @@ def _names(part: NetChanges) -> list[str]:
 
 
 def _kinds(part: NetChanges) -> list[tuple[str, DataType]]:
-    """Return the names of columns, and their types."""
     image = part.rows.schema["after"].dataType
     return [(name, image[name].dataType) for name in part.columns]
 
 
 def _exact(value: str, kind: DataType) -> str:
-    """Return SQL for what a value is compared by: Spark takes -0.0 and 0.0 for equal, alone and in a VECTOR."""
+    """Return SQL for an exact comparison: Spark takes -0.0 and 0.0 for equal, also in a VECTOR."""
     return f"CAST({value} AS STRING)" if kind.typeName() in {"float", "double", "array"} else value

@@ -1,4 +1,4 @@
-"""The mode current: a target holds the rows that the server has now."""
+"""The mode current: a target holds the current rows of the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CurrentRows:
-    """One MERGE with the last change of each key."""
+    """Mode that applies the last change of each key, with one MERGE."""
 
     name = CURRENT
     append_only = False
@@ -32,31 +32,31 @@ class CurrentRows:
     cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
-        """Return the table's own, and no more."""
+        """Return the table's columns: the mode adds none."""
         return tuple(columns)
 
     def appended(self, part: NetChanges) -> DataFrame:
-        """Return the rows as they are."""
+        """Return the rows without metadata columns."""
         return part.rows.select("after.*")
 
     def merge(self, part: NetChanges) -> SparkChange:
-        """Insert, update and delete by the last change of each key."""
+        """Insert, update and delete rows by the last change of each key."""
         latest = part.rows
         if not part.reduced:
             latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains)
         return SparkChange(latest, merge_statement(part.target.name, part.keys, part.columns, partial=part.partial))
 
-    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
-        """Tell that they are: a target is made new before its rows are read again."""
+    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (the answer does not depend on the target)
+        """Return True: the target is created again before a re-snapshot."""
         return True
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002  (others say when)
-        """Delete the rows of a table that is emptied; else they stay (onDrop=keep), or a new target comes."""
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002
+        """Delete all rows after TRUNCATE. After DROP they stay (onDrop=keep); a re-snapshot has a new target."""
         if why == "truncate":
             target.truncate(at)
 
     def ended(self, target: TableWriter, statement: StatementRow) -> str:
-        """Refuse: no row of it says that it ended."""
+        """Refuse: the mode does not keep ended rows."""
         raise NotImplementedError(target.name, statement)
 
     def cascaded(self, nulls: Sequence[str]) -> str:

@@ -1,9 +1,9 @@
-"""The mode history: every version of every row, from when to when it was valid (a slowly changing dimension of type 2).
+"""The mode history: every version of every row, with its beginning and its end (a slowly changing dimension of type 2).
 
-All versions of a batch are there, also those that one transaction made and ended itself. One MERGE closes the versions
-that the batch found and opens its own. A version is known by its key and by the place of the change that made it
-(GTID and sequence), so that the same batch again changes nothing: its versions are there, and it closes none of them.
-Columns that images lack are taken from the version before.
+The target has all versions of a micro-batch, also those that began and ended in one transaction. One MERGE closes the
+versions that were valid before the micro-batch and inserts the new ones. A version is identified by its key and by the
+place of the change that began it (GTID and sequence). So the MERGE of a repeated micro-batch changes nothing. Columns
+that an image lacks are taken from the version before.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 _PLACE = ("gtid", "committed", "sequence")
-"""The place of a change, of which the beginning and the end of a version consist."""
+"""Fields of the place of a change, at which a version begins or ends."""
 
 
 class History:
-    """One MERGE with all that happened to each key."""
+    """Mode that keeps all versions of a row, with one MERGE of all changes of each key."""
 
     name = HISTORY
     append_only = False
@@ -43,14 +43,14 @@ class History:
     cascades: frozenset[str] = frozenset({"CASCADE"})
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
-        """Return the table's own, and those that say when the version was valid.
+        """Return the table's columns, and the columns for the validity of a version.
 
-        None of the table's is NOT NULL: versions from before a column came have NULL in it.
+        All columns of the table are nullable: versions that are older than an added column have NULL in it.
         """
         return (*(column._replace(nullable=True) for column in columns), *own_columns(HISTORY))
 
     def appended(self, part: NetChanges) -> DataFrame:
-        """Return each row as a version that is valid."""
+        """Return each row as a valid version."""
         from pyspark.sql import functions as f
 
         number, ordinal = f.col("transaction.sequence_number"), f.col("transaction.ordinal")
@@ -62,25 +62,25 @@ class History:
         return part.rows.select("after.*", *_own(begun, f.struct(*(f.lit(None).alias(name) for name in _PLACE))))
 
     def merge(self, part: NetChanges) -> SparkChange:
-        """Close and open versions, all that happened to a key in its order."""
+        """Close and open versions for all changes of a key, in their order."""
         return SparkChange(_closed_and_opened(part), _merge(part))
 
-    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (it is not the target's word)
-        """Tell that they are: what they replace is closed."""
+    def can_append(self, target: TableWriter) -> bool:  # noqa: ARG002  (the answer does not depend on the target)
+        """Return True: the versions that a re-snapshot replaces are already closed."""
         return True
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002  (always alike)
-        """Close all versions; those that are read again open others."""
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002
+        """Close all valid versions, whatever the reason; a re-snapshot opens new ones."""
         target.end_rows(self, statement, at)
 
     def ended(self, target: TableWriter, statement: StatementRow) -> str:
-        """Close them."""
+        """Return the UPDATE that closes all valid versions."""
         closed = f"_valid_to = timestamp_micros({statement.committed_us}), _current = false"
         place = f"_to_gtid = {text_value(statement.gtid)}, _to_sequence = {text_value(statement.sequence)}"
         return f"UPDATE {target.name} SET {closed}, {place} WHERE _current"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Close the versions: none that is valid has another value, which SET NULL would ask for."""
+        """Close the versions. SET NULL is refused because it would need a new version with other values."""
         assert not nulls, "it is not among `cascades`"  # noqa: S101
         ended = {"_valid_to": "committed", "_to_gtid": "gtid", "_to_sequence": "sequence"}
         values = ", ".join(f"target.{name} = gone.{value}" for name, value in ended.items())
@@ -88,7 +88,7 @@ class History:
 
 
 def _own(begun: Column, ended: Column) -> list[Column]:
-    """Return the columns of the mode for a version between two places."""
+    """Return the metadata columns of a version between two places."""
     values = {
         "_valid_from": begun.getField("committed"),
         "_valid_to": ended.getField("committed"),
@@ -102,10 +102,11 @@ def _own(begun: Column, ended: Column) -> list[Column]:
 
 
 def _closed_and_opened(part: NetChanges) -> DataFrame:
-    """Return a row for each version of the batch, and one, with `_close`, for each key whose version it ends.
+    """Return the source rows of the MERGE: one for each new version, and one `_close` row for each key.
 
-    Such a row has the place of the key's first change as its end, and as its beginning that of the version that the
-    batch leaves: where the target has that one, the batch is in it.
+    A `_close` row ends the version that is valid before the micro-batch, at the place of the key's first change. Its
+    beginning is that of the version that is valid after the micro-batch: if the target has this version, the
+    micro-batch is already applied.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -113,7 +114,7 @@ def _closed_and_opened(part: NetChanges) -> DataFrame:
     events = row_events(part.rows, part.keys, partial=part.partial)
     key = [f.col("row").getField(name) for name in part.keys]
     order = [f.col("at")]
-    if part.domains:  # MariaDB gives no order between them: the one that was written last has the last word
+    if part.domains:  # MariaDB has no order between domains: the domain whose last commit is the latest wins
         last = f.max_by("committed", "at").over(Window.partitionBy(*key, "domain"))
         events = events.withColumn("domain_end", last)
         order = [f.col("domain_end"), f.col("domain"), *order]
@@ -143,11 +144,11 @@ def _closed_and_opened(part: NetChanges) -> DataFrame:
 
 
 def _filled(events: DataFrame, part: NetChanges, in_order: WindowSpec) -> DataFrame:
-    """Put into each row what its image lacks: from the version before, in the batch or in the target."""
+    """Fill the columns that each image lacks, from the version before in the micro-batch or in the target."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    # A row that an INSERT has made is whole, so nothing is taken from behind it.
+    # An INSERT has a complete image, so no value of an older version passes it.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     there = part.rows.sparkSession.table(part.target.name).where("_current")
     known = there.select(f.struct(*map(identifier, part.columns)).alias("known"))

@@ -1,6 +1,6 @@
-"""The columns that a target has of its mode, and what a table may not have beside them.
+"""Metadata columns that each mode adds to a target, and the column names that a table cannot have because of them.
 
-In: the name of a mode. Out: its columns as they stand in a target. Refused: a table with a column of such a name.
+In: the name of a mode. Out: its columns, as a target has them. Refused: a table with a column of the same name.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _NEVER_NULL: Final = frozenset({"_deleted", "_from_gtid", "_from_sequence", "_current"})
 CLOSE: Final = "_close"
-"""The column by which a MERGE of versions tells what it closes."""
+"""Column that marks the closing rows of a MERGE of versions."""
 
 
 def own_columns(mode: str) -> tuple[TargetColumn, ...]:
-    """Return the columns that targets of a mode have behind those of their table."""
+    """Return the columns that a target of this mode has after the columns of its table."""
     return tuple(
         TargetColumn(column.name, column.type, column.name not in _NEVER_NULL, column.help.partition(";")[0])
         for column in OWN_COLUMNS[mode]
@@ -30,10 +30,10 @@ def own_columns(mode: str) -> tuple[TargetColumn, ...]:
 
 
 def check_names(table: str, mode: str, columns: Iterable[TargetColumn]) -> None:
-    """Refuse a table with a column that the mode needs the name of.
+    """Refuse a table with a column whose name the mode needs.
 
     Raises:
-        SchemaError: there is one.
+        SchemaError: the table has such a column.
     """
     needed = {*ADDED, CLOSE, *(column.name for column in own_columns(mode))} if mode != CURRENT else {*ADDED}
     for column in columns:

@@ -1,8 +1,8 @@
-"""The work of a mode: a part of a batch, and the end of all rows, into a target.
+"""Interface of a mode, `Mode`, and its input, `NetChanges`: changes of one table between two statements.
 
-In: a `NetChanges`: change rows of one table, typed, between two statements. Out: what a writer of targets does with
-them. A mode decides which columns a target has and what a change means there; where the part begins and ends, and what
-an ALTER does, is the same in all modes. Writers that are no Spark know the modes by `name`.
+A mode decides which columns a target has, and what a change does to its rows. The splitting of a micro-batch at
+statements and the handling of ALTER are the same in all modes. A writer without Spark implements each mode itself, by
+its `name`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,26 @@ if TYPE_CHECKING:
 
 
 Gone = Literal["truncate", "drop", "again"]
-"""Why all rows of a table end: it is emptied, it is dropped and its target stays, or its rows are read again."""
+"""Reason why all rows of a table end: TRUNCATE, a DROP that keeps the target, or the start of a re-snapshot ("again").
+"""
 
 
 class SparkChange(NamedTuple):
-    """Rows, and the MERGE by which Spark brings them in, which calls them `changes`; without one they are appended."""
+    """Rows, and the MERGE with which Spark applies them, in which the rows are called `changes`. Without a MERGE they
+    are appended.
+    """
 
     rows: DataFrame
     merge: str = ""
 
 
 class NetChanges(NamedTuple):
-    """Change rows of one table: envelope rows with STRUCT images, or with `reduced` the last change of each key.
-    `partial`: an image may lack columns; `domains`: the changes may be of several replication domains; `at`: the token
-    of the commit that applies them.
+    """Changes of one table: envelope rows with STRUCT images, or with `reduced` the last change of each key.
+
+    Attributes:
+        partial: an image may lack columns.
+        domains: the changes may belong to several replication domains.
+        at: the token of the commit that applies the changes.
     """
 
     rows: DataFrame
@@ -52,47 +58,52 @@ class Mode(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in rules and in the control table."""
+        """Name of the mode in rules and in the control table."""
 
     @property
     def append_only(self) -> bool:
-        """Whether all rows are appended, changes too."""
+        """Whether all rows are appended, also updates and deletes."""
 
     @property
     def by_key(self) -> bool:
-        """Whether a change finds its row by a key, so that rows that are read can be merged like changes."""
+        """Whether a change finds its row by a key, so that snapshot rows can be merged like changes."""
 
     @property
     def takes_reduced(self) -> bool:
-        """Whether `merge` needs no more than the last change of each key."""
+        """Whether `merge` needs only the last change of each key."""
 
     @property
     def appends_values(self) -> bool:
-        """Whether `appended` takes nothing but the values of rows: not what is known of their transactions."""
+        """Whether `appended` uses only the column values of rows, without metadata of their transactions."""
 
     @property
     def cascades(self) -> frozenset[str]:
-        """Which actions of foreign keys `cascaded` can bring in: CASCADE (of a delete), SET NULL."""
+        """Foreign key actions that `cascaded` can apply: CASCADE (of a delete), SET NULL."""
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
-        """Return the columns of a target whose table has these."""
+        """Return the columns of a target whose table has these columns."""
 
     def appended(self, part: NetChanges) -> DataFrame:
-        """Return what to append for rows of which none can be in the target."""
+        """Return the rows to append, if the target can have none of them yet."""
 
     def merge(self, part: NetChanges) -> SparkChange:
-        """Return how Spark brings in the changes, and the rows that were read."""
+        """Return the rows and the MERGE with which Spark applies changes and snapshot rows."""
 
     def can_append(self, target: TableWriter) -> bool:
-        """Tell whether rows that are read can only be new to the target."""
+        """Return True if all snapshot rows are new to the target, so that they can be appended without a MERGE."""
 
     def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:
-        """Bring in that all rows ended with a statement."""
+        """Apply a statement after which no row is valid; `why` is the reason."""
 
     def ended(self, target: TableWriter, statement: StatementRow) -> str:
-        """Return the UPDATE by which Spark ends all rows that are valid. Asked of modes that keep such rows."""
+        """Return the UPDATE with which Spark ends all valid rows. Only modes that keep ended rows have one."""
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Return how a MERGE of `gone` goes on behind the comparison of its keys: what it does to rows that a foreign
-        key took (`gone.deleted`, by the loss `gtid`, `committed`, `sequence`), and the assignments for the others.
+        """Return the part of a MERGE from `gone` that follows the comparison of keys.
+
+        Rows with `gone.deleted` were deleted by a foreign key. `gone.gtid`, `gone.committed` and `gone.sequence` are
+        the place of that loss.
+
+        Args:
+            nulls: the assignments for all other rows, which a foreign key set to NULL.
         """

@@ -1,6 +1,7 @@
-"""The mode soft_delete: a row that was deleted stays with its last values, and says when it went.
+"""The mode soft_delete: a deleted row stays with its last values, and with the time of its deletion.
 
-An insert of the same key brings the row back. Rows that came and went within one batch are there too, as deleted ones.
+An insert of the same key restores the row. A row that was inserted and deleted within one micro-batch is in the target
+as a deleted row.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _THERE = {"_deleted": "false", "_deleted_at": "NULL", "_deleted_gtid": "NULL"}
 
 
 class SoftDelete:
-    """One MERGE with the last change of each key, which deletes no row."""
+    """Mode that marks rows as deleted, with one MERGE of the last change of each key."""
 
     name = SOFT_DELETE
     append_only = False
@@ -40,11 +41,11 @@ class SoftDelete:
     cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
 
     def columns(self, columns: Sequence[TargetColumn]) -> tuple[TargetColumn, ...]:
-        """Return the table's own, and those that say whether the row is deleted."""
+        """Return the table's columns, and those that record whether and when the row was deleted."""
         return (*columns, *own_columns(SOFT_DELETE))
 
     def appended(self, part: NetChanges) -> DataFrame:
-        """Return the rows as rows that are there."""
+        """Return the rows as rows that are not deleted."""
         return part.rows.selectExpr(
             "after.*",
             "false AS _deleted",
@@ -53,26 +54,26 @@ class SoftDelete:
         )
 
     def merge(self, part: NetChanges) -> SparkChange:
-        """Insert and update by the last change of each key; mark where that is a delete."""
+        """Insert and update rows by the last change of each key; mark rows whose last change is a delete."""
         latest = reduced(part.rows, part.keys, partial=part.partial, domains=part.domains, last_values=True)
         return SparkChange(latest, _merge(part))
 
     def can_append(self, target: TableWriter) -> bool:
-        """Tell whether no row is marked, which one that is read could bring back."""
+        """Return True if no row is marked as deleted: a snapshot row would have to restore it."""
         return target.spark.table(target.name).where("_deleted").isEmpty()
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002  (always alike)
-        """Mark all rows that are there; those that are read again come back."""
+    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002
+        """Mark all rows as deleted, whatever the reason; a re-snapshot restores the rows that it reads."""
         target.end_rows(self, statement, at)
 
     def ended(self, target: TableWriter, statement: StatementRow) -> str:
-        """Mark them."""
+        """Return the UPDATE that marks all rows as deleted."""
         deleted = f"_deleted = true, _deleted_at = timestamp_micros({statement.committed_us})"
         told = f"{deleted}, _deleted_gtid = {text_value(statement.gtid)}"
         return f"UPDATE {target.name} SET {told} WHERE NOT _deleted"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Mark the rows."""
+        """Mark the rows as deleted."""
         values = "target._deleted = true, target._deleted_at = gone.committed, target._deleted_gtid = gone.gtid"
         others = f" WHEN MATCHED AND NOT target._deleted THEN UPDATE SET {', '.join(nulls)}" if nulls else ""
         return f"WHEN MATCHED AND gone.deleted AND NOT target._deleted THEN UPDATE SET {values}{others}"
@@ -92,7 +93,7 @@ def _merge(part: NetChanges) -> str:
             merge_head(part.target.name, part.keys),
             f"WHEN MATCHED AND {gone} THEN UPDATE SET {assigned(_GONE)}",
             f"WHEN MATCHED THEN UPDATE SET {assigned(_THERE)}",
-            # A delete whose row is known by its key alone tells nothing that could stay.
+            # If a delete has only the key of its row, there are no last values to keep.
             f"WHEN NOT MATCHED AND NOT ({gone} AND change._absent IS NOT NULL)",
             f"THEN INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})",  # noqa: S608
         )

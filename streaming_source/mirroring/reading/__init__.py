@@ -1,1 +1,1 @@
-"""Targets that begin, or begin again: the tables of the server, their rules, requests to read them again."""
+"""Snapshots and re-snapshots of tables: source tables, rules at the start, and requests for a re-snapshot."""

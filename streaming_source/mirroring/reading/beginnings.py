@@ -1,8 +1,8 @@
-"""Begin the targets of a mirror: of all tables at its start, of tables that are made later, and of those whose rows are
-read again.
+"""Create the targets of a mirror: at its start, for tables that are created later, and for re-snapshots.
 
-In: the rows of the control table, a batch. Out: the same rows with those of the targets that begin with the batch. A
-table that cannot have a target is suspended, or waits if that passes; the others go on.
+In: the rows of the control table, a micro-batch. Out: the same rows, with those of the targets whose snapshot begins
+with the micro-batch. A table that cannot have a target is suspended, or waits if the reason is temporary. All other
+tables continue.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _log = logging.getLogger(__name__)
 
 
 class Beginnings:
-    """One for each batch. `commit`: its token; `rows`: those of the control table, which change."""
+    """Snapshots that begin with one micro-batch. `commit` is its token; `rows` are those of the control table."""
 
     def __init__(self, settings: MirrorSettings, spark: SparkSession, commit: Commit, rows: Rows) -> None:
         self.kept: set[TableName] = set()
-        """The tables that are read again, and whose targets keep the rows of before."""
+        """Tables that are re-snapshot, and whose targets keep the older rows."""
         self._settings = settings
         self._spark = spark
         self._commit = commit
@@ -70,11 +70,12 @@ class Beginnings:
         self._number = commit.batch
 
     def begin_all(self) -> None:
-        """Make the control table, and the targets of all tables that there are. A table that cannot have a target, or
-        cannot be read, is suspended.
+        """Create the control table and the targets of all tables that the server has.
+
+        A table that cannot have a target, or cannot be read, is suspended.
 
         Raises:
-            ReplicaError, PySparkException: no table can have a target, or what is wrong is not the table's.
+            ReplicaError, PySparkException: no table can have a target, or the fault is not one of the tables.
         """
         spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
         try:
@@ -96,7 +97,7 @@ class Beginnings:
             try:
                 refuse_clash(table_text(name), [column.name for column in table.definition.columns])
                 return targets.begin(name, table, position)
-            except (ReplicaError, *SPARK_ERRORS) as error:  # the catalog does not take a name, or a type
+            except (ReplicaError, *SPARK_ERRORS) as error:  # the catalog refuses a name or a type
                 return error
 
         chosen = sorted(tables.keys() - broken.keys())
@@ -114,11 +115,15 @@ class Beginnings:
             self._rows[name] = suspended(targets.row(name, tables[name], position), why)
 
     def read_again(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
-        """Make the targets new of tables whose rows are read again from this batch on, and return their names; `before`
-        and `end`: where the batch begins and ends.
+        """Create the targets for re-snapshots that begin with this micro-batch, and return the names of the tables.
+
+        Args:
+            end: the end of the micro-batch.
+            before: its beginning; None for the first micro-batch.
 
         Raises:
-            ConfigError: the batch is of an earlier start, with a word of snapshotAgain that this one does not have.
+            ConfigError: an earlier start planned the micro-batch, with a word of snapshotAgain that this start does not
+                have.
         """
         names = set() if end.asked is None else set(end.asked.tables)
         word = self._begun_word(end, before)
@@ -141,7 +146,7 @@ class Beginnings:
         return names
 
     def meet_new(self, facts: BatchFacts) -> None:
-        """Make targets for tables of the batch that the mirror does not know: they were made since."""
+        """Create targets for tables of the micro-batch that the control table lacks: they are new on the server."""
         new = sorted(facts.tables.keys() - self._rows.keys())
         if not new:
             return
@@ -157,7 +162,7 @@ class Beginnings:
     def _begun_again(
         self, old: ControlRow, found: SourceTables, end: SourceOffset, word: ReadAgain | None
     ) -> ControlRow:
-        """Begin the target of a table again, in the place of the one that it has, or had under another name."""
+        """Begin the target of a table again, in place of its old target, which may be that of an earlier table name."""
         last = max([old, *(row for row in self._sharing(old.name) if not _holds(row))], key=lambda row: row.batch)
         targets = Targets(self._settings, self._spark, old.mirror, NewReading(last, end.position, self._commit))
         row = self._begun(targets, old.name, found, again=old.again if word is None else word.word)
@@ -166,7 +171,7 @@ class Beginnings:
         return kept(row, old, self._number) if row.live else row
 
     def _begun(self, targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:
-        """Begin a target. The table that has it may be renamed in this batch: then the new one waits."""
+        """Begin a target. It waits if a table that no longer exists holds it: that table may have been renamed."""
         table, position = found.tables[name], str(found.position)
         row = targets.row(name, table, position, again=again)
         holder = next((one for one in self._sharing(name) if _holds(one)), None)
@@ -183,23 +188,21 @@ class Beginnings:
             return suspended(row, self._shown(name, error))
 
     def _shown(self, name: TableName, error: Exception, then: str = RESYNC) -> Exception:
-        """Return the reason why the target of a table was not made: that of Spark, with what to do. `then`: what else,
-        when that is done.
-        """
+        """Return the reason why a target was not created. An error of Spark gets a hint; `then`: what to do after."""
         if not isinstance(error, SPARK_ERRORS):
             return error
         hint = f"{_MEND} {then.format(table=table_text(name))}".strip()
         return unmade(f"the target {self._settings.names.target(name)}", error, hint)
 
     def _begun_word(self, end: SourceOffset, before: SourceOffset | None) -> ReadAgain | None:
-        """Return the option by which tables are read again from this batch on; None where none does."""
+        """Return the snapshotAgain option whose re-snapshots begin with this micro-batch, or None."""
         asked = self._settings.options.snapshot_again
         if end.again is None or (before is not None and before.again == end.again):
             return None
         if asked is not None and asked.word == end.again:
             return asked
         if before is None:
-            return None  # all tables are read from the first batch on
+            return None  # the first micro-batch begins a snapshot of all tables
         raise ConfigError(
             f"the batch that comes again reads tables for snapshotAgain=…@{end.again}, and this start of the "
             "mirror does not say which.",
@@ -207,23 +210,21 @@ class Beginnings:
         )
 
     def _sharing(self, name: TableName) -> list[ControlRow]:
-        """Return the rows of other tables with the target of a name: names that differ by case alone share one."""
+        """Return the rows of other tables with the same target: names that differ only by case share one."""
         key = self._settings.names.key(name)
         return [row for row in self._rows.values() if row.name != name and self._settings.names.key(row.name) == key]
 
 
 def unmade(what: str, error: Exception, hint: str) -> ConfigError:
-    """Make the error of a table that Spark could not make."""
+    """Make the error for a table that Spark could not create."""
     return ConfigError(f"{what} cannot be made: {without_plan(error)[:LONGEST_TEXT]}", hint=hint)
 
 
 def hidden_error(name: TableName) -> ConfigError:
-    """Make the reason to suspend a table that the account may not read."""
+    """Make the error for a table that the account may not read."""
     return ConfigError(_HIDDEN, hint=RESYNC.format(table=table_text(name)))
 
 
 def _holds(row: ControlRow) -> bool:
-    """Tell whether a table has its target: one that waits for its first reading does not, and one that is dropped
-    leaves it.
-    """
+    """Return True if a table has its target: before its first snapshot it has none, and a dropped table gives it up."""
     return row.state != DROPPED and (row.live or row.batch != NO_BATCH)

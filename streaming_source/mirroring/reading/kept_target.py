@@ -1,8 +1,8 @@
-"""A target whose table is read again, in a mode that keeps what was: its rows stay, as rows of the past.
+"""Re-snapshot of a table in a mode that keeps ended rows: the rows of its target stay, as ended rows.
 
-In: the table's old row of the control table, and the batch that the reading begins with. Out: the target with the
-columns that its table has now and all its rows ended; the rows that are read then come on top. Where the batch comes
-again, it goes on after the commits that are in the target.
+In: the table's row of the control table before the re-snapshot, and the micro-batch that begins it. Out: the target
+with the table's current columns, in which all rows are ended; snapshot rows are added later. If the micro-batch is
+repeated, commits that the target already has are skipped.
 """
 
 from __future__ import annotations
@@ -28,24 +28,30 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 _ORDINAL: Final = 899_999_999_999
-"""The place of a reading among the changes of a transaction: behind all of them, before the rows that are read."""
+"""Ordinal of the end of the old rows within a transaction: after all changes, before the snapshot rows."""
 
 
 class NewReading(NamedTuple):
-    """The beginning of a reading: the row of the table before it, the position at the end of the batch, its token."""
+    """Beginning of a re-snapshot.
+
+    Attributes:
+        row: the table's row of the control table before it.
+        position: the position at the end of the micro-batch.
+        commit: the token of the micro-batch.
+    """
 
     row: ControlRow
     position: GtidPosition
     commit: Commit
 
     def keeps(self, first: ControlRow) -> bool:
-        """Tell whether there is something to keep for a target that begins with this row, by the same rule."""
+        """Return True if the target keeps its rows: it has some, and the mode and the rule of `first` are the same."""
         same = (self.row.mode, self.row.rules) == (first.mode, first.rules)
         return same and self.row.mode != CURRENT and self.row.batch != NO_BATCH
 
 
 def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
-    """End all rows of a target, and give it these columns."""
+    """End all rows of a target, and alter it to these columns."""
     at = reading.commit.of(AGAIN)
     if reading.row.target_names is not None:
         names = names_there(reading.row.target_names, columns, own_columns(reading.row.mode))
@@ -58,8 +64,12 @@ def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[Target
 def names_there(
     names: Mapping[str, str], columns: Sequence[TargetColumn], own: Sequence[TargetColumn]
 ) -> dict[str, str | None]:
-    """Return what the columns of a target are called in it; None: it does not have them. `names`: what those of its
-    table were called, by their names now. A column that the table's rule renames keeps its name on the server.
+    """Return the names of the columns in a target by their new names; None for columns that the target lacks.
+
+    Args:
+        names: the columns of the table in the target, by their current names.
+        columns: the new columns. A column that the table's rule renames keeps its name on the server in `of`.
+        own: the columns of the mode.
     """
     mode = {column.name for column in own}
     old = {column.name: names.get(column.of) for column in columns if column.name not in mode}
@@ -68,7 +78,7 @@ def names_there(
 
 
 def _place(reading: NewReading) -> StatementRow:
-    """Return the place at which the old rows end: behind the last change that the target has."""
+    """Return the place at which the old rows end: after the last change that the target has."""
     last = next(iter(reading.position), None)
     ended = reading.row.committed_at or dt.datetime.now(dt.UTC)
     return StatementRow(

@@ -1,8 +1,9 @@
-"""Reading tables of a mirror again while its query runs: the requests that go from the mirror to its source.
+"""Requests for a re-snapshot, from the mirror to its source, while the query runs.
 
-In: the mirror's checkpoint, tables, a word. Out: a request in a folder on the driver's machine, which the running query
-takes at its next trigger, or the next start of the mirror. From then on the targets are made again from the catalog,
-and all rows of the tables are read, while the other tables go on. The same word asks once, however often it is given.
+In: the checkpoint of the mirror, tables, a word that identifies the request. Out: a file in a folder on the driver's
+machine. The running query takes it at its next trigger, or the mirror at its next start. Then the targets are created
+again from the catalog, and all rows of the tables are read, while the other tables go on. Repeated requests with the
+same word have one effect.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
 
 RESYNC: Final = 'Have the table read again: mirror_resync(spark, tables=["{table}"], into=…).'
-"""The hint behind what only that mends."""
+"""Hint of errors that only a re-snapshot resolves."""
 FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 600.0
-"""Each try waits twice as long as the one before: a table that is altered all the time costs no more than that."""
+"""Longest wait before a retry. Each wait is twice the last one, so a table with endless ALTERs costs little."""
 MOST_TRIES: Final = 5
-"""Tries behind a fault; the last one comes five minutes after the first. Statements have no such end."""
+"""Most retries after a fault; the last one comes five minutes after the first. Statements have no limit of retries."""
 
 
 def requests_folder(checkpoint: str) -> Path:
     """Return the folder for requests to the mirror with this checkpoint, on this machine.
 
     Raises:
-        RelayError: others can write there.
+        RelayError: other users can write there.
     """
     path = checkpoint.removeprefix("file://").rstrip("/")
     path = path if "://" in path else str(Path(path).absolute())
@@ -43,7 +44,7 @@ def requests_folder(checkpoint: str) -> Path:
 
 
 def ask_again(checkpoint: str, tables: Iterable[TableName], word: str, *, wait_s: float = 0.0) -> None:
-    """Ask the mirror with this checkpoint to read tables again, `wait_s` seconds from now at the earliest.
+    """Ask the mirror with this checkpoint to re-snapshot tables, after at least `wait_s` seconds.
 
     Raises:
         ConfigError, RelayError: the request cannot be written.
@@ -53,6 +54,6 @@ def ask_again(checkpoint: str, tables: Iterable[TableName], word: str, *, wait_s
 
 
 def wait_s(row: ControlRow) -> float:
-    """Return how long a table waits before it is read again: not at all for a statement, the first time."""
+    """Return the seconds before a table is re-snapshot: 0 for the first time after a statement."""
     tries = row.tries + (row.state == FAILED)
     return min(FIRST_WAIT_S * 2.0 ** (tries - 1), LONGEST_WAIT_S) if tries else 0.0

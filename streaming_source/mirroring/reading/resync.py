@@ -1,8 +1,8 @@
-"""The call that has tables of a mirror read again while its query runs, `mirror_resync()`.
+"""The function that requests a re-snapshot of tables while the query runs, `mirror_resync()`.
 
-In: the session, which mirror, which tables. Out: a request that the running query takes at its next trigger, or the
-next start of the mirror. Refused: a table that is none of the mirror's, one whose rows no key tells apart, and a
-control table that does not tell its checkpoint.
+In: the session, the mirror, the tables. Out: a request that the running query takes at its next trigger, or the mirror
+at its next start. Refused: a table that the mirror does not have, and a control table that does not name its
+checkpoint.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ if TYPE_CHECKING:
 def mirror_resync(
     spark: SparkSession, *, tables: Collection[str], into: str | None = None, control: str | None = None
 ) -> None:
-    """Ask a mirror to make targets again and to read all rows of their tables, while the other tables go on.
+    """Ask a mirror to re-snapshot tables, while the other tables go on.
 
-    It works for tables in any state: those that were set aside come back, without a new start. A mirror that is
-    stopped does it when it is started. The caller has to be on the machine of the mirror's driver, under the same
-    account.
+    The mirror creates the targets again and reads all rows. This works for tables in any state: suspended tables become
+    active again without a restart. A stopped mirror does it at its next start. The caller has to run on the machine of
+    the mirror's driver, under the same account.
 
     Args:
         spark: a session that sees the control table.
-        tables: those to read again, as database.table.
+        tables: the tables, as database.table.
         into: the template that the mirror was started with; or
         control: the name of its control table.
 
     Raises:
-        ConfigError: there is no such mirror, a table is none of its tables or cannot be read, or the request cannot
-            be written.
-        RelayError: others can write where requests wait.
+        ConfigError: there is no such mirror, it does not have one of the tables, or the request cannot be written.
+        RelayError: other users can write to the folder of requests.
     """
     name, rows = control_of(spark, "mirror_resync", into, control)
     chosen = chosen_tables(tables, rows)
@@ -57,10 +56,10 @@ def mirror_resync(
 
 
 def named_table(table: str) -> TableName:
-    """Return the table that a call names.
+    """Return the table that an argument names.
 
     Raises:
-        ConfigError: it is no name of one table.
+        ConfigError: the text is not the name of one table.
     """
     try:
         return table_named(table)
@@ -69,10 +68,10 @@ def named_table(table: str) -> TableName:
 
 
 def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[TableName]:
-    """Return the tables of a mirror that a call names.
+    """Return the tables of a mirror that an argument names.
 
     Raises:
-        ConfigError: none is named, or one is none of the mirror's.
+        ConfigError: no table is named, or the mirror does not have one of them.
     """
     known = {row.name: row for row in rows}
     if isinstance(tables, str) or not tables:

@@ -1,11 +1,16 @@
-"""The check of a table's rule against the table: refused is what the rule cannot do there.
+"""Check a table's rule against the table.
 
-In: the rule, the table's definition and key. Out: the table with its rule, as its rows are read by. Refused, with a
-ConfigError that names table and column: a column that the table has not; a key column that is left out or masked;
-names that meet; a hash of a type that has no one text; a constant that is none of the column's type.
+In: the rule, the table's definition and key. Out: the table with its rule, with which its rows are read. Refused with a
+ConfigError that names table and column:
 
-A filter is a condition in Spark's SQL over the columns of the table. Refused is what would not give the same answer
-each time it is asked, or asks other tables: a batch that comes again must have the same rows.
+- a column that the table lacks;
+- a key column that is left out or masked;
+- two columns with one name;
+- a hash of a type without a canonical text;
+- a mask that is no constant of the column's type.
+
+A filter is a condition in Spark SQL over the columns of the table. It is refused if its answer may differ between two
+evaluations, or depends on other tables. A repeated micro-batch must have the same rows.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ _REFUSED: Final = frozenset(
     {"CurrentDate", "CurrentTimestamp", "CurrentTime", "LocalTimestamp", "Now", "CurrentUser", "CurrentTimeZone"}
     | {"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "PythonUDF", "AggregateExpression", "WindowExpression"}
 )
-"""What Spark calls expressions whose value is not that of the row alone."""
+"""Names of Spark's expressions whose value depends on more than the row."""
 _HINT: Final = "A filter is a condition over the table's columns, as in WHERE: where = \"country = 'DE'\"."
 
 
@@ -46,7 +51,7 @@ def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], s
     """Return the table with its rule.
 
     Raises:
-        ConfigError: the rule cannot be followed for this table.
+        ConfigError: the rule cannot be applied to this table.
     """
     rule = settings.rule_of((table.database, table.table))
     if rule.mode not in settings.format.modes:
@@ -65,7 +70,7 @@ def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], s
 
 
 def ruled_table(spark: SparkSession, table: TableSchema, settings: MirrorSettings) -> Ruled:
-    """Return a table with its rule, which was checked for this definition."""
+    """Return a table with its rule, after `checked_rule` checked this definition."""
     rule = settings.rule_of((table.database, table.table))
     filtered: frozenset[str] = frozenset()
     if rule.where is not None:
@@ -138,7 +143,7 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
     """Return the columns that a filter names.
 
     Raises:
-        ConfigError: it is no filter for rows with these columns.
+        ConfigError: the text is no filter for rows with these columns.
     """
     from pyspark.sql import functions as f
     from pyspark.sql.types import BooleanType
@@ -151,7 +156,7 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
         raise ConfigError(f"the filter of {table}, {where}, is not understood: {told}", hint=_HINT) from None
     if not isinstance(kind, BooleanType):
         raise ConfigError(f"the filter of {table}, {where}, is no condition but a {kind.simpleString()}.", hint=_HINT)
-    plan: Any = asked._jdf.queryExecution().analyzed()  # noqa: SLF001  (nothing public tells it)
+    plan: Any = asked._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no public API for it)
     if plan.nodeName() != "Project" or not plan.deterministic():
         raise _changing(table, where)
     (expression,) = _children(plan.projectList())

@@ -1,8 +1,8 @@
-"""The check of a mirror's rules and modes when it is started: against the tables, and against what the targets have.
+"""Check the rules and modes of a mirror at its start, against the source tables and the existing targets.
 
-In: the session and the settings. Out: nothing. Refused, with one ConfigError that names each table: a rule that its
-table does not allow; a pattern that fits no table, or none first; a rule, a key of hashes or a mode that is not the one
-that a target was made by, unless the table is read again. What another mode would have kept is not known any more.
+In: the session and the settings. Out: nothing. Refused with one ConfigError that names each table: a rule that its
+table does not allow, and a pattern that is used by no table. Also refused is a rule, hash key or mode that differs from
+that of a target, unless the table is re-snapshot. The rows that another mode would have kept are not known any more.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ _log = logging.getLogger(__name__)
 
 
 def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
-    """Refuse rules that cannot be followed from here on. A table that was made while the mirror was stopped, and does
-    not allow its rule, does not keep the others from starting.
+    """Refuse rules that cannot be applied from this start on.
+
+    If a table was created while the mirror was stopped and does not allow its rule, the mirror starts and logs the
+    error.
 
     Raises:
-        ConfigError: a rule, or the key of the hashes, cannot be.
+        ConfigError: a rule is invalid for its table, or a rule or the hash key differs from that of a target.
     """
     rows = {row.name: row for row in mirrored_tables(spark, settings.names.control)}
     again = {name for name, row in rows.items() if _is_read_again(settings, row)}
@@ -49,11 +51,11 @@ def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
     found = read_source_tables(settings.options).tables
     wrong: list[str] = []
     for name, table in sorted(found.items()):
-        if name not in rows or name in again:  # of the others, the stream tells what became of their columns
+        if name not in rows or name in again:  # the columns of other tables follow from the stream
             try:
                 checked_rule(spark, table.definition, table.keys, settings)
             except ConfigError as error:
-                if rows and name not in again:  # it is suspended when the stream brings it, and the others go on
+                if rows and name not in again:  # the table is suspended with its first rows
                     _log.error("%s", error)
                 else:
                     wrong.append(str(error))
@@ -95,7 +97,7 @@ def _check_used(settings: MirrorSettings, names: Iterable[TableName]) -> None:
 
 
 def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
-    """Refuse a mode that differs from the target's, unless the table is to be read again.
+    """Refuse a mode that differs from the target's, unless the table is re-snapshot.
 
     Raises:
         ConfigError: there is such a table.

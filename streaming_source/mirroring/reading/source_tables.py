@@ -1,7 +1,7 @@
-"""The selected tables as the server has them now: definitions, keys and comments, and the position they hold at.
+"""Selected tables of the server: definitions, keys, comments, and the position at which they are valid.
 
-In: the parsed options of the stream. Out: `SourceTable`s by name, and a GTID position: every statement up to it is in
-the definitions. Views and sequences are left out. A table whose rows no key tells apart has no keys here.
+In: the parsed options of the stream. Out: `SourceTable`s by name, and a GTID position. The definitions include every
+statement up to this position. Views and sequences are left out. A table without a key has empty `keys`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,12 @@ _VIEWS = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE T
 
 
 class SourceTable(NamedTuple):
-    """A table of the server. `keys`: the columns that tell its rows apart, empty where none do; `blurred`: the column
-    for which its own key is none; `unsettled`: it was altered each time that it was read, so that it is not certain
-    what the position has of it.
+    """Table of the server.
+
+    Attributes:
+        keys: the columns of its key; empty if there is none.
+        blurred: the column that makes its only key ambiguous; None if there is no such key.
+        unsettled: the table was altered during each attempt to read it, so its definition at the position is uncertain.
     """
 
     definition: TableSchema
@@ -63,22 +66,22 @@ class SourceTable(NamedTuple):
 
 
 class SourceTables(NamedTuple):
-    """The selected tables, and the position up to which every statement is in their definitions."""
+    """Selected tables, and the position up to which their definitions include every statement."""
 
     tables: dict[TableName, SourceTable]
     position: GtidPosition
 
 
 def unknown_table(name: TableName) -> SourceTable:
-    """Return a table of which the server shows nothing."""
+    """Return a table about which the server reports nothing."""
     return SourceTable(TableSchema(database=name[0], table=name[1], columns=()), (), "", {})
 
 
 def read_source_tables(options: SourceOptions) -> SourceTables:
-    """Ask the server.
+    """Read the selected tables from the server's catalog.
 
     Raises:
-        DisconnectedError: it cannot be reached.
+        DisconnectedError: the server cannot be reached.
     """
     return asyncio.run(ask(options.connection, partial(_steps, options)))
 
@@ -86,11 +89,12 @@ def read_source_tables(options: SourceOptions) -> SourceTables:
 def unreadable(
     options: SourceOptions, names: Collection[TableName] | None = None
 ) -> dict[TableName, PrerequisiteError]:
-    """Ask the server which of these tables cannot be read, and return the reasons; one that does not exist has none.
-    Without `names` all selected tables are asked about.
+    """Return the tables that cannot be read, with the reasons; a table that does not exist is not among them.
+
+    Without `names` all selected tables are checked.
 
     Raises:
-        DisconnectedError: it cannot be reached.
+        DisconnectedError: the server cannot be reached.
     """
     wanted = wanted_tables(options)
     verdicts = asyncio.run(
@@ -117,11 +121,10 @@ def _error(verdict: InitialVerdict) -> PrerequisiteError:
 
 
 def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
-    """Ask the server which of these tables the account may not read: the catalog does not show them, as if they were
-    dropped.
+    """Return the tables that the account may not read. The catalog does not list them, as if they were dropped.
 
     Raises:
-        DisconnectedError: it cannot be reached.
+        DisconnectedError: the server cannot be reached.
     """
 
     def steps(_: Endpoint) -> Steps[list[TableName]]:
@@ -135,10 +138,10 @@ def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableNa
 
 
 def views(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
-    """Ask the server which of these names are views.
+    """Return the names that are views on the server.
 
     Raises:
-        DisconnectedError: it cannot be reached.
+        DisconnectedError: the server cannot be reached.
     """
 
     def steps(_: Endpoint) -> Steps[list[TableName]]:
@@ -150,7 +153,7 @@ def views(options: SourceOptions, names: Collection[TableName]) -> list[TableNam
 
 
 def _reading_from(options: SourceOptions) -> ReplicaConfig:
-    """Return the connection to the server that tables are read from."""
+    """Return the connection to the server from which snapshots are read."""
     config = options.connection
     if options.snapshot_endpoint is not None:
         config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
@@ -158,7 +161,7 @@ def _reading_from(options: SourceOptions) -> ReplicaConfig:
 
 
 def wanted_tables(options: SourceOptions) -> SelectedTables:
-    """Return what the options select."""
+    """Return the table selection of the options."""
     return SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
 
 
@@ -180,9 +183,7 @@ def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
 
 
 def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple[str, ...], str | None]:
-    """Return the columns that tell rows apart; where none do, the column for which an index is no key, if there is
-    one.
-    """
+    """Return the key columns of a table. If there are none, also return the column that makes a key ambiguous."""
     key = choose_key(definition, sharp_indexes(definition, indexes))
     if key is not None:
         return tuple(definition.columns[number].name for number in key.columns), None
@@ -193,8 +194,12 @@ def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple
 def _unchanged(
     wanted: SelectedTables, *, from_primary: bool
 ) -> Steps[tuple[dict[TableName, TableSchema], dict[TableName, Defaults], set[TableName], GtidPosition]]:
-    """Return definitions and defaults, the names of those that are not the same before and behind the reading of the
-    position, however often it was tried, and the position.
+    """Return definitions, defaults, and a position at which they are valid.
+
+    The catalog is read before and after the position, until both readings are equal, at most READINGS times.
+
+    Returns:
+        Definitions, defaults, the names of tables that differed in the last two readings, and the position.
     """
     tables = yield from _definitions(wanted)
     defaults = yield from ask_defaults(sorted({database for database, _ in tables}))

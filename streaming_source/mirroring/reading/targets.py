@@ -1,8 +1,8 @@
-"""The targets of a mirror: made from the catalog's word on their tables.
+"""Creation of targets from the definitions of their tables.
 
 In: a table of the server. Out: an empty target with its columns, comments and properties, and its first row of the
-control table. A target of this mirror that is there is replaced, with its history kept. Refused: a table that is there
-and is not this mirror's; a source table whose rows no key tells apart.
+control table. An existing target of this mirror is replaced, and the table format keeps its versions. Refused: an
+existing table that does not belong to this mirror, and a source table without a key, unless its mode needs none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Targets:
-    """Makes targets for one mirror."""
+    """Factory of the targets of one mirror; `reading`: the re-snapshot that needs a target, if there is one."""
 
     def __init__(
         self, settings: MirrorSettings, spark: SparkSession, mirror: str, reading: NewReading | None = None
@@ -45,14 +45,17 @@ class Targets:
         self._mirror = mirror
         self._reading = reading
         self.kept = False
-        """Whether the last target keeps the rows of before."""
+        """Whether the last target that was begun keeps its older rows."""
 
     def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
-        """Make an empty target, in the place of one that this mirror made before.
+        """Create an empty target, in place of the one that this mirror created before.
+
+        Returns:
+            The first row of the control table for the table.
 
         Raises:
-            ConfigError: there is a table of the name, and it is not this mirror's.
-            SchemaError: the source table has no key.
+            ConfigError: a table with this name exists, and does not belong to this mirror.
+            SchemaError: the source table has no key, or its rows are not stored in it.
         """
         named = self._settings.rule_of(name).mode
         mode = mode_of(named, table.keys)
@@ -121,7 +124,7 @@ class Targets:
         )
 
     def _is_own(self, target: TableWriter) -> bool:
-        """Tell whether the target is there; refuse one that is not this mirror's."""
+        """Return True if the target exists; refuse one that does not belong to this mirror."""
         if not target.exists():
             return False
         owner = target.properties().get(MIRROR)

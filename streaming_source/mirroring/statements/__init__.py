@@ -1,1 +1,1 @@
-"""Statements of the binlog: what each asks of a target, and which are proved to keep every value."""
+"""DDL statements of the binlog: what each one changes in a target, and proofs that an ALTER keeps every value."""

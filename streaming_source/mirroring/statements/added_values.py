@@ -1,9 +1,8 @@
-"""The value that rows have in a column that ALTER TABLE adds to them: the server puts it there, and no row tells it.
+"""Value of existing rows in a column that ALTER TABLE adds. The server fills it in, and no row of the binlog has it.
 
-In: the column, what stands behind its DEFAULT, its type in the target. Out: the value, just what the server's SELECT
-gives; `NULL` where rows have none. No answer, so that the table has to be read again, where the
-value is no plain constant, or takes more than one rule of the server to become the column's value: rounding, character
-sets, time zones, labels in another spelling.
+In: the column, the tokens of its DEFAULT, its type in the target. Out: the value, exactly as the server's SELECT
+returns it. None means that the table has to be re-snapshot: the default is no plain constant, or its conversion is not
+certain. Rounding, character sets, time zones and labels in another spelling make a conversion uncertain.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _WHOLE: Final = re.compile(r"[+-]?\d{1,20}")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _PLAIN: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 _PRINTED: Final = re.compile(r"0|-?[1-9]\d{0,17}")
-"""A number that is printed as it is written."""
+"""Numbers whose printed form equals their written form."""
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?")
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
@@ -43,15 +42,19 @@ _DIGITS: Final = {2: re.compile(r"[01]+"), _HEXADECIMAL: re.compile(r"[0-9a-fA-F
 
 
 class KnownValue(NamedTuple):
-    """A value of a column. `content`: what it is read from; None for NULL. `kinds`: the types of Spark that turn that
-    into the value, the last of which is the column's own; none for a text and for bytes, which are the value.
+    """Value of a column.
+
+    Attributes:
+        content: the text or bytes from which the value is made; None for NULL.
+        kinds: the Spark types to which `content` is cast, one after the other. The last one is the column's type. Empty
+            for text and bytes, which need no cast.
     """
 
     content: str | bytes | None
     kinds: tuple[str, ...] = ()
 
     def column(self) -> Column:
-        """Return the value as Spark takes it, which reads no program in it."""
+        """Return the value as a Spark column. It is a literal, so Spark parses no SQL in it."""
         from pyspark.sql import functions as f
 
         value = f.lit(self.content)
@@ -64,8 +67,11 @@ NULL: Final = KnownValue(None)
 
 
 class Constant(NamedTuple):
-    """A constant as it is written: a text in quotes, a number, or the bits of hexadecimal and binary digits, of which
-    the first are also whole bytes.
+    """Constant of a statement: quoted text, a number, or binary or hexadecimal digits.
+
+    Attributes:
+        bits: the value of the digits, if it fits 64 bits.
+        octets: the bytes of the digits, for hexadecimal digits of whole bytes.
     """
 
     quoted: str | None = None
@@ -75,20 +81,20 @@ class Constant(NamedTuple):
 
     @property
     def digits(self) -> str:
-        """What a number is read from, in quotes or not."""
+        """Text of a number, quoted or not."""
         return (self.number if self.quoted is None else self.quoted) or ""
 
 
 def value_of(
     column: ColumnSchema, default: tuple[Token, ...] | None, kind: str, policy: ValuePolicy
 ) -> KnownValue | None:
-    """Return the value of rows that are there; None where only the server knows it.
+    """Return the value of existing rows; None if only the server can compute it.
 
     Args:
-        column: the column as it is behind the statement.
-        default: the words behind DEFAULT; None where there are none.
+        column: the column after the statement.
+        default: the tokens after DEFAULT; None if there is no DEFAULT.
         kind: the column's type in the target.
-        policy: what becomes of values that the types cannot hold.
+        policy: the conversion of values that the types cannot hold.
     """
     if column.period is not None or column.data_type == "timestamp":
         return None  # the time of the statement, or a time in the session's zone
@@ -102,14 +108,14 @@ def value_of(
 
 
 def _implicit(column: ColumnSchema, kind: str) -> KnownValue | None:
-    """Return what the server puts into a NOT NULL column without a default."""
+    """Return the value that the server fills into a NOT NULL column without a default."""
     name = column.data_type
     if name in ("date", "datetime"):
         return _converted(column, Constant("0000-00-00"), kind)
     if name == "year":
         return KnownValue("0", (kind,))
     if name == "longtext":
-        return None  # JSON is one of these, and its check does not let everything in
+        return None  # JSON is a longtext with a check, which may refuse the empty text
     if name in (*_INTEGERS, "decimal", "float", "double", "bit"):
         return _converted(column, Constant(number="0"), kind)
     first = (column.labels or ("",))[0] if name == "enum" else "00:00:00" if name == "time" else ""
@@ -239,7 +245,7 @@ _CONVERTED: Final[dict[str, Callable[[ColumnSchema, Constant, str], KnownValue |
 
 
 def _length(column: ColumnSchema) -> int | None:
-    """Return how many characters a CHAR or VARCHAR holds."""
+    """Return the number of characters that a CHAR or VARCHAR holds."""
     found = re.fullmatch(r"(?:var)?char\((\d+)\).*", column.column_type, re.DOTALL)
     return int(found[1]) if found else None
 

@@ -1,10 +1,10 @@
-"""The effect of an ALTER TABLE on the values that are stored, as far as it is proved.
+"""Proof that an ALTER TABLE keeps the stored values.
 
-In: the table before and after the statement, and what the statement says. Out: for each column after it a proof: it is
-a column of before with every value kept (`Kept`), or a new one (`New`), whose value `added_values.py` finds; every
-other column is dropped. Anything that is not proved here is a `SchemaError` with the reason, and the table is read
-again. The tests compare each proof with the rows of a server (`test_alter_rows.py`): a rule may be added here only if
-they hold.
+In: the table before and after the statement, and the parsed statement. Out: a proof for each column after it. `Kept` is
+a column of the old table with every value unchanged. `New` is an added column, whose value `added_values.py` finds.
+Every other old column is dropped. Anything that is not proved raises a SchemaError with the reason, and the table is
+re-snapshot. The tests compare each proof with the rows of a server (`test_alter_rows.py`): add a rule only if they
+hold.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", 
 _LENGTH: Final = re.compile(r"[a-z]+\((\d+)\)")
 _COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
 _TOLD_APART: Final = ("CYRILLIC", "GREEK", "CJK UNIFIED", "HANGUL SYLLABLE")
-"""Letters that collations tell apart, but for case and accents."""
+"""Letters that collations distinguish, apart from case and accents."""
 
 
 class Kept(NamedTuple):
-    """A column with the values of the column `old`."""
+    """Column with the values of the column `old`."""
 
     old: ColumnSchema
 
 
 class New(NamedTuple):
-    """A column that is added, as it is declared."""
+    """Column that is added, with its declaration."""
 
     item: ColumnItem
 
@@ -49,7 +49,7 @@ Proof: TypeAlias = Kept | New
 
 
 def moved_columns(before: TableSchema, change: Alteration) -> dict[str, ColumnSchema]:
-    """Return the columns that the statement keeps by their new names, folded."""
+    """Return the old columns that the statement keeps, by their new names (folded)."""
     names = {old: change.key(new) for old, new in change.renamed.items()}
     names |= {old: change.key(item.column.name) for old, item in change.changed.items()}
     old = {change.key(column.name): column for column in before.columns}
@@ -69,12 +69,12 @@ def proved(
     Args:
         before: the table before the statement.
         after: the table after it.
-        change: what the statement says.
-        numbered: the columns of `before` that are AUTO_INCREMENT.
-        unseen: those whose values nothing depends on.
+        change: the parsed statement.
+        numbered: the AUTO_INCREMENT columns of `before`.
+        unseen: columns whose values the target does not need.
 
     Raises:
-        SchemaError: it may change values of rows, or which rows there are.
+        SchemaError: the statement may change values of rows, or which rows there are.
     """
     if change.unproven:
         raise SchemaError(f"it may change rows: {change.unproven[0]}.")
@@ -95,7 +95,7 @@ def proved(
             raise SchemaError(f"the generated column {computed} may be made of another column {column.name} now.")
         if old is None:
             item = items.get(change.key(column.name))
-            if item is None:  # the columns of WITH SYSTEM VERSIONING have none
+            if item is None:  # WITH SYSTEM VERSIONING adds undeclared columns
                 raise SchemaError(f"it adds the column {column.name} without saying so.")
             found[column.name] = New(item)
             continue
@@ -108,7 +108,7 @@ def proved(
 
 
 def _check_table(before: TableSchema, after: TableSchema) -> None:
-    """Refuse tables of which no ALTER is proved, or not this one."""
+    """Refuse tables for which no ALTER, or not this ALTER, can be proved."""
     if before.versioned != after.versioned:
         raise SchemaError("it changes whether the table is system-versioned.")
     limited = next((column.name for column in before.columns if _is_limited(column)), None)
@@ -117,7 +117,7 @@ def _check_table(before: TableSchema, after: TableSchema) -> None:
 
 
 def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
-    """Refuse a change of a column that may change a stored value: the stream has no row of it.
+    """Refuse a change of a column that may change a stored value, because the stream has no row for it.
 
     Raises:
         SchemaError: it is not proved that every value stays.
@@ -129,7 +129,7 @@ def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
 
 
 def _check_key(before: TableSchema, after: TableSchema, moved: Mapping[str, ColumnSchema], change: Alteration) -> None:
-    """Refuse another primary key, or one of other columns by the same names."""
+    """Refuse another primary key, also one of other columns with the same names."""
     old = [before.columns[number].name for number in before.primary_key]
     new = [after.columns[number].name for number in after.primary_key]
     came = [column.name if (column := moved.get(change.key(name))) is not None else "" for name in new]
@@ -138,7 +138,7 @@ def _check_key(before: TableSchema, after: TableSchema, moved: Mapping[str, Colu
 
 
 def _check_declared(change: Alteration, numbered: Collection[str]) -> None:
-    """Refuse what a declared column does besides its type."""
+    """Refuse attributes of a declared column that may change values."""
     for old, item in (*change.changed.items(), *change.added):
         if item.unproven:
             raise SchemaError(f"the column {item.column.name} has the attribute {item.unproven}.")
@@ -151,14 +151,15 @@ def _check_declared(change: Alteration, numbered: Collection[str]) -> None:
 
 
 def _is_limited(column: ColumnSchema) -> bool:
-    """Tell whether a column is FLOAT(M,D) or DOUBLE(M,D): an ALTER that adds (M,D) leaves values with more digits, and
-    the next one that copies the table cuts them.
+    """Return True for FLOAT(M,D) and DOUBLE(M,D).
+
+    An ALTER that adds (M,D) leaves values with more digits, and the next ALTER that copies the table cuts them.
     """
     return column.data_type in ("float", "double") and "," in column.column_type
 
 
 def _same(old: ColumnSchema, new: ColumnSchema) -> bool:
-    """Tell whether a column has the same values in every expression."""
+    """Return True if a column has the same values in every expression."""
     return replace(old, name="", nullable=True, key=False, comment="") == replace(
         new, name="", nullable=True, key=False, comment=""
     )
@@ -169,7 +170,7 @@ def _same_name(old: ColumnSchema, new: ColumnSchema) -> bool:
 
 
 def _keeps_values(old: ColumnSchema, new: ColumnSchema) -> bool:
-    """Tell whether every value of a column that was is the same value of what it becomes, for a target too."""
+    """Return True if every value of the old column is the same value of the new column, also in a target."""
     other = (old.computed, old.period, old.hidden) != (new.computed, new.period, new.hidden)
     if other or (old.nullable and not new.nullable):  # NULL becomes 0 or ''
         return False
@@ -182,7 +183,7 @@ def _keeps_values(old: ColumnSchema, new: ColumnSchema) -> bool:
     if old.labels is not None:
         return _keeps_labels(old, new)
     if old.data_type in _TEXTS and old.charset is None:
-        return False  # it is not known which set either has
+        return False  # the character sets are unknown
     return _declared(old) == _declared(new) or _grows(old, new)
 
 
@@ -191,7 +192,7 @@ def _declared(column: ColumnSchema) -> str:
 
 
 def _grows(old: ColumnSchema, new: ColumnSchema) -> bool:
-    """Tell whether a column of one type has room for more, and all of its values stay as they are."""
+    """Return True if the new type only holds more, and all values of the old type stay the same."""
     match old.data_type:
         case "decimal":
             filled = "zerofill" in _declared(old) or "zerofill" in _declared(new)
@@ -213,8 +214,10 @@ def _range(column: ColumnSchema) -> tuple[int, int]:
 
 
 def _keeps_labels(old: ColumnSchema, new: ColumnSchema) -> bool:
-    """Tell whether labels are only added at the end. The server looks labels up by the collation: where two may be the
-    same by it, or the collation changes, a value may become another label.
+    """Return True if labels are only added at the end.
+
+    The server looks labels up by the collation. If two labels may be equal in it, or the collation changes, a value may
+    become another label.
     """
     was, now = old.labels or (), new.labels or ()
     if was == now and old.collation == new.collation:
@@ -225,8 +228,10 @@ def _keeps_labels(old: ColumnSchema, new: ColumnSchema) -> bool:
 
 
 def _folded(label: str) -> str | None:
-    """Return a label without what a collation may not compare (case, accents, other signs); None for letters that
-    some collation takes for others.
+    """Return a label without parts that a collation may ignore (case, accents, punctuation).
+
+    Returns:
+        None if the label has letters that some collation takes for other letters.
     """
     plain = ""
     for letter in unicodedata.normalize("NFKD", label).casefold():

@@ -1,8 +1,9 @@
-"""The effect that a statement on a mirrored table has on its target.
+"""Effect of a statement on the target of a mirrored table.
 
-In: the statement as it was read, and the table's definition before it. Out: one of `Emptied`, `Dropped`, `Made`,
-`Evolved` (with what to do to the target, nothing where only indexes or comments changed), or `NotInRows`: the statement
-moved rows, or it is not proved that the values of those that were there are known, and no row of the stream says so.
+In: the parsed statement, and the table's definition before it. Out: `Emptied`, `Dropped`, `Made`, `Evolved` or
+`NotInRows`. `Evolved` has the actions on the target; there are none if only indexes or comments changed. `NotInRows`
+means that the statement moved rows, or that values of existing rows cannot be proved, and the stream has no row events
+for them.
 """
 
 from __future__ import annotations
@@ -44,27 +45,29 @@ _UNTOLD: Final = "it was logged without the rows that it changed (binlog_format 
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """TRUNCATE: all rows are gone."""
+    """TRUNCATE: all rows are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP TABLE, or of its database."""
+    """DROP TABLE, or DROP DATABASE of its database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """CREATE TABLE. `always`: not only where there is none."""
+    """CREATE TABLE. `always`: the table is created also if there is one."""
 
     always: bool
 
 
 @dataclass(frozen=True, slots=True)
 class NotInRows:
-    """Rows that no row of the stream tells. `policy`: the argument of `mirror()` that rules such statements.
+    """Change of rows for which the stream has no row events.
 
-    `definition`: the table after an ALTER that is understood but for its rows; `names`: what its columns are called
-    before the statement, by their names after it, without those that are added.
+    Attributes:
+        policy: the argument of `mirror()` that decides about such statements.
+        definition: the table after an ALTER whose effect on the definition is known.
+        names: the names of columns before the statement, by their names after it. Added columns are missing.
     """
 
     why: str
@@ -75,13 +78,18 @@ class NotInRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedUntold(NotInRows):
-    """Rows that a statement changed which was logged without them."""
+    """Rows that a statement changed, which was logged as a statement and not as row events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """The definition after the statement, and what to do to the target: actions in order, then the values of
-    columns that were added, by name. `names`: as in `NotInRows`.
+    """Change of a definition, with what it does to the target.
+
+    Attributes:
+        definition: the table after the statement.
+        actions: the actions on the target, in order.
+        values: the values of added columns, by name. They are filled in after the actions.
+        names: as in `NotInRows`.
     """
 
     definition: TableSchema
@@ -100,10 +108,10 @@ def asked_of(
     rule: TableRule = WHOLE,
     defaults: Defaults | None = None,
 ) -> Asked:
-    """Return what the statement asks of the target of the table `before`, whose columns have these defaults.
+    """Return the effect of the statement on the target of the table `before`; `defaults`: the defaults of its columns.
 
     Raises:
-        ConfigError: another column has a name now that the table's rule is about.
+        ConfigError: the table's rule names a column, and another column takes its name.
     """
     try:
         return _untold(effect) or _asked(effect, before, policy, rule, defaults or {})
@@ -112,7 +120,7 @@ def asked_of(
 
 
 def changes_rows(effect: StatementEffect) -> bool:
-    """Tell whether a statement changes rows, and no definition."""
+    """Return True if a statement changes rows, and no definition."""
     return isinstance(_untold(effect), ChangedUntold)
 
 
@@ -121,10 +129,10 @@ def _untold(effect: StatementEffect) -> NotInRows | None:
         return None
     if effect.head is None:
         return ChangedUntold(_UNTOLD, "onSwap")
-    return NotInRows(_UNTOLD, "onSwap") if effect.verb is Verb.CREATE_TABLE else None  # … SELECT
+    return NotInRows(_UNTOLD, "onSwap") if effect.verb is Verb.CREATE_TABLE else None  # CREATE TABLE … SELECT
 
 
-def _asked(  # noqa: PLR0911  (one for each kind)
+def _asked(  # noqa: PLR0911  (one return for each kind)
     effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, defaults: Defaults
 ) -> Asked:
     name = (before.database, before.table)
@@ -155,7 +163,7 @@ def _asked(  # noqa: PLR0911  (one for each kind)
 
 
 def _moved(names: Mapping[TableName, TableName], name: TableName, before: TableSchema) -> Asked:
-    """Return what a statement that renames tables means for one name; `names`: the old ones by the new."""
+    """Return the effect of a RENAME on one table; `names`: the old names by the new ones."""
     if name in names:
         return NotInRows("another table takes its name.", "onSwap")
     return Dropped() if name in names.values() else Evolved(before)
@@ -226,11 +234,13 @@ def _evolved(
 
 
 def _check_rule(before: TableSchema, after: TableSchema, change: Alteration, rule: TableRule) -> None:
-    """Refuse a column that takes the name of another one: read again by the same names, what the rule hides would
-    stand under another one.
+    """Refuse a column that takes the name of another column of a table with a rule.
+
+    After a re-snapshot by the same names, the values that the rule hides would be in another column, which it does not
+    hide.
 
     Raises:
-        ConfigError: the table has a rule, and there is one.
+        ConfigError: the table has a rule, and there is such a column.
     """
     if not rule.named and rule.where is None:
         return
@@ -244,7 +254,7 @@ def _check_rule(before: TableSchema, after: TableSchema, change: Alteration, rul
 
 
 def _names(before: TableSchema, after: TableSchema, change: Alteration) -> dict[str, str]:
-    """Return what columns are called before the statement, by their names after it."""
+    """Return the names of columns before the statement, by their names after it."""
     moved = moved_columns(before, change)
     names = {column.name: moved.get(change.key(column.name)) for column in after.columns}
     return {new: old.name for new, old in names.items() if old is not None}
@@ -255,20 +265,20 @@ def _ruled(rule: TableRule) -> set[str]:
 
 
 def _added(after: TableSchema, item: ColumnItem, kind: str, policy: ValuePolicy) -> KnownValue | None:
-    """Return the value of rows that are there; None where it is not a constant."""
+    """Return the value of existing rows in an added column; None if it is not a constant."""
     column = next(column for column in after.columns if column.name == item.column.name)
     if item.column.computed or item.numbered:
         return None
     if column.data_type == "timestamp" and item.column.nullable and item.default is None:
-        return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
+        return NULL  # NULL is declared; without it the server may make it NOT NULL, with the statement's time
     return value_of(column, item.default, kind, policy)
 
 
 def _changes(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
-    """Return what to do to a column of the target that has its name of after the statement.
+    """Return the actions on a column of the target, which already has its new name.
 
     Raises:
-        SchemaError: Spark's type of before does not become that of after.
+        SchemaError: the old Spark type cannot be changed to the new one.
     """
     if not fits(was.type, now.type):
         raise SchemaError(f"the column {now.name} is {was.type} in the target and would be {now.type}.")

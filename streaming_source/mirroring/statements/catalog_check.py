@@ -1,9 +1,10 @@
-"""Compare the definitions of a mirror with the server's catalog: at a start, and every few minutes.
+"""Compare the mirror's definitions with the server's catalog, at a start and every CHECK_EVERY_S seconds.
 
-In: the rows of the control table behind a batch. Out: tables whose definition in the catalog is another one, although
-no statement of the stream is between: ALTER TABLE under sql_log_bin=0 that leaves number and types of columns as they
-are, so that rows which do not name their columns show nothing of it. The catalog is read at a position that may lie
-ahead of the batch: a table is judged once the mirror is there, unless a statement named it meanwhile.
+In: the rows of the control table after a micro-batch. Out: the tables whose definition in the catalog differs although
+the stream has no statement for it. This finds an ALTER TABLE under sql_log_bin=0 that keeps the number and types of
+columns, which rows without column names do not show. The catalog is read at a position that may be ahead of the
+micro-batch. A table is compared when the mirror reaches this position, unless a statement named the table since the
+reading.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 CHECK_EVERY_S: Final = 300.0
-"""Reading the catalog takes milliseconds for some tables, and about a second for thousands."""
+"""Seconds between two readings of the catalog. One takes milliseconds for some tables, about a second for thousands."""
 _FIELDS: Final = ("name", "data_type", "unsigned", "charset", "labels", "octets", "precision", "scale", "fsp", "period")
-"""What the values of a column depend on."""
+"""Attributes of a column on which its values depend."""
 
 _log = logging.getLogger(__name__)
 
 
 class CatalogCheck:
-    """One per start of a mirror."""
+    """Check of all definitions; one for each start of a mirror."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -50,8 +51,12 @@ class CatalogCheck:
     def differing(
         self, rows: Mapping[TableName, ControlRow], facts: BatchFacts, end: SourceOffset
     ) -> dict[TableName, str]:
-        """Take in a batch that is in the targets, and return tables with another definition in the catalog, and what is
-        other there.
+        """Return the tables whose definition in the catalog differs, with the difference.
+
+        Args:
+            rows: the rows of the control table.
+            facts: the facts of the last micro-batch, which the targets have.
+            end: its end.
         """
         self._drop((name for name in list(self._before) if statements_of(facts, name)), rows)
         if self._found is None and time.monotonic() >= self._next_s:
@@ -71,13 +76,13 @@ class CatalogCheck:
         self._next_s = time.monotonic() + CHECK_EVERY_S
         try:
             self._found = read_source_tables(self._options)
-        except ReplicaError as error:  # the stream has a word on that, if it lasts
+        except ReplicaError as error:  # the stream reports a fault that persists
             _log.warning("the definitions of the mirror were not compared with the catalog: %s", error.message)
             return
         self._before = {name: row.definition for name, row in rows.items() if row.live}
 
     def _drop(self, named: Iterable[TableName], rows: Mapping[TableName, ControlRow]) -> None:
-        """Judge no table that a statement named since the catalog was read, or that has another definition by now."""
+        """Forget tables that a statement named since the catalog was read, or whose definition has changed since."""
         for name in named:
             del self._before[name]
         kept = {name: row for name, row in rows.items() if row.live}
@@ -87,7 +92,7 @@ class CatalogCheck:
 
 
 def _difference(known: TableSchema, told: TableSchema) -> str:
-    """Return what a definition in the catalog has otherwise than the mirror's; '' if nothing."""
+    """Return how a definition in the catalog differs from the mirror's; '' if it does not."""
     ours, theirs = ([column for column in table.columns if not column.hidden] for table in (known, told))
     names = [[column.name for column in columns] for columns in (ours, theirs)]
     if names[0] != names[1]:

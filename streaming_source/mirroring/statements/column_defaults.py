@@ -1,7 +1,7 @@
-"""The defaults of the columns of mirrored tables, as the catalog says them and statements change them.
+"""Defaults of the columns of mirrored tables, from the catalog and from statements.
 
-In: databases of the server; a statement on a table. Out: the words by column, as text: rows whose images leave a column
-out have its value (`omitted_columns.py`). A generated column has none here, and no known value.
+In: databases of the server; a statement on a table. Out: the text after DEFAULT, by column. Rows whose images leave a
+column out have this value (`omitted_columns.py`). Generated columns have no entry.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from replica.schema.text.sql_tokens import Token
 
 Defaults = dict[str, str | None]
-"""What stands behind DEFAULT, by column; None where nothing does."""
+"""Text after DEFAULT, by column; None for a column without a default."""
 NULL: Final = "NULL"
 _AUTO: Final = "AUTO_INCREMENT"
-"""What stands in the place of a default that no constant is."""
+"""Entry of an AUTO_INCREMENT column, whose default is no constant."""
 _LOST: Final = "?"
-"""What the catalog shows for a character of more than three bytes of UTF-8: a default with it is not known."""
+"""Character that the catalog shows for a character of more than three UTF-8 bytes. A default with it is unknown."""
 _LISTED: Final = """\
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IF(EXTRA LIKE '%%auto_increment%%', %s, COLUMN_DEFAULT)
   FROM information_schema.COLUMNS
@@ -34,7 +34,7 @@ SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IF(EXTRA LIKE '%%auto_increment%%'
 
 
 def ask_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
-    """Return the defaults of all tables of some databases."""
+    """Return the defaults of all tables in these databases."""
     found: dict[TableName, Defaults] = {}
     if databases:
         listed = _LISTED.format(databases=", ".join(["%s"] * len(databases)))
@@ -45,7 +45,7 @@ def ask_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
 
 
 def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
-    """Return the defaults of a table behind a statement that its definition follows."""
+    """Return the defaults of a table after a statement that its definition follows."""
     change = effect.alteration
     if change is None:
         return before
@@ -62,7 +62,7 @@ def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
 
 
 def numbered(defaults: Mapping[str, str | None]) -> list[str]:
-    """Return the columns that are AUTO_INCREMENT."""
+    """Return the AUTO_INCREMENT columns."""
     return [name for name, default in defaults.items() if default == _AUTO]
 
 
@@ -70,12 +70,12 @@ def _declared(item: ColumnItem) -> str | None:
     if item.numbered:
         return _AUTO
     if item.default is None and item.column.nullable and item.column.data_type == "timestamp":
-        return NULL  # said so; else the server's settings may make it NOT NULL, with the time of the statement
+        return NULL  # NULL is declared; without it the server may make it NOT NULL, with the statement's time
     return _written(item.default)
 
 
 def _written(default: tuple[Token, ...] | None) -> str | None:
-    """Return the words of a default as text that is read as the same words."""
+    """Return the tokens of a default as text that is parsed as the same tokens."""
     if default is None:
         return None
     return " ".join(_quoted(word.text) if word.kind in ("string", "double") else word.text for word in default)
@@ -86,7 +86,7 @@ def _quoted(value: str) -> str:
 
 
 def same_defaults(one: Mapping[str, str | None], other: Mapping[str, str | None]) -> bool:
-    """Tell whether defaults are the same, however they are written."""
+    """Return True if two sets of defaults have the same tokens, however they are written."""
     return {name: _words(text) for name, text in one.items()} == {name: _words(text) for name, text in other.items()}
 
 

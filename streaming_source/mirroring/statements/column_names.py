@@ -1,8 +1,7 @@
-"""The names of a target's columns while statements rename those of its table.
+"""Order of RENAME COLUMN actions on a target.
 
-In: new names by old ones. Out: actions, one after the other, in an order in which every name is free
-when it is given; names that change places go through one that no column has. Names that differ by case alone are one
-name for Spark.
+In: new names by old ones. Out: actions in an order in which each new name is free when it is given. Columns that swap
+names use a temporary name. Names that differ only by case are one name for Spark.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 _PLACE: Final = "_renamed"
-"""The beginning of names that columns have meanwhile."""
+"""Prefix of temporary names."""
 
 
 def renamed(names: Mapping[str, str], others: Collection[str] = ()) -> list[RenameColumn]:
     """Return the actions that rename columns.
 
     Args:
-        names: new names by the old ones.
-        others: columns that keep their names.
+        names: the new names by the old ones.
+        others: the columns that keep their names.
     """
     return [RenameColumn(old, new) for old, new in ordered(names, others)]
 
@@ -48,7 +47,5 @@ def ordered(names: Mapping[str, str], others: Collection[str] = ()) -> list[tupl
 
 
 def composed(names: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return the names before two statements by those after them. `names` are those of the second, `earlier` those of
-    the first.
-    """
+    """Return the names before two statements by those after them; `names`: of the second; `earlier`: of the first."""
     return {new: earlier[old] for new, old in names.items() if old in earlier}

@@ -1,11 +1,11 @@
-"""The statements on one table at the beginning of a micro-batch, and the changes without rows in it.
+"""Apply the statements on one table in a micro-batch, and DML that has no row events.
 
-In: the table's part of the batch, its statements in order. Out: a target that has what the server had behind the last
-statement, and the table's row of the control table with its definition and state. The source ends a batch before a
-statement, so rows come after the statements of their batch. Where they do not, because an earlier version planned the
-batch, or a server has it in another order, the table is read again.
+In: the table's part of the micro-batch, its statements in order. Out: a target in the state after the last statement,
+and the table's row of the control table with the new definition and state. The source ends a micro-batch before a DDL
+statement, so statements come before the rows of their micro-batch. If they do not, because an earlier version planned
+it or the server has another order, the table is re-snapshot.
 
-Each step of a statement is a commit with a token. A batch that comes again skips the steps that are in the target.
+Each step of a statement is a commit with a token. A repeated micro-batch skips the steps that the target already has.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MIXED = "the batch has changes of it before the statement, and others after it.
 
 
 class DdlApplier:
-    """The statements of one batch on one table."""
+    """Statements on one table in one micro-batch."""
 
     def __init__(self, part: TableBatch, statements: Sequence[StatementRow]) -> None:
         self._part = part
@@ -60,21 +60,23 @@ class DdlApplier:
         self._statements = [one for one in statements if not changes_rows(one.effect)]
         self._untold = [one for one in statements if changes_rows(one.effect)]
         self._gone = False
-        """Whether an earlier try of the batch has dropped the target: then all steps before are done."""
+        """Whether an earlier attempt of the micro-batch dropped the target. Then all steps before the DROP are done."""
 
     @property
     def rows_go_in(self) -> bool:
-        """Whether the rows of the batch go in although a change in it has none. The table is read again anyway. Until
-        then no row may be missed that a log keeps, and none be looked for that the target may not have.
+        """Whether the rows of the micro-batch are applied although it has a change without row events.
+
+        Such a table is re-snapshot anyway. Until then, a log must not miss a row, and a row that the target may lack
+        must not be looked up.
         """
         mode = self._part.mode
         return not self._untold or mode.append_only or (mode.by_key and not self._part.facts.partial)
 
     def follow(self) -> None:
-        """Do what each statement asks, before the rows.
+        """Apply the statements, before the rows.
 
         Raises:
-            SchemaError: the table cannot be kept equal behind a statement.
+            SchemaError: the table has to be suspended because of a statement.
         """
         part = self._part
         if part.row.live and (fault := unreadable_rows(part.facts)):
@@ -95,10 +97,10 @@ class DdlApplier:
             emptied = clears
 
     def end(self) -> None:
-        """Do what changes without rows ask, after the rows.
+        """Apply DML that has no row events, after the rows.
 
         Raises:
-            SchemaError: the table is to be suspended after such a change.
+            SchemaError: the table has to be suspended because of such a change.
         """
         for statement in self._untold:
             self._follow(statement)
@@ -116,22 +118,23 @@ class DdlApplier:
         return max(self._part.facts.domains, len({statement.domain for statement in self._statements}))
 
     def _mixed(self) -> bool:
-        """Tell whether changes come before a statement that is not the first thing of the batch."""
+        """Return True if the micro-batch has changes before the last statement."""
         last = self._statements[-1]
         place = last.number, last.ordinal
         return any(not met.read and met.first < place for met in self._part.facts.maps)
 
     def _at(self, statement: StatementRow) -> Commit:
-        """Return the token of what a statement asks of the target."""
+        """Return the token of the commits for a statement."""
         return self._part.commit.of(f"{statement.gtid}:{statement.ordinal}")
 
     def _clears(self, statement: StatementRow) -> bool:
-        """Tell whether a statement takes out all rows of the target, and leaves no trace of them."""
+        """Return True if a statement removes all rows of the target without a trace."""
         applied = self._row.mode == CURRENT and self._settings.on_truncate == "apply"
         return applied and statement.effect.empties
 
     def _follow(self, statement: StatementRow) -> None:
-        # What stands in the definition already, or is read again behind the statement, asks nothing of the rule.
+        # The rule is not checked if the definition already includes the statement, or the table is re-snapshot after
+        # it.
         known = not self._row.live or self._known(statement)
         rule = WHOLE if known else self._settings.rule_of(self._row.name)
         try:
@@ -154,10 +157,10 @@ class DdlApplier:
             self._read_again(statement, NotInRows("another table is made in its place.", "onSwap"))
 
     def _come_back(self, statement: StatementRow, asked: Asked) -> None:
-        """Do what a statement asks of a table that is dropped, or waits to be read again."""
+        """Apply a statement on a table that is dropped, or waits for a re-snapshot."""
         if isinstance(asked, Dropped):
             self._drop(statement)
-        elif self._row.state != DROPPED:  # it is read as it is after the statement
+        elif self._row.state != DROPPED:  # the re-snapshot reads the state after the statement
             self._keep_names(statement, asked)
         elif isinstance(asked, Made):
             self._wait(statement, "it is there again.")
@@ -172,7 +175,7 @@ class DdlApplier:
         self._keep_names(statement, asked)
 
     def _keep_names(self, statement: StatementRow, asked: Asked) -> None:
-        """Note which columns a statement renames, for a target whose rows stay while the table is read again."""
+        """Record renamed columns, for a target whose rows stay during a re-snapshot."""
         if not isinstance(asked, Evolved | NotInRows) or asked.definition is None or asked.names is None:
             return
         if self._row.mode == CURRENT or self._known(statement):
@@ -182,24 +185,25 @@ class DdlApplier:
         self._row = self._row.defined(asked.definition, self._defaults_behind(statement))._replace(target_names=names)
 
     def _wait(self, statement: StatementRow, why: str) -> None:
-        """Leave the target as it is until the table is read again."""
+        """Leave the target unchanged until the table is re-snapshot."""
         self._row = doubted(self._row, self._part.commit.batch, f"read again behind {_shown(statement)}: {why}")
 
     def _known(self, statement: StatementRow) -> bool:
-        """Tell whether the definition was read behind the statement."""
+        """Return True if the definition already includes the statement."""
         gtid = Gtid.parse(statement.gtid)
         last = GtidPosition.parse(self._row.defined_at).get(gtid.domain_id)
         return last is not None and last.seq_no >= gtid.seq_no
 
     def _check_early(self, statement: StatementRow, asked: Asked) -> None:
-        """Read the table again where its rows are of another definition than ours: the first come from before that was
-        read.
+        """Wait for a re-snapshot if a statement that the definition already includes is not harmless.
+
+        The first rows of the table come from before the definition was read, so they may have another definition.
         """
         harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self._row.table
         harmless = harmless and same_defaults(self._defaults_behind(statement), self._row.defaults)
         first = self._statements and statement == self._statements[0]
         new = isinstance(asked, Made) and first and not self._row.rows
-        came = self._part.new and isinstance(asked, NotInRows)  # under this name, with rows that it had before
+        came = self._part.new and isinstance(asked, NotInRows)  # the table has this name and these rows only now
         if came or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
             self._wait(statement, "the table was changed while the mirror began to read it.")
 

@@ -1,12 +1,11 @@
-"""Keys that do not tell rows apart in a target, or not behind a statement.
+"""Keys that are no key in a target, or no key after a statement.
 
-In: the table's definition, its indexes or the effect of a statement, and the key by which the target's rows are found.
-Out: the indexes that tell rows apart in a target too, and the reason why the table has to be read again, None where the
-key stays.
+In: the table's definition, its indexes or a statement, and the key by which the rows of the target are matched. Out:
+the indexes that are a key in a target too, and the reason for a re-snapshot, or None if the key stays.
 
-An ENUM or SET with the label '' shows two values as one: no label at all looks the same. The server has two keys there,
-and in a target one row would take the other's place. A primary key goes by a statement that changes the definition; a
-definition says nothing of unique indexes, so whichever index goes, it may be theirs.
+An ENUM or SET with the label '' has two values that look alike: the label '' and no label. The server has two keys, and
+in a target one row would overwrite the other. A definition includes the primary key, so a DROP of it shows there. It
+does not include unique indexes, so each dropped index may be the key.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _INDEX: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 
 
 def lost_key(effect: StatementEffect, after: TableSchema, keys: Collection[str]) -> str | None:
-    """Return what the statement does to the key of a table; None: nothing."""
+    """Return what the statement does to the key of a table, or None if the key stays."""
     columns = {column.name: column for column in after.columns}
     gone = [key for key in keys if key not in columns]
     if gone:
@@ -41,7 +40,7 @@ def lost_key(effect: StatementEffect, after: TableSchema, keys: Collection[str])
 
 
 def _lost_unique(effect: StatementEffect, after: TableSchema, keys: Collection[str]) -> str | None:
-    """Return what the statement does to a unique index, whose columns are there behind it."""
+    """Return what the statement does to a unique index whose columns still exist after it, or None."""
     loose = [column.name for column in after.columns if column.name in keys and column.nullable]
     if loose:
         return f"behind it NULL may stand in the key column {loose[0]}, more than once."
@@ -68,16 +67,16 @@ def _drops_index(words: Sequence[str]) -> bool:
 
 
 def is_blurred(column: ColumnSchema) -> bool:
-    """Tell whether two values of a column look the same in a target."""
+    """Return True if two values of a column look alike in a target."""
     return column.data_type in {"enum", "set"} and "" in (column.labels or ())
 
 
 def sharp_indexes(definition: TableSchema, indexes: Sequence[TableIndex]) -> list[TableIndex]:
-    """Return the indexes without a column that shows two values as one."""
+    """Return the indexes without a column of which two values look alike."""
     blurred = {column_key(column.name) for column in definition.columns if is_blurred(column)}
     return [index for index in indexes if not any(column_key(part.column) in blurred for part in index.parts)]
 
 
 def blurred_names(columns: Iterable[ColumnSchema]) -> list[str]:
-    """Return the names of those columns that show two values as one."""
+    """Return the names of columns of which two values look alike."""
     return [column.name for column in columns if is_blurred(column)]

@@ -1,9 +1,9 @@
-"""Find the tables whose rows are changed under another table's name: the members of MERGE tables (MRG_MyISAM).
+"""Members of MERGE tables (MRG_MyISAM), whose rows are logged under the name of the MERGE table.
 
-In: the names under which a batch has rows events. Out: for each MERGE table among them its members, as the server says
-now, and said before. It is asked for names that are no tables of the mirror, at most every few minutes for the same
-ones. If the server cannot tell the members, all that may be some are taken for them: a MERGE table with a member that
-was altered cannot be opened, and of a table that was dropped nothing tells what it was.
+In: the names under which a micro-batch has row events. Out: the current and earlier members of each MERGE table among
+them. The server is asked only for names that are no tables of the mirror, at most every ASK_EVERY_S seconds for the
+same names. If the server cannot list the members, all possible tables count as members. A MERGE table with an altered
+member cannot be opened, and the type of a dropped table is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 ASK_EVERY_S: Final = 300.0
-"""What a name stands for may change: CREATE TABLE, or ALTER TABLE … UNION, of a table that is not selected."""
+"""Seconds before the same names are asked again: CREATE or ALTER TABLE of an unselected table may change them."""
 _ENGINES: Final = "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES"
 _MERGE: Final = "MRG_MyISAM"
 _MEMBER: Final = "MyISAM"
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class MergeTables:
-    """One per start of a mirror."""
+    """MERGE tables of the server; one for each start of a mirror."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -49,11 +49,11 @@ class MergeTables:
     def members(
         self, names: Collection[TableName], altered: Collection[TableName] = ()
     ) -> dict[TableName, tuple[TableName, ...]]:
-        """Return the members of those of these tables that are MERGE tables, or may have been.
+        """Return the members of those tables that are, or may have been, MERGE tables.
 
         Args:
             names: the tables under whose names rows were changed.
-            altered: the tables with statements beside these changes: they may have been members before.
+            altered: the tables with statements in the same micro-batch. They may have been members before.
         """
         now = time.monotonic()
         before: dict[TableName, tuple[TableName, ...]] = {}
@@ -83,7 +83,7 @@ def _members(
         quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name)
         try:
             answer = yield Query(f"SHOW CREATE TABLE {quoted}")
-        except ServerError:  # it cannot be opened, or is gone since
+        except ServerError:  # it cannot be opened, or was dropped since
             found[name] = possible
         else:
             found[name] = members_of(str(answer[0][1]), name[0])
@@ -94,13 +94,13 @@ def _members(
 
 
 def members_of(sql: str, database: str) -> tuple[TableName, ...]:
-    """Return the members that SHOW CREATE TABLE of a MERGE table in a database lists."""
+    """Return the members that SHOW CREATE TABLE of a MERGE table lists; `database`: the database of the MERGE table."""
     tokens = list(tokenize(sql))
     begins = [number for number, token in enumerate(tokens) if token.upper == "UNION"]
     if not begins:
         return ()
     found: list[list[str]] = [[]]
-    for token in tokens[begins[-1] + 3 :]:  # behind UNION=(
+    for token in tokens[begins[-1] + 3 :]:  # after UNION=(
         if token.kind == "symbol" and token.text == ")":
             break
         if token.kind == "symbol" and token.text == ",":

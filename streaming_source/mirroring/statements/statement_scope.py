@@ -1,8 +1,8 @@
-"""The tables of a mirror that a statement of a batch is about.
+"""Statements of a micro-batch that may concern a table.
 
-In: the facts of a batch. Out: the statements of a table, in the order of the stream: those that name it, those that
-name its database or no clear table there, and those that were made in no database. A change of rows through a view
-names the view alone, so it is about every table of its database.
+In: the facts of a micro-batch. Out: the statements of a table in the order of the stream. They name the table, or its
+database, or no clear table in it, or belong to sessions without a database. DML through a view names only the view, so
+it concerns every table of its database.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ NO_DATABASE = ""
 
 
 def statements_of(facts: BatchFacts, name: TableName) -> list[StatementRow]:
-    """Return the statements of a batch that are about a table, in order, each once."""
+    """Return the statements of a micro-batch that concern a table, in order, without duplicates."""
     if not (facts.statements or facts.databases):
-        return []  # asked for each table of a mirror, and few batches have any
+        return []  # called for each table, and most micro-batches have none
     databases = (facts.databases.get(database, ()) for database in (name[0], NO_DATABASE))
     found = [*facts.statements.get(name, ()), *(one for statements in databases for one in statements)]
     return sorted(dict.fromkeys(found), key=lambda one: one[1:3])
 
 
 def widen_views(options: SourceOptions, facts: BatchFacts, unknown: Collection[TableName]) -> None:
-    """Make changes of rows through a view statements on its database; `unknown`: names of the batch that are no tables.
+    """Make DML through a view a statement on its database; `unknown`: names of the micro-batch that are no tables.
 
-    Temporary tables, and what is gone by now, stay out.
+    Temporary tables, and objects that were dropped since, are left out.
     """
     changed = [name for name in unknown if any(changes_rows(one.effect) for one in facts.statements.get(name, ()))]
     for name in views(options, changed) if changed else ():

@@ -1,4 +1,4 @@
-"""The writers of targets: Delta tables by Spark and, in `native`, by delta-rs; folders of Parquet files.
+"""Writers of targets: Delta tables by Spark, Delta tables by delta-rs (`native`), and folders of Parquet files.
 
-`target_format.py` says what a format has to do, `choose.py` finds one by its name.
+`target_format.py` has the interface of a format, `choose.py` finds a format by name.
 """

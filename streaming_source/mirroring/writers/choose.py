@@ -1,4 +1,4 @@
-"""The formats that there are, and the format of a name."""
+"""Target formats, and the lookup of a format by the name of a target."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FORMATS: Final[dict[str, TargetFormat]] = {each.name: each for each in (DeltaFor
 
 
 def format_of(name: str) -> TargetFormat:
-    """Return the format of a target or a control table by its name in SQL: folders say it, a catalog has Delta."""
+    """Return the format of a target or control table by its SQL name; catalog tables are Delta, folders name theirs."""
     first, _, rest = name.partition(".")
     return FORMATS.get(first.strip("`"), FORMATS[DELTA]) if "/" in rest else FORMATS[DELTA]
 
 
 def open_target(spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> TableWriter:
-    """Open the target of a name, as `TargetFormat.target` says."""
+    """Open the target of this name; the arguments are those of `TargetFormat.target`."""
     return format_of(name).target(spark, name, made=made, folder=folder)
 
 
 def control_store(spark: SparkSession, name: str) -> ControlStore:
-    """Return the control table of a name."""
+    """Return the control table of this name."""
     return format_of(name).control(spark, name)

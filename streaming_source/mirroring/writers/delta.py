@@ -1,8 +1,8 @@
 """Delta tables as targets: in a catalog or in folders, in all modes.
 
-Each commit has its token (`Commit`) as the user's metadata. A commit of rows also has it as a transaction of Delta,
-which skips what is in the table. Steps of statements are looked up in the log: each action of an ALTER has a token. A
-change from the columns that are there to others goes on from what it finds.
+Each commit has its token (`Commit`) as user metadata. A commit of rows also has it as a transaction of Delta, which
+skips a commit that the table already has. Steps of statements are looked up in the log: each action of an ALTER has a
+token. An `alter` without actions continues from the columns that it finds.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _WRITER: Final = "spark.databricks.delta.write.txnAppId"
 _NUMBER: Final = "spark.databricks.delta.write.txnVersion"
-"""The token of the next write: Delta skips it if the table has one of this name with this number, or a larger one."""
+"""Token of the next write. Delta skips the write if the table has this name with this or a larger number."""
 _TEXT: Final = "STRING"
 _WIDENING: Final = "delta.enableTypeWidening"
 _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
-"""Types whose values Spark writes as the server does."""
+"""Types whose values Spark converts to the same text as the server."""
 _FOLDER_GONE: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
 
 
 class DeltaFormat:
-    """Delta tables."""
+    """Format of Delta tables."""
 
     name = DELTA
     modes = frozenset(MEANINGS)
@@ -64,7 +64,7 @@ class DeltaFormat:
     own_properties = PROPERTIES
 
     def check_session(self, spark: SparkSession) -> None:
-        """Refuse a session without Delta, or with one for another Spark."""
+        """Refuse a session without Delta, or with a Delta for another Spark."""
         check_delta(spark, required=True)
 
     def target(self, spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> DeltaTarget:
@@ -72,19 +72,19 @@ class DeltaFormat:
         return DeltaTarget(spark, name, made, folder)
 
     def control(self, spark: SparkSession, name: str) -> DeltaControl:
-        """Return the control table of a name."""
+        """Return the control table of this name."""
         return DeltaControl(spark, name)
 
 
 @dataclass(slots=True)
 class DeltaTable:
-    """A Delta table as a mirror knows it."""
+    """Delta table of a mirror: a target or the control table."""
 
     spark: SparkSession
     name: str
 
     def exists(self) -> bool:
-        """Tell whether there is a table of the name, or in the folder."""
+        """Return True if there is a table of this name, or in this folder."""
         from pyspark.errors import AnalysisException
 
         try:
@@ -93,14 +93,17 @@ class DeltaTable:
             return False
 
     def properties(self) -> dict[str, str]:
-        """Return its properties."""
+        """Return the properties of the table."""
         return {row["key"]: row["value"] for row in self.spark.sql(f"SHOW TBLPROPERTIES {self.name}").collect()}
 
 
 @dataclass(slots=True)
 class DeltaTarget(DeltaTable):
-    """One target. `made`: it was made for this batch, and has no commit of an earlier try; `folder`: where it lies, if
-    delta-rs may write it.
+    """Target that is a Delta table.
+
+    Attributes:
+        made: the target was created for this micro-batch, and has no commit of an earlier attempt.
+        folder: the folder of the target, if delta-rs may write it.
     """
 
     made: bool = False
@@ -108,12 +111,12 @@ class DeltaTarget(DeltaTable):
     _parts: frozenset[str] | None = None
 
     def count(self) -> int:
-        """Return how many rows it has, which Delta's log tells."""
+        """Return the number of rows, which Spark reads from Delta's log."""
         return self.spark.table(self.name).count()
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
-        """Make it, or replace it with its history kept."""
-        folder = path_of(self.name)  # of a target that no catalog has
+        """Create the target, or replace it and keep its versions."""
+        folder = path_of(self.name)  # None for a catalog table
         if folder is not None and self.exists():
             self._empty(folder, columns, properties)
         else:
@@ -123,11 +126,11 @@ class DeltaTarget(DeltaTable):
             except SPARK_ERRORS as error:
                 if _FOLDER_GONE not in str(error):
                     raise
-                self.drop()  # something removed the folder of a table that the catalog still has
+                self.drop()  # the folder was removed, and the catalog still has the table
                 self.spark.sql(statement)
 
     def has(self, at: Commit) -> bool:
-        """Return True if a commit is in it. Rows come after the statements of their batch."""
+        """Return True if the target has a commit. Rows come after the statements of their micro-batch."""
         if self.made:
             return False
         if self._parts is None:
@@ -137,7 +140,7 @@ class DeltaTarget(DeltaTable):
         return at.part in self._parts or not ROWS.isdisjoint(self._parts)
 
     def _has_rows(self, at: Commit) -> bool:
-        """Return True if Delta keeps the token of rows of the batch, also where its log was cleaned since."""
+        """Return True if Delta keeps the token of the micro-batch's rows, which stays when the log is cleaned."""
         folder = known_folder(self.spark, self.name)
         try:
             return folder is not None and has_rows(folder, at)
@@ -146,7 +149,7 @@ class DeltaTarget(DeltaTable):
             return False
 
     def _once(self, at: Commit, write: Callable[[], object]) -> None:
-        """Write by one commit, unless it is in the table."""
+        """Write one commit, unless the table already has it."""
         told = {METADATA: at.metadata}
         if at.part in ROWS:
             told |= {} if self.made else {_WRITER: at.writer, _NUMBER: str(at.batch)}
@@ -156,10 +159,10 @@ class DeltaTarget(DeltaTable):
             write()
 
     def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
-        """Run the actions, each as a commit; without them, those that lead from the columns that are there.
+        """Run the actions, one commit each; without actions, run those that lead from the existing columns to these.
 
         Raises:
-            SchemaError: without actions: the rows that are there have values of a type that the columns do not hold.
+            SchemaError: without actions: existing rows have values of a type that the new columns do not hold.
         """
         with _set(self.spark, {METADATA: at.of(UNNUMBERED).metadata}):
             wanted: Sequence[TargetAction] = actions or ()
@@ -172,8 +175,8 @@ class DeltaTarget(DeltaTable):
                 self._change(action, None if actions is None else at.step(number))
 
     def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
-        """Drop columns whose names others get, and rename those."""
-        # The names from before the batch: an earlier try may have come halfway.
+        """Drop columns whose names other columns get, and rename those."""
+        # The names from before the micro-batch, because an earlier attempt may have renamed some columns.
         before = version_of(self.spark, self.name, at.mirror, at.batch - 1)
         there = self.spark.read.option("versionAsOf", before).table(self.name).columns
         kept = {old: new for new, old in names.items() if old is not None and old in there}
@@ -190,13 +193,13 @@ class DeltaTarget(DeltaTable):
             self.spark.sql(altered(self.name, action))
 
     def _is_wider(self, action: TargetAction) -> bool:
-        """Tell whether a column has a wider type already, which older rows of a target that keeps them need."""
+        """Return True if a column already has a wider type, which older rows of a target that keeps them need."""
         if not isinstance(action, SetType):
             return False
         return fits(action.type, self.spark.table(self.name).schema[action.name].dataType.simpleString().upper())
 
     def _as_text(self, columns: Sequence[TargetColumn]) -> None:
-        """Make STRING of columns that are of another type, and are to be of that: their values as text."""
+        """Convert columns to STRING whose type changes to it: their values become text."""
         there = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
         for column in columns:
             meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
@@ -204,13 +207,13 @@ class DeltaTarget(DeltaTable):
                 continue
             if meanwhile not in there:
                 self._change(AddColumns((column._replace(name=meanwhile),)))
-            if column.name in there:  # else an earlier try came so far
-                self.spark.sql(f"UPDATE {self.name} SET {identifier(meanwhile)} = CAST({name} AS STRING)")  # noqa: S608  (the names are quoted)
+            if column.name in there:  # else an earlier attempt did this step
+                self.spark.sql(f"UPDATE {self.name} SET {identifier(meanwhile)} = CAST({name} AS STRING)")  # noqa: S608
                 self._change(DropColumns((column.name,)))
             self._change(RenameColumn(meanwhile, column.name))
 
     def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
-        """Give all rows these values, as one commit."""
+        """Set columns of all rows to these values, in one commit."""
         added = self.spark.range(1).select(*(value.column().alias(f"v{n}") for n, value in enumerate(values.values())))
         told = ", ".join(f"target.{braced(identifier(name))} = added.v{n}" for n, name in enumerate(values))
         merge = f"MERGE INTO {braced(self.name)} AS target USING {{added}} AS added ON true"
@@ -218,7 +221,7 @@ class DeltaTarget(DeltaTable):
         self._once(at, lambda: self.spark.sql(merge, added=added))
 
     def truncate(self, at: Commit) -> None:
-        """Delete all rows: without Spark, which needs seconds for it, where that can be."""
+        """Delete all rows; if possible by delta-rs, because Spark needs seconds for it."""
 
         def delete() -> None:
             try:
@@ -232,7 +235,7 @@ class DeltaTarget(DeltaTable):
         self._once(at, delete)
 
     def apply(self, mode: Mode, changes: NetChanges) -> None:
-        """Run the MERGE of a mode, or append what it makes of the changes."""
+        """Run the MERGE of a mode, or append its rows."""
         rows, merge = mode.merge(changes)
         merged = partial(self.spark.sql, merge, changes=rows)
         self._once(changes.at, merged if merge else rows.writeTo(self.name).append)
@@ -242,14 +245,14 @@ class DeltaTarget(DeltaTable):
         self._once(at, lambda: self.spark.sql(mode.ended(self, statement)))
 
     def append(self, rows: DataFrame, at: Commit) -> None:
-        """Append rows as one commit."""
+        """Append rows in one commit."""
         self._once(at, rows.writeTo(self.name).append)
 
     def finish(self, rows: int, at: Commit) -> None:
-        """Do nothing: each append was seen at once."""
+        """Do nothing: each append is visible at once."""
 
     def put_back(self, row: ControlRow) -> None:
-        """Go back to the version that belongs to the row."""
+        """Reset the target to the version that belongs to the control row."""
         self.spark.sql(f"RESTORE TABLE {self.name} TO VERSION AS OF {version_at(self.spark, row)}")
 
     def drop(self) -> None:
@@ -261,8 +264,9 @@ class DeltaTarget(DeltaTable):
         return self.spark.read.option("versionAsOf", version_at(self.spark, row)).table(self.name)
 
     def _empty(self, folder: str, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
-        """Empty a target in a folder, where Delta has no CREATE OR REPLACE; other columns take the place of the old
-        ones, and then none of them is NOT NULL.
+        """Empty a target in a folder, where Delta has no CREATE OR REPLACE.
+
+        Other columns replace the old ones, and then all columns are nullable.
         """
         wanted = image_type(columns)
         there = [(field.name, field.dataType) for field in self.spark.table(self.name).schema]
@@ -289,7 +293,7 @@ class DeltaTarget(DeltaTable):
 
 @contextlib.contextmanager
 def _set(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of a session that no other thread uses, for a while."""
+    """Set settings of a session for the duration of a block; no other thread may use the session."""
     before = {name: spark.conf.get(name, None) for name in values}
     try:
         for name, value in values.items():
@@ -304,10 +308,10 @@ def _set(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> list[TargetAction]:
-    """Return the action that gives a column another type; none where the type that is there holds the values too.
+    """Return the action that changes the type of a column; none if the existing type also holds the values.
 
     Raises:
-        SchemaError: the values of the old type are none of the new one.
+        SchemaError: the new type does not hold the values of the old type.
     """
     kind = there.simpleString().upper()
     if there == spark_type(column.type) or fits(column.type, kind):
@@ -321,12 +325,12 @@ def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> l
 
 
 class DeltaControl(DeltaTable):
-    """The control table, of which each state is one commit."""
+    """Control table that is a Delta table; each state is one commit."""
 
     __slots__ = ()
 
     def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
-        """Make it without rows, where it is not there."""
+        """Create the control table without rows, if it does not exist."""
         self.spark.sql(create_if_absent(self.name, columns, properties))
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:
@@ -334,7 +338,7 @@ class DeltaControl(DeltaTable):
         self.spark.sql(altered(self.name, AddColumns(tuple(columns))))
 
     def rows(self) -> DataFrame:
-        """Return its rows."""
+        """Return the rows of the control table."""
         return self.spark.table(self.name)
 
     def replace(self, rows: DataFrame) -> None:
@@ -344,21 +348,18 @@ class DeltaControl(DeltaTable):
         rows.writeTo(self.name).overwrite(f.lit(True))
 
 
-# Statements of Delta tables: what makes one and what changes its columns.
-#
-# In: the name of a table as SQL takes it, columns, comments and properties. Out: the statements, whose names and
-# texts `sql_text.py` writes. Delta's typed builder does the same for tables of two-part names alone: no folder, no
-# catalog.
+# SQL statements that create Delta tables and change their columns. `sql_text.py` quotes their names and texts. Delta's
+# typed builder supports only two-part names: no folders and no catalogs.
 
 
 def create_or_replace(table: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> str:
-    """Return the statement that makes an empty table, also in the place of one that is there."""
+    """Return the statement that creates an empty table, or replaces an existing one."""
     about = f"{_comment(comment)} {_properties(properties)}"
     return f"CREATE OR REPLACE TABLE {table} ({_listed(columns)}) USING delta{about}"
 
 
 def create_if_absent(table: str, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> str:
-    """Return the statement that makes an empty table where there is none."""
+    """Return the statement that creates an empty table if there is none."""
     return f"CREATE TABLE IF NOT EXISTS {table} ({_listed(columns)}) USING delta {_properties(properties)}"
 
 
@@ -368,7 +369,7 @@ def set_properties(table: str, properties: Mapping[str, str]) -> str:
 
 
 def altered(table: str, action: TargetAction) -> str:
-    """Return the statement that carries out an action."""
+    """Return the statement for an action."""
     match action:
         case AddColumns():
             change = f"ADD COLUMNS ({', '.join(map(_any_value, action.columns))})"

@@ -1,9 +1,9 @@
-"""Folders of Parquet files as targets: for the log of all changes, without a transaction log.
+"""Folders of Parquet files as targets, for the log of all changes (append_log), without a transaction log.
 
-What a batch appends is kept until `finish` and then written as one folder (`BatchFolders`). A batch that comes
-again finds its folder, and writes nothing. The columns stand in a note beside the folders; files keep those that they
-were written with. A column that goes stays, NULL from then on, as a log says what was; one that gets a wider type is
-read as that. Refused: a column whose values of before and of now have no type in common.
+Appended rows of a micro-batch are held until `finish`, which writes them as one folder (`BatchFolders`). A repeated
+micro-batch finds its folder and writes nothing. A note beside the folders has the columns; files keep the columns with
+which they were written. A dropped column stays, with NULL in new rows, because a log keeps history. A column with a
+wider type is read as this type. Refused: a column whose old and new types have no common type.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 ROWS_A_FILE: Final = 1_000_000
-"""A batch has no more files than this makes of it: thousands of small ones would be slow to list and to read."""
+"""Rows of a micro-batch in one file: thousands of small files would be slow to list and to read."""
 STATES: Final = 10
-"""States of the control table that are kept: a reader that has found the newest has time to read it."""
+"""States of the control table that are kept, so that a reader of the newest one has time to read it."""
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
-"""Decimal digits of the integers, from narrow to wide."""
+"""Decimal digits of the integer types, from narrow to wide."""
 
 
 class ParquetFormat:
-    """Folders of Parquet files."""
+    """Format of folders of Parquet files."""
 
     name = "parquet"
     modes = frozenset({APPEND_LOG})
@@ -51,30 +51,30 @@ class ParquetFormat:
     own_properties: Mapping[str, str] = {}
 
     def check_session(self, spark: SparkSession) -> None:
-        """Do nothing: each Spark writes Parquet."""
+        """Do nothing: every Spark writes Parquet."""
 
     def target(self, spark: SparkSession, name: str, **_: object) -> ParquetTarget:
-        """Open a target. One that is made again has no folders."""
+        """Open a target. A target that was created again has no folders."""
         return ParquetTarget(spark, name)
 
     def control(self, spark: SparkSession, name: str) -> ParquetControl:
-        """Return the control table of a name."""
+        """Return the control table of this name."""
         return ParquetControl(spark, name)
 
 
 def batch_name(batch: int) -> str:
-    """Return the name of a batch, which is no number for those who read the folder, and sorts as numbers do."""
+    """Return the folder name of a micro-batch. It sorts like the number, and readers take it as text."""
     return f"batch-{batch:012d}"
 
 
 def _folder_of(at: Commit) -> str:
-    """Return the name of the folder that has a commit: all of a batch, or the end of the rows of a new reading."""
+    """Return the folder name of a commit: one for a micro-batch, and one for the end of rows in a re-snapshot."""
     return batch_name(at.batch) + "-again" * (at.part == AGAIN)
 
 
 @dataclass(slots=True)
 class ParquetFolder:
-    """A folder of Parquet files as a mirror knows it: `name` is what Spark's SQL calls it."""
+    """Folder of Parquet files of a mirror; `name`: its name in Spark SQL."""
 
     spark: SparkSession
     name: str
@@ -84,11 +84,11 @@ class ParquetFolder:
         self._folders = BatchFolders(self.spark, self.name.partition(".")[2].strip("`"))
 
     def exists(self) -> bool:
-        """Tell whether the folder has something in it."""
+        """Return True if the folder is not empty."""
         return bool(self._folders.listed())
 
     def properties(self) -> dict[str, str]:
-        """Return the properties; none of a folder that no mirror made."""
+        """Return the properties; empty for a folder that no mirror created."""
         note = self._folders.note()
         return {} if note is None else note["properties"]
 
@@ -112,25 +112,25 @@ class ParquetFolder:
 
 @dataclass(slots=True)
 class ParquetTarget(ParquetFolder):
-    """One target."""
+    """Target that is a folder of Parquet files."""
 
     _waiting: list[DataFrame] = field(default_factory=list)
 
     def count(self) -> None:
-        """Return nothing: no MERGE is run on it."""
+        """Return None: no MERGE writes this target."""
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
-        """Make the folder, or remove the batches of one that is there."""
+        """Create the folder, or remove the micro-batches of an existing one."""
         _check_names(self._folders.folder, columns)
         self._folders.remove(self._folders.batches())
         self._begin(columns, comment, properties)
 
     def has(self, at: Commit) -> bool:
-        """Return True if the folder of the batch is there, which has all of it."""
+        """Return True if the folder of the micro-batch exists; it has the whole micro-batch."""
         return _folder_of(at) in self._folders.batches()
 
-    def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002  (a name that was given up stays)
-        """Note the columns."""
+    def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002
+        """Write a note with the columns. Renamed and dropped columns stay."""
         _check_names(self._folders.folder, columns)
         there, note = self._columns(), self._folders.note()
         wanted = merged(there, _schema(columns), self._folders.folder)
@@ -141,29 +141,29 @@ class ParquetTarget(ParquetFolder):
         """Do nothing: files keep their columns."""
 
     def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
-        """Refuse: rows of a log stay as they are."""
+        """Refuse: rows of a log never change."""
         raise NotImplementedError(f"{self.name}: a log does not change its rows ({', '.join(values)}).")
 
     def truncate(self, at: Commit) -> None:
-        """Refuse: rows of a log stay as they are."""
+        """Refuse: rows of a log never change."""
         raise NotImplementedError(f"{self.name}: a log keeps its rows.")
 
     def apply(self, mode: Mode, changes: NetChanges) -> None:
-        """Append what a log keeps of the changes."""
+        """Append the rows of a log for the changes."""
         self.append(mode.appended(changes), changes.at)
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
-        """Refuse: rows of a log stay as they are."""
+        """Refuse: rows of a log never change."""
         raise NotImplementedError(
             f"{self.name}: a log does not end its rows ({mode.name}, {statement.gtid}, {at.part})."
         )
 
-    def append(self, rows: DataFrame, at: Commit) -> None:  # noqa: ARG002  (that of `finish` says it)
-        """Keep rows for `finish`."""
+    def append(self, rows: DataFrame, at: Commit) -> None:  # noqa: ARG002  (`finish` has the commit)
+        """Hold rows until `finish`."""
         self._waiting.append(rows)
 
     def finish(self, rows: int, at: Commit) -> None:
-        """Write what waits as the folder of the batch."""
+        """Write the held rows as the folder of the micro-batch."""
         if not self._waiting:
             return
         schema = self._columns()
@@ -172,14 +172,14 @@ class ParquetTarget(ParquetFolder):
         self._folders.put(_folder_of(at), whole.coalesce(1 + rows // ROWS_A_FILE))
 
     def put_back(self, row: ControlRow) -> None:
-        """Do nothing: a log keeps its rows when its table is read again."""
+        """Do nothing: a log keeps its rows during a re-snapshot."""
 
     def drop(self) -> None:
-        """Remove all batches and the note."""
+        """Remove all micro-batches and the note."""
         self._folders.clear()
 
     def rows_at(self, row: ControlRow) -> DataFrame:
-        """Return the rows of the batches up to that of a control row."""
+        """Return the rows of the micro-batches up to that of a control row."""
         from pyspark.sql import functions as f
 
         rows = self._folders.read(self._columns())
@@ -187,17 +187,17 @@ class ParquetTarget(ParquetFolder):
 
 
 class ParquetControl(ParquetFolder):
-    """The control table: each state is a batch, and the newest one holds."""
+    """Control table in a folder: each state is one folder, and the newest one is valid."""
 
     __slots__ = ()
 
     def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
-        """Make it without rows, where it is not there."""
+        """Create the control table without rows, if it does not exist."""
         if not self.exists():
             self._begin(columns, "", properties)
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:
-        """Note columns."""
+        """Add columns to the note."""
         wanted = merged(self._columns(), _schema(columns), self._folders.folder)
         self._folders.write_note({**(self._folders.note() or {}), "schema": wanted.jsonValue()})
 
@@ -209,7 +209,7 @@ class ParquetControl(ParquetFolder):
         return self._folders.read(self._columns(), name=states[-1])
 
     def replace(self, rows: DataFrame) -> None:
-        """Add a state, and remove the oldest."""
+        """Add a state, and remove the oldest one."""
         states = self._folders.batches()
         number = int(states[-1].rpartition("-")[2]) + 1 if states else 0
         self._folders.put(batch_name(number), rows.to(self._columns()))
@@ -217,7 +217,7 @@ class ParquetControl(ParquetFolder):
 
 
 def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
-    """Return the columns that hold rows of both.
+    """Return the columns that hold the rows of both schemas.
 
     Raises:
         SchemaError: a column has two types, and neither holds the values of both.
@@ -240,7 +240,7 @@ def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
 
 
 def _wider(one: DataType, other: DataType) -> DataType | None:
-    """Return that of two types which holds the values of both; None where none does."""
+    """Return the type that holds the values of both types; None if neither does."""
     if one == other:
         return one
     return next((wide for narrow, wide in ((one, other), (other, one)) if _holds(narrow, wide)), None)
@@ -260,7 +260,7 @@ def _holds(narrow: DataType, wide: DataType) -> bool:
 
 
 def _schema(columns: Sequence[TargetColumn]) -> StructType:
-    """Return the columns as Spark has them, with their comments."""
+    """Return the columns as a Spark schema, with their comments."""
     from pyspark.sql.types import StructField, StructType
 
     comments: list[dict[str, Any]] = [{"comment": column.comment} if column.comment else {} for column in columns]
@@ -281,21 +281,20 @@ def _check_names(folder: str, columns: Sequence[TargetColumn]) -> None:
         )
 
 
-# Batches of rows as folders of Parquet files under one folder, each of which is there as a whole or not at all.
-#
-# In: a folder, and rows under the name of a batch. Out: `mirror_batch=NAME/part-….parquet`, and a note on the target
-# in `_mirror-NUMBER.json`. Files are written under a hidden name and come to their place by one rename, which is one
-# step on local disks and HDFS; an object store copies them one by one. Under one name rows are written once. A rename
-# replaces nothing, so a crash leaves what was there: notes are numbered, the newest holds.
+# Micro-batches as folders of Parquet files under one folder. Each one is visible as a whole or not at all:
+# `mirror_batch=NAME/part-….parquet`, with a note on the target in `_mirror-NUMBER.json`. Files are written under a
+# hidden name and then renamed. A rename is one step on local disks and HDFS, but object stores copy the files one by
+# one. A rename replaces nothing, so a crash leaves the old state: each name is written once, notes are numbered, and
+# the newest one is valid.
 
 COLUMN: Final = "mirror_batch"
-"""The column that Spark makes of the folders' names."""
+"""Partition column that Spark makes from the folder names."""
 _FOLDER: Final = f"{COLUMN}="
 _NOTE: Final = "_mirror-"
 
 
 class BatchFolders:
-    """The batches in one folder. One mirror writes there; any number of readers may read."""
+    """Micro-batches in one folder. Only one mirror may write it; any number of readers may read."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
@@ -304,37 +303,37 @@ class BatchFolders:
 
     @property
     def _java(self) -> Any:
-        return self._spark._jsparkSession.sessionState()  # noqa: SLF001  (PySpark has no other door to Hadoop's files)
+        return self._spark._jsparkSession.sessionState()  # noqa: SLF001  (PySpark has no API for Hadoop's files)
 
     def _path(self, name: str) -> Any:
         return self._spark._jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}" if name else self.folder)  # noqa: SLF001
 
     def listed(self) -> list[str]:
-        """Return the names of what lies in the folder, without what is hidden."""
+        """Return the names in the folder, without hidden ones."""
         if not self._files.exists(self._path("")):
             return []
         names = (str(each.getPath().getName()) for each in self._files.listStatus(self._path("")))
         return sorted(name for name in names if not name.startswith("."))
 
     def batches(self) -> list[str]:
-        """Return the names of the batches, sorted as text."""
+        """Return the names of the micro-batches, sorted as text."""
         return [name.removeprefix(_FOLDER) for name in self.listed() if name.startswith(_FOLDER)]
 
     def put(self, name: str, rows: DataFrame) -> None:
-        """Write rows as a batch, unless there is one of the name.
+        """Write rows as a micro-batch, unless there is one of this name.
 
         Raises:
-            SchemaError: the files cannot be brought to their place.
+            SchemaError: the files cannot be renamed.
         """
         place = self._path(f"{_FOLDER}{name}")
         if self._files.exists(place):
             return
         hidden = self._path(f".{name}")
-        rows.write.mode("overwrite").parquet(str(hidden))  # what a crash left there goes
+        rows.write.mode("overwrite").parquet(str(hidden))  # replaces files of a crash
         self._rename(hidden, place)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove batches, the newest first: what is left until the end are the older ones, each of them whole."""
+        """Remove micro-batches, newest first, so that the older ones stay complete until the end."""
         for name in sorted(names, reverse=True):
             hidden = self._path(f".gone-{name}")
             self._files.delete(hidden, True)
@@ -342,7 +341,7 @@ class BatchFolders:
             self._files.delete(hidden, True)
 
     def read(self, schema: StructType, *, name: str | None = None) -> DataFrame:
-        """Return the rows of all batches, with their names in a column, or those of one batch."""
+        """Return the rows of all micro-batches, with their names in a column, or those of one micro-batch."""
         if name is not None:
             return self._spark.read.schema(schema).parquet(f"{self.folder}/{_FOLDER}{name}")
         return self._spark.read.schema(schema.add(COLUMN, "string")).parquet(self.folder)
@@ -350,7 +349,7 @@ class BatchFolders:
     # -- notes -------------------------------------------------------------------------------------------------------
 
     def note(self) -> dict[str, Any] | None:
-        """Return the newest note; None where there is none."""
+        """Return the newest note; None if there is none."""
         notes = self._notes()
         if not notes:
             return None
@@ -359,7 +358,7 @@ class BatchFolders:
         return told
 
     def write_note(self, told: dict[str, Any]) -> None:
-        """Put a note in the place of the newest."""
+        """Replace the newest note."""
         notes = self._notes()
         number = int(notes[-1].removeprefix(_NOTE).removesuffix(".json")) + 1 if notes else 1
         name = f"{_NOTE}{number:06d}.json"
@@ -374,7 +373,7 @@ class BatchFolders:
             self._files.delete(self._path(old), False)
 
     def clear(self) -> None:
-        """Remove all batches and the notes, and the folder if nothing else lies in it."""
+        """Remove all micro-batches and notes, and the folder if it is empty then."""
         self.remove(self.batches())
         for name in self._notes():
             self._files.delete(self._path(name), False)

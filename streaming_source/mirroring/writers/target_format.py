@@ -1,8 +1,8 @@
 """Interface that every target format implements.
 
-`TableWriter` is one target: it is created, altered, appended to and changed, and knows what is in it. Each call that
-writes takes a `Commit`. Every format has to hold: a call whose commit is in the target does nothing, and a reader never
-sees half of a commit.
+`TableWriter` is one target: it is created, altered and written, and knows its commits. Each call that writes takes a
+`Commit`. Every format has to keep two guarantees. A call whose commit is already in the target does nothing. A reader
+never sees a part of a commit.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
-    """New columns behind the others. Rows that are there have NULL in them, whatever `nullable` says."""
+    """New columns after the existing ones. Existing rows have NULL in them, whatever `nullable` says."""
 
     columns: tuple[TargetColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DropColumns:
-    """Columns that go, by their names."""
+    """Columns to drop, by their names."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Another name of a column."""
+    """New name of a column."""
 
     old: str
     new: str
@@ -47,7 +47,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetType:
-    """A wider type of a column."""
+    """Wider type of a column."""
 
     name: str
     type: str
@@ -55,141 +55,149 @@ class SetType:
 
 @dataclass(frozen=True, slots=True)
 class DropNotNull:
-    """A column that may be NULL from now on."""
+    """Column that becomes nullable."""
 
     name: str
 
 
 TargetAction: TypeAlias = AddColumns | DropColumns | RenameColumn | SetType | DropNotNull
-"""A change of the columns of a target, which its format carries out."""
+"""Change of the columns of a target, which its format carries out."""
 
 
 class TableWriter(Protocol):
-    """One target, open for one batch of its mirror, or for a look at it."""
+    """One target, open for one micro-batch of its mirror, or for reading."""
 
     @property
     def spark(self) -> SparkSession:
-        """The session that it is written in."""
+        """Session in which the target is written."""
 
     @property
     def name(self) -> str:
-        """The target as SQL names it."""
+        """Name of the target in SQL."""
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
+        """Return True if the target exists."""
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties that it was made with."""
+        """Return the properties with which the target was created."""
 
     def count(self) -> int | None:
-        """Return how many rows it has; None where only reading them would tell."""
+        """Return the number of rows, or None if this needs a scan."""
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
-        """Make it without rows, also in the place of one of this mirror that is there."""
+        """Create the target without rows, or replace the existing target of this mirror."""
 
     def has(self, at: Commit) -> bool:
-        """Return True if a commit is in it, or a later one of the same batch."""
+        """Return True if the target has this commit, or a later one of the same micro-batch."""
 
     def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
-        """Give it these columns, and keep its rows. `actions`: the way there, in order, which knows what was renamed;
-        without them a column is known by its name.
+        """Change the columns of the target to `columns`, and keep its rows.
+
+        Args:
+            columns: the new columns.
+            at: the commit.
+            actions: the changes, in order, which include renames. None: columns are matched by name.
         """
 
     def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
-        """Give columns other names, where its format can. `names`: what they are called before the batch, by the new
-        names; None: a column that is not there, whatever else has that name.
+        """Rename columns, if the format can.
+
+        Args:
+            names: the names before the micro-batch, by the new names. None: the target lacks the column, even if it has
+                another column of this name.
+            at: the commit.
         """
 
     def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
-        """Give all rows these values, by column. Never asked of targets without the mode current."""
+        """Set columns of all rows to these values; only targets in the mode current get this call."""
 
     def truncate(self, at: Commit) -> None:
-        """Remove all rows."""
+        """Delete all rows."""
 
     def apply(self, mode: Mode, changes: NetChanges) -> None:
-        """Bring in changes, and rows that were read, as a mode means them: by one commit, `changes.at`."""
+        """Apply changes and snapshot rows in the way of the mode, as the one commit `changes.at`."""
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
-        """End all rows that are valid, in a mode that keeps those that ended."""
+        """End all valid rows, in a mode that keeps ended rows."""
 
     def append(self, rows: DataFrame, at: Commit) -> None:
         """Append rows."""
 
     def finish(self, rows: int, at: Commit) -> None:
-        """Show what was appended since the target was opened, about so many rows, where that was not done at once."""
+        """Write rows that `append` has held back, about `rows` of them."""
 
     def put_back(self, row: ControlRow) -> None:
-        """Give it the rows and columns again that belong to a row of the control table."""
+        """Reset the target to the rows and columns that belong to a row of the control table."""
 
     def drop(self) -> None:
-        """Remove it, where it is there."""
+        """Remove the target if it exists."""
 
     def rows_at(self, row: ControlRow) -> DataFrame:
-        """Return the rows that belong to a row of the control table, whatever came since.
+        """Return the rows that belong to a row of the control table, without later changes.
 
         Raises:
-            DataLossError: they are not kept any more.
+            DataLossError: the target does not keep them any more.
         """
 
 
 class ControlStore(Protocol):
-    """The control table of a mirror with targets of the format."""
+    """Control table of a mirror, in the format of its targets."""
 
     def exists(self) -> bool:
-        """Tell whether it is there."""
+        """Return True if the control table exists."""
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties that it was made with."""
+        """Return the properties with which the control table was created."""
 
     def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
-        """Make it without rows, where it is not there."""
+        """Create the control table without rows, if it does not exist."""
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:
-        """Add columns, which are NULL in the rows that are there."""
+        """Add columns, which are NULL in existing rows."""
 
     def rows(self) -> DataFrame:
-        """Return its rows, by one version of it."""
+        """Return the rows of one version of the control table."""
 
     def replace(self, rows: DataFrame) -> None:
-        """Put rows in the place of all that are there, as one step for readers."""
+        """Replace all rows, in one step for readers."""
 
 
 class TargetFormat(Protocol):
-    """One format."""
+    """One target format."""
 
     @property
     def name(self) -> str:
-        """The word for it in `format=…`, and in the names of targets in folders."""
+        """Name of the format in `format=…`, and in the names of folder targets."""
 
     @property
     def modes(self) -> frozenset[str]:
-        """The modes that its targets can have."""
+        """Modes that the targets can have."""
 
     @property
     def only_folders(self) -> bool:
-        """Whether its targets are folders, and no tables of a catalog."""
+        """Whether targets have to be folders, and cannot be catalog tables."""
 
     @property
     def own_properties(self) -> Mapping[str, str]:
-        """The properties that every target gets, unless the call says otherwise."""
+        """Default properties of every target."""
 
     def check_session(self, spark: SparkSession) -> None:
         """Refuse a session that cannot write the format.
 
         Raises:
-            ConfigError: what is missing.
+            ConfigError: the session lacks something.
         """
 
     def target(self, spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> TableWriter:
         """Open a target.
 
         Args:
-            spark: the session to write it in, which no other thread uses meanwhile.
-            name: the target as SQL names it.
-            made: whether it was made for this batch. A batch that comes again makes it again, so none of its commits
-                can be in it.
-            folder: where it lies, if delta-rs may write it.
+            spark: the session that writes it. No other thread may use it meanwhile.
+            name: the target's name in SQL.
+            made: the target was created for this micro-batch. A repeated micro-batch creates it again, so it has none
+                of its commits.
+            folder: the folder of the target, if delta-rs may write it.
         """
 
     def control(self, spark: SparkSession, name: str) -> ControlStore:
-        """Return the control table of a name."""
+        """Return the control table of this name."""

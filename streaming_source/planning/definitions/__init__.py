@@ -1,1 +1,1 @@
-"""Definitions of a query's tables along its stream, and the statements that end a batch."""
+"""Table definitions along a stream, and the statements that end a batch."""

@@ -1,7 +1,7 @@
-"""Put together what follows the tables of a query, from its options and its plan, in the process that plans it.
+"""The construction of a query's `TableHistory` from its options and its plan, in the process that plans it.
 
-In: options and plan. Out: a `TableHistory`. It asks the server, where one is named, only for tables whose statement was
-not understood, over a connection of its own.
+If the options name a server, the history asks it only for tables whose statement the parser did not understand, over a
+separate connection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
-    """Return the history of a query in this process. Nothing connects before a statement asks for it."""
+    """Return the history of a query in this process. It connects only if a statement needs it."""
     described = None if plan.origin is None else plan.origin.from_rows
     loaded = plan.tables.catalog if described is None else {(described.database, described.table): described}
     shown = column_matcher(options.columns or ())
@@ -71,13 +71,13 @@ def _rereading(options: SourceOptions) -> Reread | None:
                 try:
                     found |= yield from read_tables([name])
                 except SchemaError:
-                    continue  # dropped since: its DROP is still to come
+                    continue  # dropped meanwhile: its DROP will follow
             return found
 
         try:
             steps = partial(tables_and_origin, read, _none, from_primary=from_primary)
             tables, origin = asyncio.run(ask(config, lambda _: steps()))
-        except SchemaError as error:  # altered each time that they were read
+        except SchemaError as error:  # altered during each attempt to read them
             if not table_by_table:
                 raise
             _log.warning("%s: %s", ", ".join(map(table_text, names)), error.message)

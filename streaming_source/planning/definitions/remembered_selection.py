@@ -1,8 +1,8 @@
-"""The selection that a checkpoint remembers, held against what its query asks for, once a start.
+"""The comparison of the selection in a checkpoint with the query's current selection, once a start.
 
-In: the first offset that Spark names. Out: the offsets of this query with its selection in them, so that the next start
-compares with this one; one warning, and the same for the progress, where tables came or went. Refused, before anything
-is read: a checkpoint of another table, or of rows of another shape.
+`RememberedSelection.put_into` writes the selection into the offsets of this query, so that the next start can compare.
+If tables were added or removed, `compare` logs one warning and `report` shows it in the progress. A checkpoint of
+another table, or with another row shape, is an error before the first row.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 
 
 class RememberedSelection:
-    """The comparison of one query, in the process that plans it. Called by one thread."""
+    """The comparison of one query, in the process that plans it. One thread calls it."""
 
     def __init__(self, now: Selection, tables: SelectedTables, *, reads: bool = False) -> None:
-        """Keep what is asked for now. `reads`: the rows of tables that came in are read (startingPosition=initial)."""
+        """Keep the current selection. `reads`: the rows of added tables are read (startingPosition=initial)."""
         self._now = now
         self._reads = reads
         self._tables = tables
@@ -36,12 +36,15 @@ class RememberedSelection:
         self._change: tuple[SelectionChange, str] | None = None
 
     def put_into(self, offset: SourceOffset) -> SourceOffset:
-        """Return the offset as Spark is to log it."""
+        """Return the offset with the selection, as Spark has to log it."""
         return replace(offset, selection=self._now)
 
     def compare(self, written: SourceOffset, behind: SourceOffset) -> None:
-        """Compare the selections. `written`: the last offset of the checkpoint; `behind`: after which rows are read as
-        this query asks for.
+        """Compare the selections, once.
+
+        Args:
+            written: the last offset of the checkpoint.
+            behind: the offset after which this query's selection applies.
 
         Raises:
             ConfigError: the checkpoint is of another table, or of rows of another shape.
@@ -59,14 +62,14 @@ class RememberedSelection:
         _log.warning("%s%s", change.message(position, read=self._reads), there)
 
     def report(self) -> dict[str, Any]:
-        """Return the value for the progress of the query, as long as it runs."""
+        """Return the value for the progress of the query."""
         if self._change is None:
             return {}
         change, position = self._change
         return {"selectionChanged": change.json(position)}
 
     def to_read(self, start: SourceOffset) -> tuple[TableName, ...]:
-        """Return the tables whose rows have to be read because they came in behind `start`."""
+        """Return the tables whose rows have to be read because they were added after `start`."""
         if not self._reads or start.selection is None or start.selection == self._now:
             return ()
         change = start.selection.change_to(self._now)
@@ -78,14 +81,14 @@ class RememberedSelection:
 
 
 def tables_then(tables: SelectedTables, before: Selection | None) -> SelectedTables:
-    """Return the tables of an earlier selection; those of today where it does not tell."""
+    """Return the tables of an earlier selection, or the current ones if that is unknown."""
     if before is None or before.digest is not None:
         return tables
     return replace(tables, patterns=before.tables, exclude=before.exclude, shadows=before.shadows)
 
 
 def selection_of(plan: ReadPlan) -> Selection:
-    """Return what a query asks for, in the form that offsets keep."""
+    """Return the selection of a query in the form that offsets keep."""
     tables = plan.tables
     operations = (*tables.operations, "ddl") if tables.include_ddl else tables.operations
     return Selection(

@@ -1,10 +1,10 @@
-"""The end of a mirror's batch before a statement on a mirrored table: all rows of a batch are of one definition.
+"""The end of a mirror's batch before a statement on a mirrored table, so that all rows of a batch have one definition.
 
-In: the part of the relay log that a batch is to be of. Out: the place right before the first statement that defines,
-empties, moves or removes a selected table, unless only such statements come before it. So a batch begins with
-statements, if it has any, and its rows come after them.
+`StatementBorders.admit` takes the part of the relay log for a batch. It returns the place right before the first
+statement that defines, empties, moves or removes a selected table, unless only such statements come before it. So a
+batch begins with its statements, if it has any, and its rows follow them.
 
-A change of rows that was logged as a statement ends no batch: it changes no definition, and a server that logs so may
+A change of rows that was logged as a statement ends no batch. It changes no definition, and a server that logs so may
 have thousands of them a second.
 """
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 class StatementBorders:
-    """One per query, called by one thread. `ended`: whether the last batch ends at a statement."""
+    """The statement borders of one query, called by one thread. `ended`: whether the last batch ends at a statement."""
 
     def __init__(self, tables: SelectedTables) -> None:
         self.ended = False
         self._tables = tables
 
     def admit(self, log: RelayLog, start: RelayLocation, head: RelayHead) -> RelayHead:
-        """Return where the batch that begins at `start` ends: at `head` at the latest.
+        """Return the end of the batch that begins at `start`, at the latest `head`.
 
         Raises:
             DataLossError: groups after `start` were purged.
             ProtocolError: the bytes are damaged.
         """
         reached: RelayLocation | None = start
-        """The end of the statements that the batch begins with; None: rows come after them."""
+        """End of the statements at the beginning of the batch; None once rows have followed them."""
         last: RelayLocation | None = None
         self.ended = False
         for statement in statements_between(log, start, head.location):
@@ -52,6 +52,6 @@ class StatementBorders:
         return head
 
     def _is_selected(self, statement: RelayStatement) -> bool:
-        """Tell whether the statement comes with the rows: it names, or may name, a selected table."""
+        """Return True if the statement names, or may name, a selected table."""
         tables = self._tables
         return any(tables.wants_statement(*name) for name in named_tables(statement.query, tables.server))

@@ -1,12 +1,12 @@
-"""The option onStatementDml along a stream: changes of selected tables that were logged as statements, without rows.
+"""The option onStatementDml in a stream: changes of selected tables that were logged as statements, without rows.
 
-In: the part of the relay log that a batch is to be of. Out: with `fail` the place right before the first group with
-such a statement, where the batch has to end; or the error, where it comes right behind the start of the batch. With
-the others they are counted, for the query's progress. A transaction that was rolled back counts: it was logged because
-it had changed a table without transactions. Those of an XA transaction count at its XA COMMIT, as its rows.
+`StatementDml.admit` takes the part of the relay log for a batch. With `fail`, the batch ends right before the first
+group with such a statement, or raises if the batch begins with it. With the other values, the statements are counted
+for the query's progress. A transaction that was rolled back counts, because the server logs it only if it changed a
+table without transactions. Statements of an XA transaction count at its XA COMMIT, like its rows.
 
-Temporary tables are followed from batch to batch, and after a restart from the beginning of the relay log, which is
-looked through once, when the first statement that uses one comes.
+Temporary tables are tracked from batch to batch. After a restart, the relay log is scanned once from its beginning,
+when the first statement that uses a temporary table arrives.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _FoundStatement(NamedTuple):
 
 
 class StatementDml:
-    """One per query, called by one thread. `count`: the statements that were gone on behind since it was made."""
+    """The statements of one query, called by one thread. `count`: the statements that were accepted without rows."""
 
     def __init__(self, tables: SelectedTables, mode: OnStatementDml) -> None:
         self.count = 0
@@ -64,10 +64,10 @@ class StatementDml:
         self._temporary: tuple[GtidPosition, TemporaryTables] | None = None
 
     def admit(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, head: RelayHead) -> RelayHead:
-        """Return where the batch from `start` to `head` ends.
+        """Return the end of the batch from `start` to `head`.
 
         Raises:
-            StatementDmlError: the first statement that the query may not go on behind comes right after `start`.
+            StatementDmlError: the first statement that the query must not pass comes right after `start`.
         """
         first: _FoundStatement | None = None
         count = 0
@@ -81,10 +81,10 @@ class StatementDml:
         return head
 
     def admit_part(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: RelayLocation) -> None:
-        """Let a batch take some rows of the group that ends at `end`; its statements count with the last of them.
+        """Let a batch take some rows of the group that ends at `end`. Its statements count with the last of these rows.
 
         Raises:
-            StatementDmlError: the query may not go on behind the group.
+            StatementDmlError: the query must not pass the group.
         """
         if self._mode == "fail":
             for found in self._within(log, start, place, end):
@@ -93,7 +93,7 @@ class StatementDml:
     def admit_all(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: OffsetPlace, upto: GtidPosition
     ) -> None:
-        """Admit the range of a batch read, which cannot end before what it may not go on behind.
+        """Admit the range of a batch read, which cannot end before a statement that it must not pass.
 
         Raises:
             StatementDmlError: there is such a statement.
@@ -124,7 +124,7 @@ class StatementDml:
         *,
         reached: GtidPosition | None = None,
     ) -> Iterator[_FoundStatement]:
-        """Yield the statements behind `start` and before `end` that may have changed selected tables.
+        """Yield the statements after `start` and before `end` that may have changed selected tables.
 
         `reached`: the position at `end`, where the next batch will start.
         """
@@ -158,7 +158,9 @@ class StatementDml:
     def _changed(
         self, text: RelayText, temporary: TemporaryTables | None, reading: Frontier | None
     ) -> list[_FoundStatement]:
-        """Return the statement, if it may have changed selected tables, beside those that are still to be read."""
+        """Return the statement if it may have changed selected tables other than those whose rows are still to be
+        read.
+        """
         known = TemporaryTables() if temporary is None else temporary
         tables = changed_selection(self._tables, text.statement, text.server, known)
         if tables is not None and reading is not None:
@@ -168,8 +170,8 @@ class StatementDml:
     def _prepared_before(
         self, log: RelayLog, place: OffsetPlace, xid: XaId, reading: Frontier | None
     ) -> list[_FoundStatement]:
-        """Return the statements of an XA transaction that was prepared before the batch; temporary tables of then are
-        gone.
+        """Return the statements of an XA transaction that was prepared before the batch. Its temporary tables are
+        unknown.
         """
         found: list[_FoundStatement] = []
         for group in place.prepared:

@@ -1,11 +1,13 @@
-"""The columns of a query's tables at each place of its stream, in the process that plans it.
+"""The definitions of a query's tables at each place of its stream, in the process that plans it.
 
-In: the catalog that the query was loaded with and the position it holds at; the statements in the relay log; offsets,
-which carry the state of the tables as text where rows do not name their columns. Out: for the planner, where a batch
-has to end because a change of a table asks for it, and the text for its end; for the cutter, from which place on other
-tables hold, so that each task decodes with those of its own rows. Each batch is looked through once.
+`TableHistory` starts from the catalog at load, and the position at which that holds. It applies the statements in the
+relay log. If rows do not name their columns, offsets carry the state of the tables as text. `admit` returns for the
+planner where a batch has to end because of a change of a table, and the text for its offset. `stretches` returns for
+the cutter the places at which definitions change, so that each task decodes with those of its rows. Each batch is
+scanned once.
 
-Refused: what onSchemaChange refuses, and changes of tables whose earlier rows may have been read with later names.
+Errors: changes that onSchemaChange refuses, and changes of tables whose earlier rows may have been read with later
+names.
 """
 
 from __future__ import annotations
@@ -43,10 +45,10 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import SelectedTables
 
     _At = tuple[GtidPosition, BinlogPosition | None]
-    """A position, and its place in the primary's binlog where it may name several."""
+    """A position, and its place in the primary's binlog if the position may name several places."""
 
 STATES_KEPT: Final = 16
-"""Spark asks about the last two offsets; more only while batches are planned ahead."""
+"""States to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +62,10 @@ class _Followed(NamedTuple):
 
 
 class TableHistory:
-    """One per query, called by one thread.
+    """The history of one query, called by one thread.
 
-    `table_by_table`: a table whose earlier rows may have been read with later names is unknown from there on, instead
-    of ending the query: rows that do not name their columns are refused for it alone.
+    `table_by_table`: if earlier rows of a table may have been read with later names, the table is unknown from there
+    on, and the query continues. Then rows of this table that do not name their columns are refused.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class TableHistory:
         self._anew: tuple[tuple[GtidPosition, frozenset[TableName]], TableState] | None = None
 
     def starting(self, offset: SourceOffset) -> SourceOffset:
-        """Return the first offset of a query, with what its tables look like there."""
+        """Return the first offset of a query with the state of its tables."""
         state = self._loaded(offset.position)
         if self._declared is not None:
             names = {*self._tables.catalog, *(name for name in self._declared.tables() if name[0])}
@@ -104,8 +106,10 @@ class TableHistory:
         return replace(offset, schema=self._stored(state))
 
     def read_anew(self, offset: SourceOffset, names: Collection[TableName]) -> SourceOffset:
-        """Return the offset with these tables as the server has them now, because all their rows are read from there
-        on: what was known of them may be wrong, as behind an ALTER that is in no binlog.
+        """Return the offset with the server's current definitions of these tables, because a re-snapshot of them begins
+        there.
+
+        The earlier definitions may be wrong, for instance after an ALTER that is in no binlog.
         """
         if self._origin is None or self._origin.described or not self._table_by_table:
             return offset
@@ -120,10 +124,10 @@ class TableHistory:
     def admit(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, head: RelayHead
     ) -> tuple[RelayHead, str | None]:
-        """Return where the batch from `start` to `head` ends, and what its end says of the tables.
+        """Return the end of the batch from `start` to `head`, and the text of the tables' state there.
 
         Raises:
-            SchemaError: the first change that the query may not go on behind comes right after `start`.
+            SchemaError: the first change that the query must not pass comes right after `start`.
         """
         if self._origin is None:
             return head, None
@@ -149,7 +153,7 @@ class TableHistory:
     def stretches(
         self, log: RelayLog, start: SourceOffset, first: OffsetPlace, end: RelayLocation
     ) -> list[SchemaStretch]:
-        """Return the range from `first` to `end` in stretches, in each of which the tables are the same."""
+        """Return the range from `first` to `end` in stretches, each with one definition of every table."""
         if self._origin is None or self._origin.from_rows is not None:
             return [SchemaStretch(first.scan_from, end)]
         self._look_for_a_gap(log, start, first)
@@ -157,7 +161,7 @@ class TableHistory:
         steps = self._steps(log, start, first, end)
         states = [state, *(step.state for step in steps)]
         places = [first.scan_from, *(step.location for step in steps), end]
-        hidden: frozenset[TableName] = frozenset()  # known as they are behind a statement that is still to come
+        hidden: frozenset[TableName] = frozenset()  # known only as after a statement that follows
         found: list[SchemaStretch] = []
         for index in range(len(steps), -1, -1):
             masked = replace(states[index], changes={**states[index].changes, **dict.fromkeys(hidden)})
@@ -171,7 +175,7 @@ class TableHistory:
         return found[::-1]
 
     def release(self, offset: SourceOffset) -> None:
-        """Forget what lies before `offset`: Spark will not ask for it again."""
+        """Drop the states before `offset`, for which Spark will not ask again."""
         self._store.release(offset.schema)
 
     # -- the state at a place ----------------------------------------------------------------------------------------
@@ -187,8 +191,10 @@ class TableHistory:
         return state
 
     def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
-        """Return the state with the tables that the query did not ask for, or could not see, as read now: the offset
-        says nothing of them.
+        """Return the state with the current definitions of tables that the query did not select, or could not see, at
+        the offset.
+
+        The offset has no definitions of them.
         """
         then = tables_then(self._tables, offset.selection)
         hidden = matcher(offset.selection.unread if offset.selection else ())
@@ -203,7 +209,7 @@ class TableHistory:
         return _arrived(replace(state, changes={**state.changes, **new}, read_at=read_at), offset.position)
 
     def _loaded(self, position: GtidPosition) -> TableState:
-        """Return the state as the catalog says: it may be ahead of the position."""
+        """Return the state of the catalog at load, which may be ahead of the position."""
         if self._origin is None:
             return TableState()
         return _arrived(TableState(databases=dict(self._origin.databases), as_of=self._origin.position), position)
@@ -225,7 +231,7 @@ class TableHistory:
         return self._tables.wants(*name)
 
     def _kept(self, name: TableName) -> bool:
-        """Tell whether a table is wanted, or a copy of one that may take its place."""
+        """Return True if a table is selected, or is a copy of a selected one that may replace it."""
         original = shadowed(name[1])
         return self._wants(name) or (original is not None and self._wants((name[0], original)))
 
@@ -241,7 +247,9 @@ class TableHistory:
         return self._last.steps
 
     def _look_for_a_gap(self, log: RelayLog, start: SourceOffset, place: OffsetPlace) -> None:
-        """Ask again where the log goes on behind `start` only (failOnDataLoss=false): statements are missing."""
+        """Read the definitions again if the log has a gap after `start` (failOnDataLoss=false), because statements are
+        missing.
+        """
         if self._origin is None or self._origin.described:
             return
         if self._last is not None and self._last.log is log and place.scan_from in (self._last.begin, self._last.end):
@@ -253,10 +261,9 @@ class TableHistory:
             self._remember(_at(start), state)
 
     def _out_of_order(self, log: RelayLog, step: TableStep) -> SchemaError | None:
-        """Return the error for sequence numbers that went back: they do not tell whether the catalog was read before a
-        statement or after.
+        """Return an error if sequence numbers went back, so that the catalog may be from before or after the statement.
 
-        That matters for wanted tables whose rows do not describe themselves.
+        This matters only for selected tables whose rows do not describe themselves.
         """
         if self._origin is None or self._origin.described or not any(map(self._wants, step.tables)):
             return None
@@ -271,7 +278,7 @@ class TableHistory:
         )
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
-        new = self._new_at[1] if start.position == self._new_at[0] else frozenset()  # no row of theirs was delivered
+        new = self._new_at[1] if start.position == self._new_at[0] else frozenset()  # none of their rows was delivered
         late = [name for name in step.late if self._wants(name) and name not in new]
         if late and self._stored(state) is not None and not start.anchor:
             return SchemaError(
@@ -297,7 +304,7 @@ def _at(offset: SourceOffset) -> _At:
 
 
 def _arrived(state: TableState, position: GtidPosition) -> TableState:
-    """Return the state where the stream is at `position`: what was read from the server before is certain from there
+    """Return the state of a stream at `position`: definitions that were read at or before it are certain from there
     on.
     """
     waiting = {name: read for name, read in state.read_at.items() if not covers(position, read)}
@@ -308,7 +315,9 @@ def _arrived(state: TableState, position: GtidPosition) -> TableState:
 
 
 def _after(position: GtidPosition, statements: Iterator[RelayStatement]) -> Iterator[RelayStatement]:
-    """Yield the statements whose groups are not in the position: a replayed range may begin before its batch."""
+    """Yield the statements of groups that are not in the position, because a replayed range may begin before its
+    batch.
+    """
     for statement in statements:
         last = position.get(statement.gtid.domain_id)
         if last is None or statement.gtid.seq_no > last.seq_no:

@@ -1,1 +1,1 @@
-"""Rows of the tables themselves in the batches of a stream: their keys, ranges and reader."""
+"""Snapshot rows in the batches of a stream: their keys, ranges and reader."""

@@ -1,8 +1,8 @@
-"""Tables whose key is changed while a part of them is delivered: that part was told apart by a key that is gone.
+"""Tables whose key changes while a part of their rows is delivered: that part was identified by the old key.
 
-In: the frontier that a batch begins at, the places that it lies between, what the reader of tables found. Out: requests
-to read such tables again, from their first rows on; the frontier as tasks compare rows with it, without tables that
-are read again next. A query that no one gives requests to does not go on there: its sink would keep rows that are gone.
+`ChangedKeys` takes the frontier at which a batch begins, the places of the batch, and the findings of the table reader.
+It requests re-snapshots of such tables, and returns the frontier that tasks compare rows with, without tables that are
+re-snapshot next. A query without a request folder stops there, because its sink would keep deleted rows.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import ChangePartition
 
 NAMED: Final = 5
-"""The names of tables in a message."""
+"""Most names of tables in a message."""
 
 _log = logging.getLogger(__name__)
 
 
 class ChangedKeys:
-    """One per query, called by one thread. `keys` gives what knows the keys of tables, `in_rows` which tables have rows
-    of another key in partitions; `requests` is where programs ask for tables, `again` the option that does; None:
-    nothing does.
+    """The key changes of one query. One thread calls it.
+
+    `keys` returns the object that knows the keys of tables. `in_rows` finds tables with rows of another key in
+    partitions. `requests` is the folder of re-snapshot requests, and `again` the option snapshotAgain; both may be
+    None.
     """
 
     def __init__(
@@ -63,10 +65,15 @@ class ChangedKeys:
         end: RelayLocation,
         found: Callable[[], Collection[TableName]],
     ) -> bool:
-        """Ask for the tables whose keys are others, and tell whether there is one; never without `requests`.
+        """Request a re-snapshot of the tables whose keys changed; return whether there are any. False without
+        `requests`.
 
-        `begin` and `end`: places of the log between which keys may have been changed; `found`: those that what reads
-        the tables knows of.
+        Args:
+            log: the relay log.
+            frontier: the rows that were delivered.
+            begin: place from which keys may have changed.
+            end: place up to which keys may have changed.
+            found: returns the tables that the table reader found changed.
         """
         partly = frontier.partly
         if self._requests is None or not partly:
@@ -78,13 +85,13 @@ class ChangedKeys:
         return self._ask(self._requests, changed, frontier)
 
     def delivered(self, start: SourceOffset, frontier: Frontier) -> DeliveredKeys:
-        """Return what is delivered as of an offset, `frontier`, with keys that rows are compared with.
+        """Return the rows delivered as of an offset, `frontier`, with keys to compare rows with.
 
-        A table that the batch behind this one reads from its first row on counts as not delivered: a batch that was
-        planned before its key changed would never come to an end with it.
+        A table whose re-snapshot begins with the next batch counts as not delivered. Otherwise a batch that was planned
+        before the key changed could never finish.
 
         Raises:
-            KeyChangedError: a table has another key, and no one has it read again.
+            KeyChangedError: a table has another key, and there is no request folder.
             ReplicaError: the server cannot be asked.
         """
         frontier = frontier.again(self._read_next(start, frontier))
@@ -99,8 +106,10 @@ class ChangedKeys:
         return self._keys().delivered(frontier.again(changed))
 
     def asked_for_rows(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
-        """Ask for the tables that partitions have rows of another key of, and tell whether there is one: a key that was
-        changed and changed back since, so that the catalog does not tell. Never without `requests`.
+        """Request a re-snapshot of the tables whose rows in the partitions have another key; return whether there are
+        any.
+
+        This finds a key that was changed and changed back, which the catalog does not show. False without `requests`.
         """
         if self._requests is None or not frontier.partly:
             return False
@@ -115,8 +124,8 @@ class ChangedKeys:
 
     @staticmethod
     def _ask(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:
-        """Ask for tables, and tell whether there is one. The request is on disk, so that it outlives this process; the
-        same one is there once.
+        """Request a re-snapshot of tables; return whether there are any. The request is on disk, so it outlives this
+        process. An equal request is written once.
         """
         if not names:
             return False
@@ -130,16 +139,15 @@ class ChangedKeys:
         return True
 
 
-# The tables that the statements of a batch name: what was known of them may be another thing behind the batch.
-#
-# In: two places of the relay log, tables. Out: those of them that a statement between the places makes, changes,
-# moves or removes, or may: one whose head is not understood may concern any table.
+# The tables that the statements of a batch name, whose definition may be another one after the batch. `named_between`
+# returns the given tables that a statement between two places makes, changes, moves or removes, or may do so: a
+# statement whose head the parser does not understand may concern any table.
 
 
 def named_between(
     log: RelayLog, start: RelayLocation, end: RelayLocation, tables: Collection[TableName]
 ) -> set[TableName]:
-    """Return the tables that are named between two places."""
+    """Return the tables that statements between two places name."""
     found: set[TableName] = set()
     for statement in statements_between(log, start, end):
         outline = outline_of(statement.query, statement.server)

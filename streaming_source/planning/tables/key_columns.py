@@ -1,8 +1,9 @@
-"""The frontier of a snapshot as tasks compare rows with it: with the key's columns, and the key in its canonical form.
+"""The frontier of a snapshot in the form that tasks compare rows with: key columns, and canonical keys.
 
-In: a frontier, which holds keys as row images do. Out: `DeliveredKeys`; the tables whose keys were changed since. What
-a table's key is, the server's catalog is asked once for each table of which a part is delivered, and again where a
-statement was met that may have changed it. Refused: a key of another form than the catalog's.
+`KeyColumns.delivered` takes a frontier with keys as row images have them, and returns `DeliveredKeys`.
+`KeyColumns.changed` returns the tables whose keys changed. The server's catalog is asked once for the key of each
+partly delivered table, and again after a statement that may have changed it. A key that does not have the catalog's
+form is an error.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.chunk import ReadTable
 
 EVERY_TABLE: Final = "\U0010ffff", ""
-"""A name behind all others: MariaDB has no character beyond U+FFFF in names."""
+"""A name that sorts after all others: MariaDB has no character beyond U+FFFF in names."""
 
 _log = logging.getLogger(__name__)
 
 
 class KeyColumns:
-    """The keys of a query's tables. `host`: the server that the tables are read from; None: the stream's.
+    """The keys of a query's tables.
 
-    `unkeyed`: a table may have no key, and is read as a whole then. `table_by_table`: one that cannot be read any more
-    counts as one with another key.
+    `host`: the server to read tables from; None for the stream's. `unkeyed`: tables may have no key, and are read in
+    one piece then. `table_by_table`: a table that cannot be read any more counts as one with another key.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class KeyColumns:
         return DeliveredKeys(EVERY_TABLE if frontier.done else frontier.after, tuple(opened), pending)
 
     def changed(self, frontier: Frontier, names: Collection[TableName]) -> list[TableName]:
-        """Return which of these tables have another key now than the one that a part of them was delivered by.
+        """Return which of these tables have another key than the one by which a part of them was delivered.
 
         Raises:
             ReplicaError: the server cannot be asked.
@@ -86,7 +87,7 @@ class KeyColumns:
         return [name for name, kept in begun.items() if not self._fits(name, kept)]
 
     def _fits(self, name: TableName, kept: bytes) -> bool:
-        """Tell whether a kept key is one of the table as it is now; of one that is gone there is nothing to tell."""
+        """Return True if a kept key is one of the table's current key. A table that was dropped counts as True."""
         table = self._known.get(name)
         if table is None:
             return name not in self._unreadable

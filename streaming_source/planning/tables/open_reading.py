@@ -1,8 +1,7 @@
-"""Put together what reads the tables of a query, from its options, in the process that plans it.
+"""The construction of a query's table reader from its options, in the process that plans it.
 
-In: options, plan, and the feed, once that has its relay log. Out: a `TableSnapshot` beside it, with a view of the log
-that its threads may use, and its files where tasks see them: in a folder of the relay log's. Nothing connects before it
-is started.
+`open_reading` makes a `TableSnapshot` once the feed has its relay log. The snapshot has a view of the log for its
+threads. It writes its files to a folder of the relay log, where tasks can read them. It connects when it is started.
 """
 
 from __future__ import annotations
@@ -39,13 +38,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 WAIT_POLL_S: Final = 0.02
-"""How often the head is looked at by threads that wait for a position."""
+"""Seconds between two reads of the head by threads that wait for a position."""
 
 
 class SharedLog:
-    """A relay log as the threads see it that read tables: of an object of their own, since that of the feed is one
-    thread's.
-    """
+    """A relay log for the threads that read tables. The feed's object belongs to one thread."""
 
     def __init__(self, directory: Path) -> None:
         self.log = RelayLog(directory)
@@ -72,7 +69,7 @@ class SharedLog:
 
 
 def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: BatchLimits) -> SnapshotRows:
-    """Make the rows of the tables of a query, which are read where an offset asks for them."""
+    """Make the snapshot rows of a query. The tables are read only if an offset asks for their rows."""
 
     def opened() -> TableSnapshot:
         return open_reading(options, plan, feed.log.directory, feed.spool, limits)
@@ -83,7 +80,7 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
     @cache
     def keys() -> KeyColumns:
         from streaming_source.planning.tables.key_columns import (
-            KeyColumns,  # brings what reads tables, which few queries do
+            KeyColumns,  # imports the table reader, which few queries need
         )
 
         unkeyed, table_by_table = options.snapshot_unkeyed == "whole", requests is not None
@@ -91,7 +88,7 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
         return KeyColumns(options.connection, host, unkeyed=unkeyed, table_by_table=table_by_table)
 
     def keys_in_rows(partitions: Sequence[ChangePartition]) -> Collection[TableName]:
-        from streaming_source.rows.other_keys import tables_with_other_keys  # brings what decodes rows
+        from streaming_source.rows.other_keys import tables_with_other_keys  # imports the row decoder
 
         return tables_with_other_keys(partitions, plan)
 
@@ -109,7 +106,9 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
 def open_reading(
     options: SourceOptions, plan: ReadPlan, relay_dir: Path, spool: Path, limits: BatchLimits
 ) -> TableSnapshot:
-    """Make what reads the tables of a query beside a relay log, into the folder `spool`, in batches of these limits."""
+    """Make the reader of a query's tables beside a relay log. It writes batches within these limits to the folder
+    `spool`.
+    """
     from replica.snapshot.pace import CHUNK_BYTES, Pace
     from replica.snapshot.snapshot import TableSnapshot
 
@@ -133,9 +132,9 @@ def open_reading(
 def judge_tables(
     options: SourceOptions, plan: ReadPlan, *, settled: bool = False, table_by_table: bool = False
 ) -> InitialVerdicts:
-    """Refuse tables that cannot be read so that their rows are right, log what to know of the others, and return all.
+    """Refuse tables that cannot be read correctly, log warnings about readable ones, and return all verdicts.
 
-    `settled`: the position that rows hold at stands before they are read. `table_by_table`: as for `require`.
+    `settled`: the position of the rows is fixed before they are read. `table_by_table`: as for `require`.
     """
     from replica.snapshot.check.verdict import ask_verdicts, require, warnings_of
 

@@ -1,9 +1,9 @@
-"""Tables that take another name while tables are being read: under a name that was passed, no one would read them.
+"""Tables that are renamed during a snapshot, to a name that the snapshot has passed already and would not read.
 
-In: the statements of a batch, and how far the tables are read. Out: the place right behind the first statement that
-puts a table under such a name, and the names: the batch ends there, and from there on nothing of these tables is
-delivered until they are read. A copy that a tool has made to change a table (gh-ost, pt-online-schema-change) holds the
-rows of the table whose place it takes: nothing has to be read again.
+`first_rename` takes the statements of a batch and the frontier. It returns the place right after the first statement
+that gives a table such a name, and the names. The batch ends there. From there on, nothing of these tables is delivered
+until their re-snapshot. A copy that gh-ost or pt-online-schema-change made of a table has the rows of the table that it
+replaces, so it needs no re-snapshot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class RenamedTables(NamedTuple):
-    """The tables that have to be read again from `head` on, which is right behind their RENAME."""
+    """The tables that need a re-snapshot from `head` on, the place right after their RENAME."""
 
     head: RelayHead
     names: tuple[TableName, ...]
@@ -43,11 +43,13 @@ def first_rename(
     *,
     lenient: bool = False,
 ) -> RenamedTables | None:
-    """Return the first of them between a place and a later one; None where there is none. `lenient`: pass over a
-    statement that is not understood, because who reads the stream has all tables read again that it may be about.
+    """Return the first rename of this kind between two places; None if there is none.
+
+    `lenient`: ignore a statement that the parser does not understand. The consumer of the stream requests a re-snapshot
+    of all tables that it may concern.
 
     Raises:
-        SchemaError: a statement renames something, and is not understood.
+        SchemaError: a statement renames something, and the parser does not understand it.
     """
     for statement in statements_between(log, start, head.location):
         try:

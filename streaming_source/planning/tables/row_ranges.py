@@ -1,7 +1,6 @@
-"""Rows that were read from tables, as ranges that tasks read like those of a relay log.
+"""Snapshot rows as ranges that tasks read like those of a relay log.
 
-In: a part of a file of rows, the offset that they hold at. Out: the range, with the transaction that the rows hold
-behind.
+`range_of` takes a part of a file of rows and the offset at which they hold.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -> MappedRange:
-    """Return rows that were read, as a task reads them; they hold at the offset `end`."""
+    """Return snapshot rows in the form that a task reads. They hold at the offset `end`."""
     gtid, timestamp = _last_transaction(end)
     return MappedRange(
         *(str(part.path), part.start, part.end, False),
@@ -29,11 +28,10 @@ def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -
 
 
 def _last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
-    """Return the transaction that rows hold behind which are as of an offset, and its time: seconds, 0 where no one
-    knows.
+    """Return the last transaction before an offset, and its time in seconds; 0 if the time is unknown.
 
-    It is the same in every replay of a batch, because it is what the offset says of it. An offset before which no group
-    was received names none; then it is the transaction of its first domain.
+    It comes from the offset, so it is the same in every replay of a batch. An offset without a received group does not
+    name it; then the result is the transaction of its first domain.
     """
     if end.last is not None:
         return end.last.gtid, end.last.time

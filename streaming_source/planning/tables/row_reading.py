@@ -1,7 +1,4 @@
-"""The reader of tables and what knows their keys, as the planner of a stream knows them.
-
-In: how far tables are read, the place that a batch ends at. Out: rows of them as of that place, on disk.
-"""
+"""The interfaces of the table reader and of the keys of tables, as the planner of a stream uses them."""
 
 from __future__ import annotations
 
@@ -21,62 +18,62 @@ if TYPE_CHECKING:
 
 
 class ReadKeys(Protocol):
-    """The keys of the tables that are read: a `KeyColumns`. Called by one thread."""
+    """The keys of the tables that are read: a `KeyColumns`. One thread calls it."""
 
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
         """Return the frontier with keys that rows are compared with."""
         ...
 
     def changed(self, frontier: Frontier, names: Collection[TableName]) -> Collection[TableName]:
-        """Return which of these tables have another key than the one that a part of them was delivered by."""
+        """Return which of these tables have another key than the one by which a part of them was delivered."""
         ...
 
 
 class RowReading(Protocol):
-    """The reader of the tables: a `TableSnapshot`. Called by one thread."""
+    """The reader of the tables: a `TableSnapshot`. One thread calls it."""
 
     held_back: tuple[TableName, ...]
-    """Tables of which nothing can be had as of the position that was asked for last, and can behind it."""
+    """Tables without rows as of the last position asked for, and with rows as of a later one."""
 
     @property
     def rekeyed(self) -> tuple[TableName, ...]:
-        """Tables of which no more is read before they are asked for from their first row on: their keys changed."""
+        """Tables whose keys changed, so that they are not read on before a re-snapshot is requested."""
         ...
 
     def start(self, frontier: Frontier) -> None:
-        """Begin to read behind the frontier."""
+        """Begin to read after the frontier."""
         ...
 
     def ready(self) -> bool:
-        """Tell whether rows wait to be delivered."""
+        """Return True if rows wait to be delivered."""
         ...
 
     def more_comes(self, limit: ReadLimit) -> bool:
-        """Tell whether a batch of this limit would take more rows if it waited."""
+        """Return True if a batch of this limit would get more rows by waiting."""
         ...
 
     def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
-        """Move rows that wait to V and make them durable; None: nothing can be delivered now."""
+        """Reconcile waiting rows with V and make them durable; None if no rows can be delivered now."""
         ...
 
     def parts(
         self, before: Frontier, after: Frontier, v: RelayHead, *, without: Collection[TableName]
     ) -> Sequence[SpoolPart]:
-        """Return the rows between two frontiers as of V, read again where they are lost; `without`: tables that they
-        have no rows of.
+        """Return the rows between two frontiers as of V. Lost rows are read again. `without`: tables that have no rows
+        here.
         """
         ...
 
     def keep_from(self) -> RelayLocation | None:
-        """Return from where on the relay log is needed."""
+        """Return the first place of the relay log that is still needed."""
         ...
 
     def release(self, frontier: Frontier) -> None:
-        """Let go what lies before the frontier."""
+        """Release the rows before the frontier."""
         ...
 
     def progress(self) -> SnapshotProgress:
-        """Tell how far it is."""
+        """Return the progress of the read."""
         ...
 
     def close(self) -> None:

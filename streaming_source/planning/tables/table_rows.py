@@ -1,11 +1,11 @@
-"""The rows of the tables themselves in the batches of a stream: startingPosition=initial, from the offsets' side.
+"""Snapshot rows in the batches of a stream (startingPosition=initial): the offsets and partitions for them.
 
-In: how far the tables are read, as an offset says it, and the place V that a batch ends at. Out: the offset that says
-how far they are read with this batch, all of it as of V, and the partitions of those rows, for a batch that was planned
-just now or in an earlier life. What reads the tables is made when an offset asks for it, and ended with the last row.
+`SnapshotRows` takes the frontier of an offset and the place V at which a batch ends. It returns the offset with the
+frontier that this batch reaches, and the partitions of its rows, all as of V. The batch may have been planned by an
+earlier process. It makes the table reader when an offset needs it, and closes it after the last row.
 
-Offsets say V and how far the tables are read before anything of the batch is delivered. The rows are a function of
-both: whatever happens in between, the batch is the same when it is read again.
+An offset has V and the frontier before anything of the batch is delivered. The rows are a function of both, so a
+replayed batch has the same rows.
 """
 
 from __future__ import annotations
@@ -42,25 +42,28 @@ if TYPE_CHECKING:
     from streaming_source.selection.resolver import SelectedTables
 
 MAX_NAMED: Final = 500
-"""Tables that an offset names: some 20 KB, in each report of progress, until they are read."""
+"""Most tables that an offset names: some 20 KB, in each report of progress until they are read."""
 LONGEST_REASON: Final = 500
-"""Characters of a reason in an offset: a sentence and its hint."""
+"""Most characters of a reason in an offset: a sentence and its hint."""
 READY_POLL_S: Final = 0.02
-"""How often it is asked whether rows are there: a chunk takes some 0.5 s to read."""
+"""Seconds between two checks for rows. A chunk takes some 0.5 s to read."""
 SAY_EVERY_S: Final = 60.0
-"""How often the log tells how far the tables are read."""
+"""Seconds between two log messages about the progress."""
 
 _log = logging.getLogger(__name__)
 
 
 class SnapshotRows:
-    """One per query, called by one thread. `initial`: a query without a checkpoint begins with all rows, unless
-    `judge` refuses; `requests`: where programs ask for tables while it runs; `limits`: what a batch may hold, of
-    changes and of rows of tables together; `open_reading` makes what reads, and `keys` what knows the keys of tables;
-    `keys_in_rows` finds tables with rows of another key in partitions.
+    """The snapshot rows of one query, called by one thread.
 
-    With `requests` it asks for a table itself whose key is changed while a part of it is delivered, and leaves out one
-    that cannot be read any more: who gives requests follows what offsets say of tables. Other queries end there.
+    `initial`: a query without a checkpoint begins with all rows, unless `judge` raises. `requests`: the folder of
+    re-snapshot requests. `limits`: those of a batch, for changes and snapshot rows together. `open_reading` makes the
+    table reader, and `keys` the object that knows the keys of tables. `keys_in_rows` finds tables with rows of another
+    key in partitions.
+
+    With `requests`, it requests a re-snapshot of a table whose key changes while a part of it is delivered. It also
+    excludes tables that cannot be read any more. The program that writes requests reads both from the offsets. Other
+    queries stop in these cases.
     """
 
     def __init__(
@@ -98,10 +101,10 @@ class SnapshotRows:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     def starting(self, offset: SourceOffset) -> SourceOffset:
-        """Return the first offset of a query, before which no table is read.
+        """Return the first offset of a query, at which no table is read.
 
         Raises:
-            PrerequisiteError, AuthenticationError: tables cannot be read so that their rows are right; names them all.
+            PrerequisiteError, AuthenticationError: tables cannot be read correctly; the error names all of them.
         """
         if not self._initial:
             return offset
@@ -109,15 +112,18 @@ class SnapshotRows:
         return self.marked(replace(offset, snapshot=Frontier()), offset)
 
     def marked(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
-        """Return the end of a batch with the word of what was read again last, and the requests it begins to follow."""
+        """Return the end of a batch with the value of the last snapshotAgain, and the requests that it begins to
+        execute.
+        """
         return replace(end, again=start.again if self._again is None else self._again.word, asked=self._asked)
 
     def revised(self, start: SourceOffset, added: Collection[TableName]) -> SourceOffset:
-        """Return the start of a batch where tables are to be read that the checkpoint has as delivered: those that were
-        added to the selection, and those that are asked for again, by the option or by requests.
+        """Return the start of a batch. It differs if tables that were delivered have to be read.
+
+        These are tables that were added to the selection, and those of the option snapshotAgain or of requests.
 
         Raises:
-            ConfigError: no table is asked for by the option, or too many; a request cannot be read.
+            ConfigError: the option names no table, or too many; or a request cannot be read.
         """
         self._asked = self._due(start)
         names = set(added)
@@ -141,19 +147,19 @@ class SnapshotRows:
             return start
         _warn_of_domains(names.difference(added), start.position)
         if not self.is_reading(start):
-            self.close()  # what read before, if anything did, has come to its end
+            self.close()  # the last reader, if there was one, has finished
             self._ended_at = start
         return replace(start, snapshot=frontier)
 
     @property
     def asked(self) -> tuple[TableName, ...]:
-        """The tables that requests ask for, and whose rows are read from the next batch on."""
+        """The tables of the requests, whose rows are read from the next batch on."""
         return () if self._asked is None else self._asked.tables
 
     def _due(self, start: SourceOffset) -> TablesAgain | None:
-        """Return the requests that the batch behind an offset begins to follow; None for none.
+        """Return the requests that the batch after an offset begins to execute; None for none.
 
-        Those that the offset has are done: Spark has logged it.
+        The requests in the offset itself are done, because Spark has logged it.
         """
         if self._requests is None or start.part is not None:
             return None
@@ -164,15 +170,15 @@ class SnapshotRows:
         for request in self._requests.due():
             names += len(request.tables)
             if taken and names > MAX_NAMED:
-                break  # with the next batch
+                break  # the rest goes into the next batch
             taken.append(request)
         return TablesAgain.of(taken) if taken else None
 
     def rekeyed(self, start: SourceOffset, begin: RelayLocation, end: RelayLocation) -> SourceOffset:
-        """Return the start of a batch where tables are to be read from their first rows on, because the keys that parts
-        of them were delivered by are gone.
+        """Return the start of a batch. It differs if tables have to be read from their first rows on, because their
+        keys changed.
 
-        `begin` and `end`: places of the log between which the batch lies, behind which keys may be others again.
+        `begin` and `end` are the places of the batch in the log. Keys may change again after `end`.
         """
         if start.snapshot is None or start.part is not None:
             return start
@@ -183,16 +189,16 @@ class SnapshotRows:
         return self._reading.rekeyed if self._started and self._reading is not None else ()
 
     def is_reading(self, offset: SourceOffset) -> bool:
-        """Tell whether tables are left to read behind an offset."""
+        """Return True if tables are left to read after an offset."""
         return offset.snapshot is not None and not offset.snapshot.finished
 
     @property
     def held_back(self) -> tuple[TableName, ...]:
-        """The tables with rows that can only be had as of a later position than the one asked for last."""
+        """The tables with rows that can be read only as of a later position than the last one asked for."""
         return () if self._reading is None else self._reading.held_back
 
     def left(self, offset: SourceOffset) -> set[TableName]:
-        """Return the tables that are not delivered as a whole behind an offset."""
+        """Return the tables that are not delivered completely at an offset."""
         frontier = offset.snapshot
         if frontier is None:
             return set()
@@ -200,15 +206,15 @@ class SnapshotRows:
         return begun | {name for name in self._tables.catalog if frontier.reached(name) is not None}
 
     def is_ready(self, offset: SourceOffset) -> bool:
-        """Tell whether rows of tables wait to be delivered behind an offset."""
+        """Return True if snapshot rows wait to be delivered after an offset."""
         return self.is_reading(offset) and self._running(offset.snapshot).ready()
 
     def gather(self, start: SourceOffset, *, ends: bool) -> None:
-        """Wait for more rows of tables than are there, while they come and a batch is not full: each costs a sink the
-        same, and the first chunks of a table are small.
+        """Wait while more snapshot rows arrive and a batch is not full.
 
-        A query that `ends` (Trigger.AvailableNow) waits for all it takes; one whose batches wait for a minimum of
-        changes waits until `maxTriggerDelay` has passed since the batch before; no other waits.
+        Each batch costs a sink the same, and the first chunks of a table are small. A query that `ends`
+        (Trigger.AvailableNow) waits as long as needed. If batches wait for a minimum of changes, it waits until
+        `maxTriggerDelay` has passed since the last batch. Other queries do not wait.
         """
         if not self.is_reading(start) or not (ends or self._limits.min_rows is not None):
             return
@@ -217,11 +223,13 @@ class SnapshotRows:
             self._wait(start)
 
     def stop_at(self, start: SourceOffset, begin: RelayLocation, head: RelayHead) -> tuple[RelayHead, Frontier | None]:
-        """Return where a batch from `start` to `head` ends, because a table takes another's name, and how far tables
-        are read there without a row more.
+        """Return the end of a batch from `start` to `head`, which is earlier if a table takes another's name, and the
+        frontier there.
+
+        The frontier has no further rows of this batch.
 
         Raises:
-            SchemaError: a statement renames something, and is not understood.
+            SchemaError: a statement renames something, and the parser does not understand it.
         """
         frontier = start.snapshot
         if frontier is None or frontier.finished:
@@ -237,13 +245,13 @@ class SnapshotRows:
     def advance(
         self, start: SourceOffset, end: SourceOffset | None, head: RelayHead, *, bounded: bool
     ) -> SourceOffset | None:
-        """Return the end of a batch with as many rows of tables as are there.
+        """Return the end of a batch with as many snapshot rows as are ready.
 
         Args:
-            start: where the batch begins.
-            end: where its changes end, None where there are none: then at `start`.
-            head: the same as a place of the log.
-            bounded: within the limits; else all rows that are left, however long that takes.
+            start: the begin of the batch.
+            end: the end of its changes; None if there are none, then it is `start`.
+            head: the same end as a place of the log.
+            bounded: within the limits; otherwise all rows that are left, however long that takes.
         """
         self._say(start)
         reached = start if end is None else end
@@ -263,9 +271,9 @@ class SnapshotRows:
                 frontier = step.frontier
                 refused += step.refused
             if bounded and step is None and end is None:
-                time.sleep(READY_POLL_S)  # who asks again at once may do so for minutes
+                time.sleep(READY_POLL_S)  # the caller may ask again at once for minutes
             if bounded or (step is None and reading.rekeyed):
-                break  # what has another key is read from its first row on behind the next start
+                break  # a table with another key is read from its first row after the next start
             if step is None and reading.held_back:
                 tables = ", ".join(map(table_text, reading.held_back[:NAMED]))
                 raise PrerequisiteError(
@@ -282,14 +290,14 @@ class SnapshotRows:
         return replace(start.place if end is None else end, snapshot=frontier, refused=_said(refused))
 
     def _limit(self, *, changes: bool, bounded: bool) -> ReadLimit:
-        """Return what tables may take of a batch, which changes share with them where there are any."""
-        from replica.snapshot.chunks.choice import ReadLimit  # brings what reads tables, which few queries do
+        """Return the share of snapshot rows in a batch. Changes share the limits if there are any."""
+        from replica.snapshot.chunks.choice import ReadLimit  # imports the table reader, which few queries need
 
         limits = self._limits.beside_changes() if changes else self._limits
         return ReadLimit(limits.max_rows, limits.max_bytes) if bounded else ReadLimit()
 
     def _wait(self, start: SourceOffset) -> None:
-        """Wait for rows; what is behind the feed says there why nothing comes any more."""
+        """Wait for rows. The feed raises if its replica has failed."""
         self._feed.head()
         time.sleep(READY_POLL_S)
         self._say(start)
@@ -297,24 +305,26 @@ class SnapshotRows:
     # -- partitions --------------------------------------------------------------------------------------------------
 
     def delivered(self, start: SourceOffset) -> DeliveredKeys | None:
-        """Return which changes behind an offset count; None: all."""
+        """Return the delivered rows by which changes after an offset are filtered; None if all changes count."""
         frontier = start.snapshot
         return None if frontier is None or frontier.finished else self._changed.delivered(start, frontier)
 
     def asks_again(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
-        """Ask for the tables whose rows in a batch's partitions cannot be compared with what is delivered, and tell
-        whether there is one: it is read from its first row on behind the batch, and counts as not delivered in it.
+        """Request a re-snapshot of tables whose rows in the partitions cannot be compared with delivered rows.
+
+        Return whether there are any. They are read from their first row on after the batch, and count as not delivered
+        in it.
         """
         return start.snapshot is not None and self._changed.asked_for_rows(start.snapshot, partitions)
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges
     ) -> list[MappedRange]:
-        """Return the rows of tables between two offsets, as they are at `head`, where the second one ends."""
+        """Return the snapshot rows between two offsets, as they are at `head`, where the second one ends."""
         before, after = start.snapshot, end.snapshot
         if before is None or after is None:
             return []
-        reading = self._running(after)  # also behind the last row: what was lost is read again
+        reading = self._running(after)  # also after the last row, because lost rows are read again
         planned = bool(self._steps) and (self._steps[0][0], self._steps[-1][1]) == (before, after)
         steps = self._steps if planned else [(before, after)]
         without = {name for name, _ in end.refused}
@@ -322,20 +332,22 @@ class SnapshotRows:
         return [range_of(part, end, catalog) for part in parts]
 
     def release(self, end: SourceOffset) -> None:
-        """Let go what lies before an offset: Spark will not ask for it again."""
+        """Release the rows before an offset, because Spark will not ask for them again."""
         if self._reading is None or end.snapshot is None or end == self._ended_at:
-            return  # what reads now began behind it
+            return  # the current reader began after it
         self._reading.release(end.snapshot)
         if end.snapshot.finished:
             _log.info("all tables are read, up to %s", end.position)
             self.close()
 
     def needed_from(self) -> RelayLocation | None:
-        """Return from where on the reading of tables needs the relay log; None: nothing of it, or not known yet."""
+        """Return the first place of the relay log that the table reader needs; None if it needs nothing, or does not
+        know yet.
+        """
         return None if self._reading is None else self._reading.keep_from()
 
     def report(self) -> dict[str, Any]:
-        """Return the value for the progress of the query, while tables are read."""
+        """Return the value for the progress of the query while tables are read."""
         if self._reading is None or not self._started:
             return {}
         return {"snapshotProgress": progress_json(self._reading.progress())}
@@ -349,7 +361,7 @@ class SnapshotRows:
 
     def _made(self) -> RowReading:
         if self._reading is not None and self._epoch != self._feed.epoch:
-            self.close()  # places of the log from before may mean other groups
+            self.close()  # places of the previous log may mean other groups
         if self._reading is None:
             self._reading, self._epoch = self._open(), self._feed.epoch
         return self._reading
@@ -370,19 +382,19 @@ class SnapshotRows:
 
 
 def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
-    """Tell whether a batch has rows of tables themselves."""
+    """Return True if a batch has snapshot rows."""
     return start.snapshot is not None and end.snapshot is not None and start.snapshot.rows != end.snapshot.rows
 
 
 def _said(refused: Collection[tuple[TableName, str]]) -> tuple[tuple[TableName, str], ...]:
-    """Log which tables are left out, and return their reasons in the length that an offset keeps."""
+    """Log which tables are excluded, and return their reasons in the length that an offset keeps."""
     for name, why in refused:
         _log.error("%s is left out: %s", table_text(name), why)
     return tuple((name, why[:LONGEST_REASON]) for name, why in refused)
 
 
 def _warn_of_domains(names: Collection[TableName], position: GtidPosition) -> None:
-    """Say that rows of tables which are read again cannot be told from older changes by their order."""
+    """Warn that rows of a re-snapshot sort before all changes, if changes arrive in several domains."""
     if names and len(position) > 1:
         _log.warning(
             "%s: read again while changes come in %d replication domains: by _sequence the rows sort before all "

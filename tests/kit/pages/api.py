@@ -18,7 +18,7 @@ from replica.arrow.change_batch import FIELDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODULES: Final = tuple(map(import_module, ("replica", "streaming_source", "replica.errors")))
+PACKAGE, ERRORS = map(import_module, ("pyspark_mariadb_binlog", "pyspark_mariadb_binlog.errors"))
 MEMBERS: Final = {
     "AuditResult": ("json",),
     "Difference": ("columns",),
@@ -35,17 +35,17 @@ _INTRODUCTION: Final = """\
 # Python API
 
 Made from the docstrings: `python -m tests.kit.pages.api > docs/api.md`. What the data source does in Spark needs
-no import: it is in [spark.md](spark.md).
+no import: [spark.md](spark.md) describes it.
 
-**What is public** are the names on this page, imported from the modules that it names, with the methods, arguments and
-fields that it describes. Public, too, are the data source's options and columns, the commands with their exit codes,
-and the files that docs/ describes. All these change with a line in the CHANGELOG, and not within a patch release.
+These are public: the names on this page with the methods, arguments and fields that it describes, the options and
+columns of the data source, the commands with their exit codes, and the files that docs/ describes. A change of one of
+them has a line in the CHANGELOG, and never comes in a patch release.
 
-Everything else is private, whatever its name: every other module, what a public class has besides, and what an error's
-text says. It may change or go with any commit. The package has type hints (`py.typed`).
+Everything else is private and may change with any commit: the packages `replica` and `streaming_source`, other members
+of public classes, and the wording of errors. The package has type hints (`py.typed`).
 
-Importing `replica` or `streaming_source` costs a millisecond: a name brings what it needs when it is asked for. Where a
-package is missing for it, the InstallationError says which, and for which interpreter.
+`import pyspark_mariadb_binlog` takes milliseconds. A name is loaded when it is first used. If a package that it needs
+is missing, an InstallationError names the package and the interpreter.
 """
 
 _EXAMPLES: Final = """\
@@ -57,20 +57,20 @@ A table's changes out of binlog files, with nothing but pyarrow: no server, no S
 ```python
 import pyarrow as pa
 
-from replica import decode_files
+from pyspark_mariadb_binlog import decode_files
 
 changes = pa.Table.from_batches(decode_files(["/backup/bin.000041", "/backup/bin.000042.gz"], "shop.orders"))
 print(changes.group_by("op").aggregate([("ordinal", "count")]))
 ```
 
-A replica in your own process, whose relay log is read as it grows. `position` is what to keep, once what came before is
-safe: the next reading, also in another process, goes on behind it.
+A replica in your own process, and a reader of its relay log. Store `position` after your own output is durable: the
+next reader continues after it, also in another process.
 
 <!-- example: embedded -->
 ```python
 from pathlib import Path
 
-from replica import EmbeddedReplica, GtidPosition, ReplicaConfig, read_relay_log
+from pyspark_mariadb_binlog import EmbeddedReplica, GtidPosition, ReplicaConfig, read_relay_log
 
 config = ReplicaConfig.parse({"host": "db1", "user": "repl", "password_file": "/run/secrets/repl"})
 relay = Path("/data/relay")
@@ -85,12 +85,12 @@ with EmbeddedReplica(config, relay) as running:
     done = changes.position
 ```
 
-What goes wrong is a `ReplicaError`: its class says what kind of trouble it is, `hint` what to do.
+Every error is a `ReplicaError`. Its class names the kind of error, and `hint` says what to do.
 
 <!-- example: errors -->
 ```python
-from replica import read_relay_log
-from replica.errors import DataLossError, ReplicaError
+from pyspark_mariadb_binlog import read_relay_log
+from pyspark_mariadb_binlog.errors import DataLossError, ReplicaError
 
 try:
     batches = list(read_relay_log("/data/relay", "shop.orders", after="0-1-1"))
@@ -100,16 +100,15 @@ except ReplicaError as error:
     print(error.message, error.hint, error.exit_code)
 ```
 
-[recipes.md](recipes.md) has those of `streaming_source`.
+[recipes.md](recipes.md) has examples for Spark.
 """
 
 _BATCHES: Final = """\
 ## The RecordBatches
 
-`decode_files` and `read_relay_log` give RecordBatches of one table in the order of the log, of at most 16 384 row
-changes or some 2 MB. The types of columns are those of [types.md](types.md). Behind an ALTER TABLE `before` and `after`
-have the columns of then, so the schemas of batches may differ; each batch alone tells its own. A batch owns its memory,
-and nothing that is read later changes it.
+`decode_files` and `read_relay_log` return RecordBatches of one table in the order of the log. A batch has at most
+16 384 row changes or about 2 MB. [types.md](types.md) lists the types of columns. `before` and `after` have the columns
+that the table had at that place of the log, so the schema changes after an ALTER TABLE. A batch owns its memory.
 
 | column | type | null | meaning |
 | --- | --- | --- | --- |
@@ -156,22 +155,21 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield _INTRODUCTION
-    for module in MODULES[:2]:
-        yield f"## `{module.__name__}`\n"
-        for name, told in public(module).items():
-            yield from _entry(name, told, "###")
-            for member in MEMBERS.get(name, ()):
-                yield from _entry(f"{name}.{member}", getattr(told, member), "####")
+    yield f"## `{PACKAGE.__name__}`\n"
+    for name, told in public(PACKAGE).items():
+        yield from _entry(name, told, "###")
+        for member in MEMBERS.get(name, ()):
+            yield from _entry(f"{name}.{member}", getattr(told, member), "####")
     yield _BATCHES + "\n".join(
         f"| `{field.name}` | {field.kind or 'struct of the table'} | {'yes' if field.nullable else 'no'} "
         f"| {field.meaning} |"
         for field in FIELDS
     )
-    yield "\n## `replica.errors`\n"
+    yield f"\n## `{ERRORS.__name__}`\n"
     yield "Each has `message`, `hint` and `exit_code`, with which a command ends; `str()` is message and hint.\n"
     yield "| error | is a | exit code | meaning |"
     yield "| --- | --- | --- | --- |"
-    for name, error in public(MODULES[2]).items():
+    for name, error in public(ERRORS).items():
         text = " ".join((inspect.getdoc(error) or "").split())
         yield f"| `{name}` | {error.__base__.__name__} | {error.exit_code} | {text} |"
     yield ""

@@ -1,4 +1,4 @@
-"""docs/daemon.md and the example file say what the table of options says."""
+"""docs/daemon-reference.md and the example file say what the table of options says."""
 
 from __future__ import annotations
 

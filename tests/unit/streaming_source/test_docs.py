@@ -1,4 +1,4 @@
-"""docs/spark.md names every option and row column, in the words of the tables in the code, and every error."""
+"""docs/spark-reference.md names every option and row column, in the words of the code's tables, and every error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replica import errors
 from streaming_source.options.source_options import OPTIONS
 from streaming_source.schema.row_schema import ABSENT, ENVELOPE, FLAT, IMAGE, SOURCE, TRANSACTION
 
-PAGE = Path(__file__).parents[3] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[3] / "docs" / "spark-reference.md"
 IMAGES = "VARIANT, or STRUCT of the table's columns"
 
 OPTION_LINES = [f"| `{o.name}` | {f'`{o.default}`' if o.default else ''} | {o.help} |" for o in OPTIONS]

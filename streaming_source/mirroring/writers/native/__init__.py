@@ -1,1 +1,1 @@
-"""Changes that tasks write into Delta tables themselves, by delta-rs: no MERGE of Spark's, no row through the JVM."""
+"""Writes of tasks to Delta tables by delta-rs, without Spark's MERGE and without rows in the JVM."""

@@ -1,9 +1,9 @@
-"""Compaction of the small files of one Delta table: one commit, without Spark.
+"""Compaction of the small files of one Delta table, in one commit, without Spark.
 
-A MERGE that only inserts adds a file to its table, and each file makes the next MERGE dearer. delta-rs 1.6 does not
+A MERGE that only inserts adds a file to its table, and each file makes the next MERGE slower. delta-rs 1.6 does not
 compact tables with column mapping, which every target has. So `compact` copies the rows of small files into one new
-file and commits both sides as one transaction of delta-rs, with dataChange=false: rows stay as they are, and streams
-that read the table skip the commit. If another writer changed one of the files meanwhile, the commit is refused.
+file. It commits both sides as one transaction of delta-rs with dataChange=false: rows stay the same, and streams that
+read the table skip the commit. If another writer changed one of the files meanwhile, the commit is refused.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.table_files import TableFile
 
 FEW_FILES: Final = 20
-"""A table is compacted if it has so many small files."""
+"""Number of small files from which a table is compacted."""
 SMALL_BYTES: Final = 8 << 20
-"""Files of this size are left alone, so a row is copied a few times at most. 32 of them are a table of 256 MB."""
+"""Size from which files are not compacted, so that a row is copied a few times at most. 32 such files are 256 MB."""
 MOST_BYTES: Final = 32 << 20
-"""Small files that one commit joins: reading and writing so much takes about a second."""
+"""Most bytes of small files that one commit joins: reading and writing them takes about a second."""
 _LAST_COMMITS: Final = 50
-"""Commits that are searched for one of the mirror; those of other writers may lie between."""
+"""Commits that are searched for one of the mirror; commits of other writers may be between."""
 
 
 def compact(folder: str) -> int:
     """Join the small files of a table, and return how many there were; 0 if there are too few.
 
     Raises:
-        NativeWriteError: a file does not hold what the log says of it.
-        deltalake.exceptions.DeltaError: delta-rs cannot read or write the table, or another commit was faster.
+        NativeWriteError: a file does not have the rows that the log says.
+        deltalake.exceptions.DeltaError: delta-rs cannot read or write the table, or another commit came first.
     """
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -57,7 +57,7 @@ def compact(folder: str) -> int:
 
 
 def _commit(table: DeltaTable, small: list[TableFile], new: DataFile | None, about: dict[str, str]) -> None:
-    """Put the new file in the place of the small ones."""
+    """Replace the small files by the new file."""
     from deltalake import CommitProperties
 
     added = [] if new is None else [new.added(data_change=False)]
@@ -71,13 +71,13 @@ def _commit(table: DeltaTable, small: list[TableFile], new: DataFile | None, abo
 
 
 def is_due(table: DeltaTable) -> bool:
-    """Tell whether a table has so many small files that `compact` should join them."""
+    """Return True if a table has so many small files that `compact` should join them."""
     return len(_plain_files(table)) >= FEW_FILES
 
 
 def _small_files(table: DeltaTable) -> list[TableFile]:
-    """Return the smallest files in the order in which they were written, up to MOST_BYTES."""
-    marked = with_deletion_vectors(table)  # these are left to Spark
+    """Return the smallest files, up to MOST_BYTES, in the order in which they were written."""
+    marked = with_deletion_vectors(table)  # Spark compacts these
     chosen, size = [], 0
     for file in sorted(_plain_files(table), key=lambda file: file.size):
         size += file.size
@@ -93,10 +93,10 @@ def _plain_files(table: DeltaTable) -> list[TableFile]:
 
 
 def _last_metadata(table: DeltaTable) -> dict[str, str]:
-    """Return what the mirror's last commit says of itself, for the commit that changes none of its rows.
+    """Return the metadata of the mirror's last commit, for a commit that changes no rows.
 
-    So the version after a compaction belongs to the batch that the version before it belongs to, and a table has a
-    commit of a batch only if the batch changed it (`versions.py`).
+    So the version after a compaction belongs to the same micro-batch as the version before it. A table has a commit of
+    a micro-batch only if the micro-batch changed it (`versions.py`).
     """
     for commit in table.history(_LAST_COMMITS):
         try:

@@ -1,9 +1,9 @@
 """Data files of a Delta table, written by the task that decodes their rows. The driver commits them.
 
-`write_file` writes one Parquet file and returns its `DataFile`: name, size, rows and statistics as Delta's log takes
-them. A file that no commit names is invisible, so a task that fails or runs twice changes nothing; VACUUM removes its
-file. Statistics and dictionaries follow `parquet_columns`: they are written only for types that every reader orders
-and compares alike.
+`write_file` writes one Parquet file and returns its `DataFile`: name, size, rows and statistics, as Delta's log takes
+them. A file without a commit is invisible, so a task that fails or runs twice changes nothing, and VACUUM removes its
+file. `parquet_columns` decides about statistics and dictionaries: only types that every reader orders and compares
+alike have them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
 ROW_GROUP_BYTES: Final = 32 << 20
-"""Bytes of decoded rows that a task holds before it writes them as one row group. Smaller groups compress worse."""
+"""Bytes of decoded rows that a task holds before it writes a row group. Smaller groups compress worse."""
 SAMPLE_ROWS: Final = 10_000
-"""The first rows of a file, which show whether a dictionary of a column is worth making."""
+"""Number of first rows of a file that decide whether a column gets a dictionary."""
 _PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
 _FIELD_ID: Final = b"delta.columnMapping.id"
 
@@ -33,7 +33,7 @@ class NativeWriteError(Exception):
 
 
 class DataFile(NamedTuple):
-    """A file in the folder of its table. `stats`: JSON, as in an `add` action of Delta's log."""
+    """File in the folder of its table; `stats`: JSON, as in an `add` action of Delta's log."""
 
     path: str
     size: int
@@ -41,32 +41,30 @@ class DataFile(NamedTuple):
     stats: str
 
     def added(self, *, data_change: bool) -> AddAction:
-        """Return the action of a commit that adds the file; `data_change`: whether its rows are new to the table."""
+        """Return the action that adds the file; `data_change`: whether its rows are new to the table."""
         from deltalake.transaction import AddAction
 
         return AddAction(self.path, self.size, {}, int(time.time() * 1000), data_change, self.stats)
 
 
 class ParquetColumns(NamedTuple):
-    """Names of columns as they stand in files: those with limits (minimum, maximum), and those that may have a
-    dictionary.
-    """
+    """Columns with limits (minimum, maximum), and columns that may have a dictionary, by their names in files."""
 
     limited: frozenset[str]
     dictionary: frozenset[str]
 
 
 def physical_name(field: pa.Field) -> str:
-    """Return the name that a column of a Delta table has in its files."""
+    """Return the name of a Delta table's column in its files."""
     return (field.metadata or {}).get(_PHYSICAL_NAME, field.name.encode()).decode()
 
 
 def parquet_columns(schema: pa.Schema) -> ParquetColumns:
-    """Return which columns of a target's schema get limits, and which ones dictionaries if their values repeat.
+    """Return the columns of a target's schema that get limits, and those that get dictionaries if their values repeat.
 
-    delta-rs rounds the limits of DECIMALs to doubles, Spark misses -0.0 in dictionaries of FLOAT and DOUBLE, and
-    readers cut limits of text, bytes and times in different ways. So only integers and dates have limits, and only
-    they and text have dictionaries.
+    delta-rs rounds the limits of DECIMALs to doubles. Spark misses -0.0 in dictionaries of FLOAT and DOUBLE. Readers
+    truncate limits of text, bytes and times in different ways. So only integers and dates have limits, and only they
+    and text have dictionaries.
     """
     import pyarrow as pa
 
@@ -78,16 +76,16 @@ def parquet_columns(schema: pa.Schema) -> ParquetColumns:
 def write_file(
     folder: str, schema: pa.Schema, names: Sequence[str], batches: Iterable[pa.RecordBatch]
 ) -> DataFile | None:
-    """Write rows as one Parquet file; return None if there are none.
+    """Write rows as one Parquet file; return None if there are no rows.
 
     Args:
         folder: the folder of the table.
-        schema: the table's, as delta-rs reports it, with the names and numbers of column mapping.
-        names: the table's columns in the order of the batches' columns.
+        schema: the schema of the table from delta-rs, with the names and numbers of column mapping.
+        names: the columns of the table, in the order of the batches' columns.
         batches: the rows. Each batch may reuse the memory of the one before.
 
     Raises:
-        NativeWriteError: the columns are not those of the table, or a value does not fit. Nothing is left behind.
+        NativeWriteError: the columns are not those of the table, or a value does not fit. No file is left.
     """
     wanted = _FileSchema(schema, names)
     path = f"part-{uuid.uuid4()}.snappy.parquet"
@@ -101,13 +99,13 @@ def write_file(
 
 
 def remove_files(folder: str, files: Iterable[DataFile]) -> None:
-    """Remove files that no commit names."""
+    """Remove files that belong to no commit."""
     for file in files:
         Path(folder, file.path).unlink(missing_ok=True)
 
 
 class _FileSchema:
-    """The columns of one file, and their limits as far as it is written."""
+    """Columns of one file, and their limits in the rows written so far."""
 
     def __init__(self, schema: pa.Schema, names: Sequence[str]) -> None:
         import pyarrow as pa
@@ -159,7 +157,7 @@ class _FileSchema:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _dictionaries(self, group: pa.Table) -> list[str]:
-        """Return the columns that get a dictionary: one of values that hardly repeat is made, and then thrown away."""
+        """Return the columns that get a dictionary: Arrow builds and discards one if values hardly repeat."""
         import pyarrow.compute as pc
 
         sample = group.slice(0, SAMPLE_ROWS)
@@ -194,14 +192,14 @@ class _FileSchema:
 
 
 def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch in memory of its own: the decoder overwrites that of a batch when the next one is asked for."""
+    """Return a copy of a batch: the decoder overwrites the memory of a batch when the next one is requested."""
     import pyarrow as pa
 
     return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
 
 
 def _in_file(field: pa.Field) -> pa.Field:
-    """Return a column as it stands in a file."""
+    """Return a column in the form of a file."""
     import pyarrow as pa
 
     number = (field.metadata or {}).get(_FIELD_ID)
@@ -210,7 +208,7 @@ def _in_file(field: pa.Field) -> pa.Field:
 
 
 def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.Table]:
-    """Yield row groups of some ROW_GROUP_BYTES, in memory of their own."""
+    """Yield row groups of about ROW_GROUP_BYTES, as copies."""
     import pyarrow as pa
 
     held: list[pa.RecordBatch] = []

@@ -1,11 +1,11 @@
-"""Commits to one Delta table by delta-rs: no Spark, no JVM.
+"""Commits to one Delta table by delta-rs, without Spark or a JVM.
 
-Four kinds of commit: `merge_rows` for changes, `append_files` for rows that tasks wrote as Parquet files, `remove_rows`
-for TRUNCATE, and `replace_rows` for all rows of a small table. The first two make no commit if theirs is in the table.
-Refused: a table that delta-rs cannot write, or that is too large to be merged by one task.
+There are four kinds of commit: `merge_rows` for changes, `append_files` for Parquet files of tasks, `remove_rows` for
+TRUNCATE, and `replace_rows` for all rows of a small table. The first two do nothing if the table already has their
+commit. Refused: a table that delta-rs cannot write, or that is too large for a merge by one task.
 
-The token of a commit is read and written through one `DeltaTable`. Of two tasks that do the same work, or of one that
-comes late, the second finds the token, or its commit conflicts.
+The token of a commit is read and written through one `DeltaTable`. If two tasks do the same work, the second one finds
+the token, or its commit conflicts.
 """
 
 from __future__ import annotations
@@ -40,29 +40,37 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 MOST_BYTES: Final = 256 << 20
-"""The largest table that a task merges into by a query: delta-rs has the files that it changes in memory, some four
-times as large."""
+"""Most bytes of a table that a task merges by a query: delta-rs needs four times the size of its files in memory."""
 LEAST_LOOKED_AT: Final = 16 << 20
-"""Bytes that a commit writes again for which the folder is looked through for old files."""
+"""Rewritten bytes of a commit from which the folder is searched for old files."""
 MOST_OLD_BYTES: Final = 8 << 30
-"""Old files of a table, which are kept for an hour. A commit a second that writes 30 MB again would leave 100 GB. Spark
-marks rows as deleted instead."""
+"""Most bytes of old files of a table, which are kept for an hour.
+
+A commit each second that rewrites 30 MB would leave 100 GB. Above the limit, Spark marks rows as deleted instead.
+"""
 TRIES: Final = 5
-"""A commit of another writer (OPTIMIZE, an append) makes a try fail; the next one begins with the table after it."""
+"""Most attempts of a commit.
+
+A commit of another writer (OPTIMIZE, an append) fails an attempt, and the next one starts with the table after it.
+"""
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
-"""What a table may need of its writers: each was tried against Spark. delta-rs 1.6 refuses row tracking and more."""
+"""Table features that delta-rs writes as Spark expects; each was tested. delta-rs 1.6 refuses row tracking and more."""
 _OLDEST_WITH_FEATURES: Final = 7
 _PLAIN_WRITER: Final = 2
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 _FEATURE: Final = "delta.feature."
 _FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 _LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
-"""The property that column mapping keeps beside those that a table is created with."""
+"""Property that column mapping adds to those with which a table is created."""
 
 
 class TargetShape(NamedTuple):
-    """A target as a task writes it. `names`: its columns, in the order of the rows' columns; `keys`: those that tell
-    rows apart; `owner`: properties that it must have.
+    """Target, as a task writes it.
+
+    Attributes:
+        names: its columns, in the order of the rows' columns.
+        keys: its key columns.
+        owner: properties that it must have.
     """
 
     mode: str
@@ -73,7 +81,7 @@ class TargetShape(NamedTuple):
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """Give whatever delta-rs raises as a NativeWriteError: its own errors, the OSError of a disk, errors of Arrow."""
+    """Convert every error of delta-rs to a NativeWriteError: its own errors, an OSError of a disk, errors of Arrow."""
     try:
         yield
     except NativeWriteError:
@@ -83,7 +91,7 @@ def refused() -> Iterator[None]:
 
 
 def plain(error: Exception) -> str:
-    """Return the text of an error of delta-rs in one line, without the colours and arrows of terminals."""
+    """Return the text of an error of delta-rs in one line, without colours and arrows of terminals."""
     return " ".join(_FOR_TERMINALS.sub(" ", str(error)).split())
 
 
@@ -91,7 +99,7 @@ def open_target(folder: str, target: TargetShape) -> pa.Schema:
     """Return the columns of a table that delta-rs can write.
 
     Raises:
-        NativeWriteError: it cannot.
+        NativeWriteError: delta-rs cannot write it.
     """
     import pyarrow as pa
 
@@ -103,10 +111,10 @@ def open_target(folder: str, target: TargetShape) -> pa.Schema:
 
 
 def is_as_created(folder: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> bool:
-    """Tell whether a table has the columns, comments and properties of one that is created with these, and no others.
+    """Return True if a table has exactly the columns, comment and properties of a table created with these.
 
     Raises:
-        NativeWriteError: delta-rs cannot read it.
+        NativeWriteError: delta-rs cannot read the table.
     """
     from deltalake import DeltaTable
     from pyspark.sql.types import StructType
@@ -129,10 +137,10 @@ def is_as_created(folder: str, columns: Sequence[TargetColumn], comment: str, pr
 
 
 def has_rows(folder: str, commit: Commit) -> bool:
-    """Tell whether a table has changes, or rows that were read, of the batch of a commit.
+    """Return True if a table has changes or snapshot rows of the micro-batch of a commit.
 
     Raises:
-        NativeWriteError: the table is there, and cannot be read.
+        NativeWriteError: the table exists and cannot be read.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaProtocolError, TableNotFoundError
@@ -140,20 +148,20 @@ def has_rows(folder: str, commit: Commit) -> bool:
     with refused():
         try:
             table = DeltaTable(folder)
-        except (TableNotFoundError, DeltaProtocolError):  # it was never written here
+        except (TableNotFoundError, DeltaProtocolError):  # there is no table in the folder
             return False
         last = (table.transaction_version(commit._replace(part=part).writer) for part in ROWS)
         return any(batch is not None and batch >= commit.batch for batch in last)
 
 
 def merge_rows(folder: str, rows: pa.Table, target: TargetShape, commit: Commit) -> bool:
-    """Merge net changes into a table; return False if the commit is already there.
+    """Merge net changes into a table; return False if it already has the commit.
 
     Args:
-        folder: where the table lies.
-        rows: what `net_changes` of the target's mode made.
-        target: the table.
-        commit: which commit it is.
+        folder: the folder of the table.
+        rows: the result of `net_changes` for the mode of the target.
+        target: the target.
+        commit: the token of the commit.
 
     Raises:
         NativeWriteError: nothing was written.
@@ -170,15 +178,15 @@ def append_files(
     once: bool,
     replaced: Sequence[TableFile] = (),
 ) -> bool:
-    """Append files that lie in the folder of a table; return False if the commit is already there.
+    """Append files in the folder of a table; return False if the table already has the commit.
 
     Args:
-        folder: where the table lies.
-        files: the files, which hold rows of the target. Those that no commit names are removed.
-        target: the table.
-        commit: which commit it is.
-        once: whether the commit has a token. A target that was made for this batch needs none.
-        replaced: files of the table that go with the commit, because `files` hold those of their rows that stay.
+        folder: the folder of the table.
+        files: the files, with rows of the target. Those that get no commit are removed.
+        target: the target.
+        commit: the token of the commit.
+        once: whether the commit stores its token. A target that was created for this micro-batch needs none.
+        replaced: files that the commit removes from the table, because `files` have their remaining rows.
 
     Raises:
         NativeWriteError: nothing was written.
@@ -190,14 +198,14 @@ def append_files(
         if not _landed(folder, files, token):
             remove_files(folder, files)
             raise
-        return True  # what follows a commit failed, a checkpoint for instance
+        return True  # only a step after the commit failed, for instance a checkpoint
     if not added and not _landed(folder, files, None):
         remove_files(folder, files)
     return added
 
 
 def _landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
-    """Tell whether a commit is in the table: with its files, or with its token if it has none.
+    """Return True if the table has the files of a commit, or its token if it has no files.
 
     Raises:
         NativeWriteError: the table cannot be read.
@@ -216,10 +224,10 @@ def _landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> boo
 
 
 def remove_rows(folder: str, target: TargetShape, metadata: str) -> None:
-    """Remove all rows of a table, as one commit; `metadata`: the user's metadata of the commit.
+    """Delete all rows of a table in one commit; `metadata`: the user metadata of the commit.
 
     Raises:
-        NativeWriteError: nothing was removed.
+        NativeWriteError: nothing was deleted.
     """
     from deltalake import CommitProperties
 
@@ -233,7 +241,12 @@ def remove_rows(folder: str, target: TargetShape, metadata: str) -> None:
 
 
 def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str) -> None:
-    """Replace all rows of a table, as one commit; `metadata`: the user's metadata of the commit.
+    """Replace all rows of a table in one commit.
+
+    Args:
+        folder: the folder of the table.
+        values: the values by column.
+        metadata: the user metadata of the commit.
 
     Raises:
         NativeWriteError: nothing was written.
@@ -260,14 +273,14 @@ def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     """Return some columns of all rows of a small table.
 
     Raises:
-        NativeWriteError: it cannot be read.
+        NativeWriteError: the table cannot be read.
     """
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 
     with refused():
         query = QueryBuilder().register("there", DeltaTable(folder))
-        found = pa.table(query.execute(f"SELECT {', '.join(map(quoted, names))} FROM there").read_all())  # noqa: S608  (the names are quoted)
+        found = pa.table(query.execute(f"SELECT {', '.join(map(quoted, names))} FROM there").read_all())  # noqa: S608
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
@@ -275,7 +288,7 @@ def columns_there(folder: str) -> list[str]:
     """Return the names of the columns of a table.
 
     Raises:
-        NativeWriteError: it cannot be read, or there is none.
+        NativeWriteError: the table cannot be read, or does not exist.
     """
     from deltalake import DeltaTable
 
@@ -284,9 +297,10 @@ def columns_there(folder: str) -> list[str]:
 
 
 def after_commit() -> PostCommitHookProperties:
-    """Return what delta-rs does after a commit: a checkpoint if one is due.
+    """Return the actions of delta-rs after a commit: a checkpoint if one is due.
 
-    It would also list the log for expired files, after every commit: 0.7 s with 50,000 versions. `Upkeep` does that.
+    By default it also lists the log for expired files after every commit, which takes 0.7 s with 50,000 versions.
+    `Upkeep` does that.
     """
     from deltalake import PostCommitHookProperties
 
@@ -294,7 +308,7 @@ def after_commit() -> PostCommitHookProperties:
 
 
 def _committed(folder: str, target: TargetShape, token: Commit | None, write: Callable[[DeltaTable], object]) -> bool:
-    """Write by one commit, after the commits of other writers."""
+    """Write one commit, after the commits of other writers; return False if the table already has it."""
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
     with refused():
@@ -319,7 +333,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
 
 
 def check_target(table: DeltaTable, target: TargetShape | None) -> None:
-    """Refuse a table that delta-rs cannot write as we need it."""
+    """Refuse a table that delta-rs cannot write with all of its features."""
     protocol = table.protocol()
     needed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if needed - FEATURES:
@@ -370,8 +384,9 @@ def _write_again(
     target: TargetShape,
     commit: Commit,
 ) -> None:
-    """Put files without the rows that changed in the place of those that have them. The commit has to be the next one:
-    what another writer appended meanwhile may have the same keys.
+    """Replace the files that have changed rows by files without these rows, and with the new ones.
+
+    The commit has to be the next one, because rows that another writer appends meanwhile may have the same keys.
     """
     import pyarrow as pa
 
@@ -396,7 +411,7 @@ def _write_again(
 
 
 def check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None:
-    """Refuse a commit that writes so many bytes again if the table has too many old files by then."""
+    """Refuse a commit that rewrites `size` bytes if the table would have too many bytes of old files after it."""
     if size < LEAST_LOOKED_AT:
         return
     old = old_bytes(folder, files) + size
@@ -422,7 +437,7 @@ def _append(
 
 
 def _commit_properties(commit: Commit, *, once: bool, after_others: bool = True) -> CommitProperties:
-    """Return what a commit says of itself; without `after_others` it is refused after a commit of another writer."""
+    """Return the properties of a commit; without `after_others` it fails after a commit of another writer."""
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(
@@ -433,7 +448,7 @@ def _commit_properties(commit: Commit, *, once: bool, after_others: bool = True)
 
 
 def _properties(schema: pa.Schema) -> WriterProperties:
-    """Return how delta-rs writes files; `parquet_columns` has the reasons."""
+    """Return the settings of delta-rs for files; `parquet_columns` has the reasons."""
     from deltalake import ColumnProperties, WriterProperties
 
     columns = parquet_columns(schema)

@@ -1,4 +1,4 @@
-"""The package deltalake: whether it is installed, in a version whose files were compared with Spark's."""
+"""Check of the package deltalake: it is installed, in a version whose files were compared with Spark's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replica.errors import ConfigError
 
 OLDEST: Final = (1, 6, 6)
 NEXT: Final = (1, 7)
-"""The first version that was not tried. pyproject.toml has the same limits."""
+"""First version that is not supported. pyproject.toml has the same limits."""
 _HINT: Final = (
     'Install "deltalake>=1.6.6,<1.7" in the driver and on all executors, or have Spark write all tables (writer=spark).'
 )
@@ -18,19 +18,19 @@ _HINT: Final = (
 
 @cache
 def check_worker() -> None:
-    """Refuse to write in a worker without a version of deltalake that was tried; look once in each process.
+    """Refuse to write in a worker without a supported deltalake; the result is cached in each process.
 
     Raises:
-        ConfigError: it is not installed, or of another version.
+        ConfigError: deltalake is not installed, or has another version.
     """
     check_deltalake()
 
 
 def check_deltalake() -> None:
-    """Refuse to start without a version of deltalake that was tried.
+    """Refuse to start without a supported version of deltalake.
 
     Raises:
-        ConfigError: it is not installed, or of another version.
+        ConfigError: deltalake is not installed, or has another version.
     """
     try:
         found = version("deltalake")

@@ -1,7 +1,8 @@
-"""Tables that this process wrote before, kept open: each goes on from the commit that it knows.
+"""Cache of open Delta tables that this process has written.
 
 To open a table, delta-rs reads its log since the last checkpoint, which takes as long as the rest of a small commit. A
-kept table reads the commits that came since. It is given out once until it is kept again, so no two threads have it.
+cached table reads only the commits since its last use. `opened` takes a table out of the cache, and `keep` puts it
+back, so no two threads share one.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 MOST_TABLES: Final = 200
-"""Tables that a process keeps open."""
+"""Most tables in the cache of a process."""
 MOST_FILES: Final = 100
-"""Files of a table that is kept: some 100 KB of what its log says of them, so all tables together have 20 MB."""
+"""Most files of a cached table. Their log entries take some 100 KB, so a full cache takes 20 MB."""
 
 
 class _Kept(NamedTuple):
@@ -30,16 +31,16 @@ _lock = threading.Lock()
 
 
 def opened(folder: str) -> DeltaTable:
-    """Return the table of a folder as it is now.
+    """Return the current version of the table in a folder.
 
     Raises:
-        TableNotFoundError: there is none.
+        TableNotFoundError: there is no table.
     """
     from deltalake import DeltaTable
 
     with _lock:
         kept = _kept.pop(folder, None)
-    # A folder that was removed and made again, or restored, has other files under the same names.
+    # A folder that was removed and created again, or restored, has other files under the same names.
     if kept is None or kept.commit != _commit(folder, kept.table.version()):
         return DeltaTable(folder)
     kept.table.update_incremental()
@@ -47,7 +48,7 @@ def opened(folder: str) -> DeltaTable:
 
 
 def keep(folder: str, table: DeltaTable) -> None:
-    """Keep a table open for `opened`, if it is small."""
+    """Keep a table in the cache for `opened`, if it is small."""
     commit = _commit(folder, table.version())
     if commit is None or len(table.file_uris()) > MOST_FILES:
         return
@@ -58,7 +59,7 @@ def keep(folder: str, table: DeltaTable) -> None:
 
 
 def _commit(folder: str, version: int) -> tuple[int, int] | None:
-    """Return what tells the file of a commit from another one under its name; None if there is none."""
+    """Return inode and time of a commit's file, which differ if another file replaced it; None if there is no file."""
     try:
         there = Path(folder, "_delta_log", f"{version:020d}.json").stat()
     except OSError:

@@ -1,9 +1,9 @@
-"""Changes of a table, brought in by writing again those of its files that have rows of the same keys.
+"""Application of changes by rewriting the files of a table that have rows with the changed keys.
 
 The task reads the keys of each file whose limits do not exclude them. Files with a changed key are copied without the
-rows that changed, one record batch at a time, and the rows of the changes follow the last of them. A MERGE of delta-rs
-is a query with a plan and a join: it takes half as long again for a million rows, and twice the memory. Commits are
-the caller's: one that removes the old files and adds the new ones, and that is refused if any other came between.
+changed rows, one record batch at a time. The new rows follow in the last file. A MERGE of delta-rs is a query with a
+plan and a join, which takes half as long again for a million rows, and twice the memory. The caller makes the commit.
+It has to remove the old files and add the new ones, and has to fail if another commit came between.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.table_files import TableFile
 
 MOST_BYTES: Final = 1 << 30
-"""Files that one task writes again, in bytes: some ten seconds. Above, Spark marks rows as deleted on all cores."""
+"""Most bytes of files that one task rewrites, in some ten seconds. Above, Spark marks rows as deleted on all cores."""
 SMALL_BYTES: Final = 1 << 20
-"""A table of this size is written again as one file, whichever rows changed, so it never has more than one."""
+"""Most bytes of a table that is rewritten as a whole, into one file."""
 JOINED_BYTES: Final = 64 << 20
-"""Files that are written again are joined up to this size."""
+"""Most bytes of rewritten files that are joined into one."""
 _APPEND_ONLY: Final = "delta.appendOnly"
 _INVARIANT: Final = b"delta.invariants"
 
@@ -46,14 +46,14 @@ _INVARIANT: Final = b"delta.invariants"
 def is_rewritable(
     table: DeltaTable, files: Sequence[TableFile], schema: pa.Schema, mode: str, keys: Sequence[str]
 ) -> bool:
-    """Tell whether files of a table can be written again; else changes have to be merged into it.
+    """Return True if files of a table can be rewritten; else changes have to be merged by a query.
 
     Args:
         table: the table.
         files: all of its files.
         schema: its columns, as delta-rs reports them.
-        mode: the target's. A history is no set of rows by key.
-        keys: the columns that tell rows apart. 0.0 and -0.0 are one key for a MERGE, and two for Arrow.
+        mode: the mode of the target. A history has several rows for each key, so it is not rewritten.
+        keys: the key columns. 0.0 and -0.0 are one key for a MERGE, and two for Arrow.
     """
     import pyarrow as pa
 
@@ -63,7 +63,7 @@ def is_rewritable(
 
 
 def has_changeable_rows(table: DeltaTable, files: Sequence[TableFile], schema: pa.Schema) -> bool:
-    """Tell whether rows of a table may go, and its files be written again by their names.
+    """Return True if rows of a table may be deleted, and its files rewritten by their names.
 
     Args:
         table: the table.
@@ -78,12 +78,12 @@ def has_changeable_rows(table: DeltaTable, files: Sequence[TableFile], schema: p
 
 
 def files_with_keys(folder: str, files: Sequence[TableFile], keys: FileKeys) -> list[TableFile]:
-    """Return the files that have rows of some keys; of a table of SMALL_BYTES all.
+    """Return the files that have rows with some keys; all files of a table of up to SMALL_BYTES.
 
     Args:
         folder: the folder of the table.
         files: all of its files.
-        keys: the keys that changed.
+        keys: the changed keys.
 
     Raises:
         NativeWriteError: the files have more than MOST_BYTES.
@@ -104,18 +104,18 @@ def rewritten(
     changes: pa.Table,
     gone: pa.ChunkedArray | None,
 ) -> list[DataFile]:
-    """Write files of a table again as they are after some changes, and return the new ones.
+    """Rewrite files of a table with some changes, and return the new files.
 
     Args:
         folder: the folder of the table.
-        files: those of its files that have rows of changed keys.
-        schema: its columns.
-        keys: tells which rows of the files stay: those without the keys of the changes.
+        files: the files that have rows with changed keys.
+        schema: the columns of the table.
+        keys: selects the rows of the files that stay: those without a changed key.
         changes: the last change of each key, with the columns of the table by their names.
-        gone: whether the row of a change is gone; None: each is there.
+        gone: whether each change deletes its row; None: none does.
 
     Raises:
-        NativeWriteError: a file does not hold what the log says of it, or a value does not fit. Nothing is left.
+        NativeWriteError: a file does not have the rows that the log says, or a value does not fit. No file is left.
     """
     import pyarrow.compute as pc
 
@@ -135,7 +135,7 @@ def rewritten(
 def _rows(
     folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: KeptRows, opened: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files whose keys did not change, and then others."""
+    """Yield the rows of files whose keys did not change, and then the new rows."""
     for batch in rows_of(folder, files, schema):
         kept = changed.left(batch)
         if kept.num_rows:
@@ -158,17 +158,22 @@ def _joined(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
 
 
 class KeptRows(Protocol):
-    """Interface that tells rows of files that stay from those that go."""
+    """Interface that selects the rows of files that stay."""
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that stay."""
 
 
 class FileKeys:
-    """Keys that changed, as the files of a table have them."""
+    """Changed keys, with the column names of a table's files."""
 
     def __init__(self, schema: pa.Schema, keys: pa.Table) -> None:
-        """Take the keys, a column each by the names of the table, with its types; `schema`: its columns."""
+        """Take the keys.
+
+        Args:
+            schema: the columns of the table.
+            keys: one column for each key column, with the names and types of the table.
+        """
         self._changed = keys.rename_columns([physical_name(schema.field(name)) for name in keys.schema.names])
         self._names = self._changed.schema.names
         self._first = whole_numbers(self._changed.column(0))
@@ -181,14 +186,14 @@ class FileKeys:
         return rows.filter(pc.invert(met)) if met.true_count else rows
 
     def are_in(self, folder: str, file: TableFile) -> bool:
-        """Tell whether a file has one of the keys. Only row groups whose limits allow it are read."""
+        """Return True if a file has one of the keys. Only row groups whose limits allow it are read."""
         import pyarrow.parquet as pq
 
         if not self._changed.num_rows:
             return False
         with pq.ParquetFile(Path(folder, file.path), coerce_int96_timestamp_unit="us") as there:
             if not set(self._names) <= set(there.schema_arrow.names):
-                return True  # a file from before a column came: it is NULL in its rows
+                return True  # the file is older than the column, which is NULL in its rows
             first, name = self._first, self._names[0]
             groups = [
                 one for one in range(there.num_row_groups) if first is None or limits_allow(there, one, name, first)
@@ -198,7 +203,7 @@ class FileKeys:
             )
 
     def _met(self, rows: pa.RecordBatch) -> pa.BooleanArray:
-        """Tell which rows have one of the keys."""
+        """Return which rows have one of the keys; BOOLEAN, one value for each row."""
         import numpy as np
         import pyarrow as pa
 
@@ -214,7 +219,7 @@ class FileKeys:
 
 
 def limits_allow(file: pq.ParquetFile, number: int, name: str, wanted: npt.NDArray[np.int64]) -> bool:
-    """Tell whether the limits of a column in a row group leave room for one of some integers, which are in order."""
+    """Return True if the limits of a column in a row group include one of the `wanted` integers, which are sorted."""
     group = file.metadata.row_group(number)
     columns = map(group.column, range(group.num_columns))
     limits = next((column.statistics for column in columns if column.path_in_schema == name), None)
@@ -224,7 +229,7 @@ def limits_allow(file: pq.ParquetFile, number: int, name: str, wanted: npt.NDArr
 
 
 def whole_numbers(column: pa.ChunkedArray) -> npt.NDArray[np.int64] | None:
-    """Return the values of a column of integers in order; None for other types, and where one is NULL."""
+    """Return the values of an integer column, sorted; None for other types, and if a value is NULL."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,7 +1,7 @@
-"""Data files that the log of a Delta table names: what it says of them, and their rows.
+"""Data files in the log of a Delta table: their properties and their rows.
 
-In: a `DeltaTable` of delta-rs. Out: `TableFile`s, and record batches with the columns of the table. For what writes
-files again: `compaction.py` joins small ones, `rewritten_files.py` brings changes into those that have their keys.
+In: a `DeltaTable` of delta-rs. Out: `TableFile`s, and record batches with the columns of the table. The modules that
+rewrite files use it: `compaction.py` joins small files, `rewritten_files.py` applies changes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE: Final = 50_000
 _BYTES_AT_ONCE: Final = 32 << 20
-"""Rows that are read together have so many bytes at most, as they are encoded in their file."""
+"""Most encoded bytes of rows that are read together."""
 
 
 class TableFile(NamedTuple):
-    """A file in the folder of its table. `size`: bytes; `modified_at`: milliseconds since 1970; `rows`: None if the log
-    does not count them.
+    """File in the folder of its table.
+
+    Attributes:
+        size: bytes.
+        modified_at: milliseconds since 1970.
+        rows: number of rows; None if the log does not have it.
     """
 
     path: str
@@ -39,11 +43,11 @@ class TableFile(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it lies in the table's folder under the name that the log has, and its rows are counted."""
+        """Whether the file is in the table's folder under the name in the log, and its rows are counted."""
         return self.rows is not None and not {"%", ":"} & set(self.path) and not self.path.startswith("/")
 
     def removed(self, *, data_change: bool) -> RemoveAction:
-        """Return the action of a commit that removes it; `data_change`: whether rows go with it."""
+        """Return the action that removes the file; `data_change`: whether its rows leave the table."""
         from deltalake.transaction import RemoveAction
 
         return RemoveAction(self.path, data_change, int(time.time() * 1000), self.size)
@@ -53,13 +57,13 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     """Return the files of a table."""
     import pyarrow as pa
 
-    told = pa.RecordBatchReader.from_stream(table.get_add_actions())  # `pa.table` would import pandas in each task
+    told = pa.RecordBatchReader.from_stream(table.get_add_actions())  # `pa.table` imports pandas
     found = told.read_all().select(["path", "size_bytes", "modification_time", "num_records"])
     return [TableFile(*values) for values in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
 
 def with_deletion_vectors(table: DeltaTable) -> list[str]:
-    """Return the addresses of files of which a deletion vector hides rows."""
+    """Return the addresses of files with a deletion vector."""
     import pyarrow as pa
 
     found = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all().column("filepath").to_pylist()
@@ -67,14 +71,12 @@ def with_deletion_vectors(table: DeltaTable) -> list[str]:
 
 
 def old_bytes(folder: str, files: Iterable[TableFile]) -> int:
-    """Return the bytes of Parquet files in the folder of a table that are not among its files: older versions have
-    them, until they expire.
-    """
+    """Return the bytes of Parquet files in the folder of a table that belong only to older versions."""
     there = 0
     for place, _, names in os.walk(folder):
         for name in names:
             if name.endswith(".parquet") and not place.endswith("_delta_log"):
-                with contextlib.suppress(FileNotFoundError):  # VACUUM removed it meanwhile
+                with contextlib.suppress(FileNotFoundError):  # VACUUM removed the file
                     there += Path(place, name).stat().st_size
     return there - sum(file.size for file in files)
 
@@ -82,7 +84,7 @@ def old_bytes(folder: str, files: Iterable[TableFile]) -> int:
 def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, with the columns of the table in its order, under their names in files.
 
-    A file may say that its text is to be read as another type of Arrow: delta-rs writes `string_view`, which few of
+    Columns are cast to the types of the table: a file of delta-rs may declare text as `string_view`, which few of
     pyarrow's functions take.
 
     Raises:
@@ -93,7 +95,7 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
 
     names = [physical_name(field) for field in schema]
     for one in files:
-        # Spark may have written times as INT96, which do not fit into the nanoseconds that Arrow reads them as.
+        # Spark may have written times as INT96, whose range exceeds Arrow's default, nanoseconds.
         with pq.ParquetFile(Path(folder, one.path), coerce_int96_timestamp_unit="us") as file:
             there = set(file.schema_arrow.names)
             known = [name for name in names if name in there]

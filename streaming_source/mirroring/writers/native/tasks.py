@@ -1,7 +1,8 @@
-"""Functions of tasks that write one table: its part of a batch becomes a commit, or files for the driver to commit.
+"""Functions of tasks that write one table: its part of a micro-batch becomes a commit, or files without one.
 
-In: the partitions of a batch that have rows of the table. Out: a `TaskOutcome`. An error of one table ends no task:
-Spark then writes that table, meets the same error, and reports it.
+In: the partitions of a micro-batch that have rows of the table. Out: a `TaskOutcome`, with the files that the driver
+has to commit. An error of one table never ends the task: Spark then writes that table, meets the same error, and
+reports it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.versions import Commit
 
 Rows = Literal["new", "first", "inserted", "counted"]
-"""The rows of a batch that are appended: those that were read, in append_log all; or with what changes made of them."""
+"""Rows that a task writes: "new" are snapshot rows, or all rows in append_log; other values include changes."""
 _log = logging.getLogger(__name__)
 
 
 class TaskOutcome(NamedTuple):
-    """Report of a task: the number that it was given, and why it wrote nothing; or the files that it wrote for the
-    driver to commit, and those of the table in whose place they come.
+    """Report of a task.
+
+    Attributes:
+        number: the number of the task.
+        reason: why it wrote nothing; None if it wrote.
+        files: the files that it wrote, for the driver to commit.
+        replaced: the files of the table that these files replace.
     """
 
     number: int
@@ -41,10 +47,11 @@ class TaskOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangesTask:
-    """The function of the one task that merges the changes of a table.
+    """Function of the one task that merges the changes of a table.
 
-    `number` tells functions of one job apart. `left_out`: what is known of columns that images lack, if some do. Then
-    rows that were read are merged, too.
+    Attributes:
+        number: its number among the functions of one job.
+        left_out: the known values of columns that images lack, if some do. Then snapshot rows are merged too.
     """
 
     number: int
@@ -68,10 +75,12 @@ class ChangesTask:
 
 @dataclass(frozen=True, slots=True)
 class RowsTask:
-    """The function of tasks that write new rows of a table as files.
+    """Function of the tasks that write new rows of a table as files.
 
-    `schema`: the table's, as delta-rs reports it. `rows`: which rows. `first` is the first state of a new table, which
-    rows that were read and changes make together, in one task; `inserted` is for a table without a key.
+    Attributes:
+        schema: the schema of the table, as delta-rs reports it.
+        rows: which rows. "first" is the first state of a new table, from snapshot rows and changes, in one task.
+            "inserted" is for a table without a key.
     """
 
     number: int
@@ -83,7 +92,7 @@ class RowsTask:
 
     @property
     def with_changes(self) -> bool:
-        """Whether the files have what the changes of the batch leave, too."""
+        """Whether the files also have the changes of the micro-batch."""
         return self.rows != "new"
 
     def __call__(self, batches: Sequence[pa.RecordBatch]) -> TaskOutcome:
@@ -108,8 +117,10 @@ class RowsTask:
 
 @dataclass(frozen=True, slots=True)
 class CountedTask:
-    """The function of the one task that counts the rows of a table without a key, and writes files for the driver to
-    commit. `left_out`: what is known of columns that images lack, if some do.
+    """Function of the one task that counts the rows of a table without a key, and writes files that the driver commits.
+
+    Attributes:
+        left_out: the known values of columns that images lack, if some do.
     """
 
     number: int
@@ -155,7 +166,7 @@ def _reason(folder: str, write: Callable[[], None]) -> str | None:
         write()
     except (ConfigError, NativeWriteError) as refused:
         return str(refused)
-    except Exception as error:  # noqa: BLE001  (whatever it is: of this table alone)
+    except Exception as error:  # noqa: BLE001  (any error concerns only this table)
         _log.debug("a task could not write %s", folder, exc_info=True)
         return f"{type(error).__name__}: {error}"
     return None

@@ -1,13 +1,16 @@
-"""Upkeep of the Delta tables that a mirror writes natively, between its batches.
+"""Upkeep of the Delta tables that a mirror writes natively, between its micro-batches.
 
-`Upkeep.after_batch` gets the folders that a batch wrote. It opens a table once in `LOOK_EVERY` of its commits, and does
-what is due there: a warning if something else changed rows, a checkpoint of the log, compaction of small files, removal
-of log files and of data files after their retention. It works on one table at a time, in turn, and ends after
-`BUDGET_S`; the next batch goes on. An error is logged once for each table and step, and the step is tried again later:
-upkeep never fails a batch.
+`Upkeep.after_batch` takes the folders that a micro-batch wrote, opens a table once in `LOOK_EVERY` of its commits, and
+does the due steps:
 
-No file is removed before the table's own retention (`delta.logRetentionDuration`, `delta.deletedFileRetentionDuration`)
-has passed.
+- a warning if something else changed rows;
+- a checkpoint of the log;
+- compaction of small files;
+- removal of log files and data files after their retention.
+
+It works on one table at a time, in turn, and stops after `BUDGET_S`; the next micro-batch continues. An error is logged
+once for each table and step, and the step is retried later: upkeep never fails a micro-batch. No file is removed before
+the table's own retention (`delta.logRetentionDuration`, `delta.deletedFileRetentionDuration`) has passed.
 """
 
 from __future__ import annotations
@@ -30,38 +33,47 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 BUDGET_S: Final = 1.0
-"""Time after which upkeep leaves the rest to the next batch, because the changes of that one wait. A step that has
-begun is finished: each takes some 0.1 s, the largest compaction about a second."""
+"""Seconds of upkeep after one micro-batch, because the next one waits.
+
+A step that has begun is finished: each takes some 0.1 s, the largest compaction about a second.
+"""
 LOOK_EVERY: Final = 20
-"""Commits of a table from one look at it to the next. A look costs 5 to 20 ms, so less than a millisecond a commit."""
+"""Commits of a table between two checks. A check costs 5 to 20 ms, so less than a millisecond for each commit."""
 LEAST_PERIOD_S: Final = 600.0
 MOST_PERIOD_S: Final = 3600.0
-"""Limits of the time from one removal of expired files to the next. Within them it is a sixth of the retention, so that
-a table keeps a sixth more than it has to. Each removal lists a whole folder."""
+"""Limits of the time between two removals of expired files; each removal lists a whole folder.
+
+Within the limits the time is a sixth of the retention, so a table keeps files for up to a sixth longer.
+"""
 KEPT: Final = "interval 1 hours"
-"""Retention of new targets, and of the control table, for log files and data files. At one commit a second these are
-3,600 versions. A commit lists the log, and reads the removed files of the last checkpoint: 15 CPU ms more than with 100
-versions, and 0.2 CPU s more with 50,000."""
+"""Retention of log files and data files, for new targets and the control table.
+
+With one commit a second this is 3,600 versions. A commit lists the log, and reads the removed files in the last
+checkpoint. This costs 15 ms more CPU time than with 100 versions, and with 50,000 versions 0.2 s more.
+"""
 _AT_ONCE: Final = 1000
-"""Files that are removed before the clock is read again: on a local disk, some 20 ms."""
+"""Files that are removed between two readings of the clock: on a local disk, some 20 ms."""
 _CHECKPOINT_INTERVAL: Final = 20
-"""Versions from one checkpoint of a new target's log to the next. Each commit reads the log since the last one: with
-100 versions a commit takes 1.3 to 1.6 times the CPU that it takes with 20, and with 10 as much as with 20."""
+"""Versions between two checkpoints of a new target's log.
+
+Each commit reads the log since the last checkpoint. With 100 versions a commit takes 1.3 to 1.6 times the CPU time of
+20 versions, and with 10 as much as with 20.
+"""
 _DEFAULT_INTERVAL: Final = 100
-"""That of delta-rs for tables without `delta.checkpointInterval`."""
+"""Interval of delta-rs for tables without `delta.checkpointInterval`."""
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _PARTS: Final = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _MOST_COMMITS: Final = 50
-"""Commits that one look goes through for those of others."""
+"""Most commits that one check searches for other writers."""
 _OF_ROWS: Final = ("WRITE", "DELETE", "UPDATE", "MERGE", "TRUNCATE", "RESTORE", "COPY", "STREAMING")
-"""The beginnings of what Delta calls commits that change rows."""
+"""Prefixes of Delta's operations that change rows."""
 _VERSION: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\..*parquet|checkpoint\.parquet)")
 _CHECKSUM: Final = re.compile(r"\.?(\d{20})\..*\.?crc")
 _OF_NEW_TARGETS: Final = {
     _LOG_RETENTION: KEPT,
-    _FILE_RETENTION: KEPT,  # Delta refuses one that is longer than that of the log
+    _FILE_RETENTION: KEPT,  # Delta refuses one that is longer than the log's
     "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL),
 }
 _log = logging.getLogger(__name__)
@@ -69,8 +81,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Table:
-    """State of one table. `commits`: those since the last look; a table that is new here is due at once. `version`: the
-    version at the last look.
+    """State of one table.
+
+    Attributes:
+        commits: the commits since the last check. A new table is due at once.
+        version: the version at the last check.
     """
 
     commits: int = LOOK_EVERY - 1
@@ -81,9 +96,10 @@ class _Table:
 
 
 def upkeep_properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of new targets that bound their logs. `given`: those that the user asks for, which win.
+    """Return the properties that bound the logs of new targets; `given`: the user's properties, which override them.
 
-    If only one of the two retentions is given, the other one is the same, because Delta refuses two that do not fit.
+    If only one of the two retentions is given, the other one gets the same value, because Delta refuses some
+    combinations.
     """
     lower = {name.lower(): value for name, value in given.items()}
     kept = lower.get(_FILE_RETENTION.lower()) or lower.get(_LOG_RETENTION.lower())
@@ -92,20 +108,20 @@ def upkeep_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class Upkeep:
-    """Upkeep of the tables of one mirror, from its start on. It is called by one thread."""
+    """Upkeep of the tables of one mirror, since its start. Only one thread may call it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S) -> None:
         self._clock = clock
         self._budget_s = budget_s
         self._tables: dict[str, _Table] = {}
         self._work: dict[str, Iterator[None]] = {}
-        """What is due, by folder, in the order in which it is done."""
+        """Due steps by folder, in the order of work."""
 
     def after_batch(self, folders: Iterable[str]) -> None:
-        """Do what is due of the upkeep, for some time.
+        """Do due steps, for BUDGET_S seconds.
 
         Args:
-            folders: tables that the batch wrote.
+            folders: the tables that the micro-batch wrote.
         """
         end = self._clock() + self._budget_s
         for folder in folders:
@@ -117,11 +133,11 @@ class Upkeep:
         while self._work and self._clock() < end:
             folder = next(iter(self._work))
             steps = self._work.pop(folder)
-            if next(steps, self) is None:  # there is more of it: it is the turn of another table
+            if next(steps, self) is None:  # more steps are left; another table is next
                 self._work[folder] = steps
 
     def _steps(self, folder: str, table: _Table) -> Iterator[None]:
-        """Do what is due for a table, in pieces: after each, it yields."""
+        """Do the due steps of a table; yield after each piece."""
         try:
             due = list(self._due(folder, table))
         except (KeyboardInterrupt, SystemExit):
@@ -139,7 +155,7 @@ class Upkeep:
                 self._tell(folder, table, what, error)
 
     def _due(self, folder: str, state: _Table) -> Iterator[tuple[str, Callable[[str], Iterator[None]]]]:
-        """Yield the steps that are due, by one look at the table. Each opens the table again when its turn comes."""
+        """Yield the due steps of a table. Each step opens the table again when it runs."""
         from deltalake import DeltaTable
 
         table = DeltaTable(folder)
@@ -160,14 +176,18 @@ class Upkeep:
             yield "removal of expired data files", _remove_files
 
     def _is_time(self, last: float | None, retention: str | None, days: int) -> bool:
-        """Tell whether a removal is due. `last`: when the last one was; None: not in this run. `days`: the retention
-        of tables that have none.
+        """Return True if a removal is due.
+
+        Args:
+            last: the time of the last removal; None: none in this run.
+            retention: the retention of the table, if it has one.
+            days: the retention of tables without one.
         """
         period = min(MOST_PERIOD_S, max(LEAST_PERIOD_S, _seconds(retention, days * 86_400) / 6))
         return last is None or self._clock() - last >= period
 
     def _tell(self, folder: str, table: _Table, what: str, error: BaseException) -> None:
-        """Log an error once for each table, step and kind of error. A conflict with another commit is none."""
+        """Log an error once for each table, step and type of error; a conflict with another commit is no error."""
         from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
         key = f"{what}: {type(error).__name__}"
@@ -181,7 +201,7 @@ class Upkeep:
 
 
 def _warn_of_others(folder: str, table: DeltaTable, since: int) -> None:
-    """Log which commits after a version changed rows, and are not of a mirror."""
+    """Log the commits after a version that changed rows and do not belong to a mirror."""
     found = []
     for commit in table.history(min(_MOST_COMMITS, table.version() - since)):
         operation = str(commit.get("operation", ""))
@@ -198,10 +218,10 @@ def _warn_of_others(folder: str, table: DeltaTable, since: int) -> None:
 
 
 def _write_checkpoint(folder: str) -> Iterator[None]:
-    """Write a checkpoint of the log, which the writers did not.
+    """Write a checkpoint of the log that the writers did not write.
 
-    delta-rs writes one if the next version is a multiple of `delta.checkpointInterval`, Spark if this version is. Where
-    they write in turn, each may meet only the versions of the other, and neither writes any.
+    delta-rs writes one if the next version is a multiple of `delta.checkpointInterval`, Spark if the current version
+    is. If they write in turn, each may meet only the versions of the other, and neither writes a checkpoint.
     """
     from deltalake import DeltaTable
 
@@ -239,15 +259,15 @@ def _remove_files(folder: str) -> Iterator[None]:
 
     expired = _expired_files(DeltaTable(folder))
     for first in range(0, len(expired), _AT_ONCE):
-        yield  # the next lines may run after another batch, which restored an old version
+        yield  # another micro-batch may come between, and may restore an old version
         _remove(folder, set(expired[first : first + _AT_ONCE]) - _files(DeltaTable(folder)))
 
 
 def _expired_files(table: DeltaTable) -> list[str]:
     """Return data files that VACUUM would remove, by their paths in the folder.
 
-    delta-rs makes the list with the table's retention, and counts every file of a deletion vector as unused. So only
-    Parquet files are taken, and none of a table that has deletion vectors: that one needs VACUUM by Spark.
+    delta-rs makes the list with the table's retention, and counts every deletion vector file as unused. So only Parquet
+    files are taken, and none of a table with deletion vectors, which needs VACUUM by Spark.
     """
     found = table.vacuum(dry_run=True, enforce_retention_duration=True, full=True)
     if any(Path(path).name.startswith("deletion_vector_") for path in found) or with_deletion_vectors(table):
@@ -262,7 +282,7 @@ def _files(table: DeltaTable) -> set[str]:
 
 
 def _remove(folder: str, paths: Iterable[str]) -> None:
-    """Remove files, and the checksums that Hadoop keeps of them on a local disk."""
+    """Remove files, and the checksums that Hadoop keeps for them on a local disk."""
     for path in paths:
         whole = Path(folder, path)
         whole.unlink(missing_ok=True)
@@ -270,7 +290,7 @@ def _remove(folder: str, paths: Iterable[str]) -> None:
 
 
 def _remove_checksums(log: Path) -> None:
-    """Remove the checksums of versions that are no longer in the log: Spark writes them, delta-rs keeps them."""
+    """Remove checksums of versions that are no longer in the log: Spark writes them, delta-rs does not remove them."""
     names = [entry.name for entry in os.scandir(log)]
     first = min((int(found[1]) for name in names if (found := _VERSION.fullmatch(name))), default=0)
     for name in names:
@@ -280,6 +300,6 @@ def _remove_checksums(log: Path) -> None:
 
 
 def _seconds(interval: str | None, default: int) -> float:
-    """Return the length of an interval as Delta's properties have it; `default` if it is missing or not understood."""
+    """Return the seconds of an interval in a Delta property; `default` if it is missing or invalid."""
     parts = _PARTS.findall(interval or "")
     return sum(int(number) * _SECONDS[unit.lower()] for number, unit in parts) if parts else default

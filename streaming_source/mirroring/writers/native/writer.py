@@ -1,9 +1,9 @@
-"""The tables of a batch that are written without Spark's MERGE: which they are, and one Spark job for all of them.
+"""Choice of the tables that are written without Spark's MERGE, and the one Spark job that writes them.
 
-`NativeWriter.write` takes the works of a batch and marks what is in. Changes of a table are merged by the one task
-that decodes them. New rows are written as files by all tasks, and appended by one commit of the driver. A table goes
-this way if all of its rows are of one definition, and delta-rs can write its target; `mirror_status` and the log name
-the reason for every other table, which Spark writes in the same batch.
+`NativeWriter.write` takes the work of a micro-batch and marks what it has written. The task that decodes the changes of
+a table also merges them. All tasks write new rows as files, and the driver appends them in one commit. A table is
+written natively if all of its rows have one definition, and delta-rs can write its target. `mirror_status` and the log
+have the reason for every other table, which Spark writes in the same micro-batch.
 """
 
 from __future__ import annotations
@@ -58,18 +58,23 @@ if TYPE_CHECKING:
 NATIVE: Final = "native"
 SPARK: Final = "spark"
 TASKS_A_CORE: Final = 4
-"""Small tables share a task of Spark's, which costs as much as writing one of them."""
+"""Most tasks for each core. Small tables share a Spark task, which costs as much as writing one of them."""
 MOST_BATCH_BYTES: Final = 256 << 20
-"""Bytes of the binlog that one task merges: a batch has no more, unless a transaction is larger. A few long rows, as of
-100 MB, would need a much larger JVM if Spark wrote them."""
+"""Most bytes of the binlog that one task merges. A micro-batch has no more, unless a transaction is larger.
+
+A few long rows, for instance of 100 MB, would need a much larger JVM if Spark wrote them.
+"""
 LONGEST_REASON: Final = 300
-"""Characters of a reason in the control table."""
+"""Most characters of a reason in the control table."""
 _log = logging.getLogger(__name__)
 
 
 class _TableTasks(NamedTuple):
-    """The functions by which tasks write one table. `number`: what tells them from those of other tables, together with
-    the number after it; `appended`: the rows that the tasks of `rows` share.
+    """Functions with which tasks write one table.
+
+    Attributes:
+        number: the first of its two task numbers in the job.
+        appended: the number of rows that the tasks of `rows` share.
     """
 
     work: TableApplier
@@ -88,7 +93,7 @@ class _TableTasks(NamedTuple):
 
 
 class NativeWriter:
-    """One per start of a mirror."""
+    """Native writer of a mirror; one for each start."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -99,9 +104,9 @@ class NativeWriter:
         """Write all tables that tasks can write.
 
         Args:
-            spark: the session of the batch.
-            works: the works on its tables. Those of tables that are in are marked.
-            facts: what the batch has of them.
+            spark: the session of the micro-batch.
+            works: the work on its tables. What is written is marked there.
+            facts: its facts.
         """
         if self._settings.writer != NATIVE:
             for work in works:
@@ -111,7 +116,7 @@ class NativeWriter:
         for work in works:
             try:
                 tasks = self._tasks(work, 2 * len(chosen))
-            except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as refused:  # Spark meets what is wrong, too
+            except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as refused:  # Spark meets the same fault
                 self._report(work, str(refused))
             else:
                 chosen += [] if tasks is None else [tasks]
@@ -121,23 +126,24 @@ class NativeWriter:
                 self._report(tasks.work, _finish(tasks, outcomes))
 
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
-        """Return where a table lies that can be written without Spark; None: nowhere. `made` tells tables of one name
-        apart.
+        """Return the folder of a table that can be written without Spark, or None.
+
+        `made` distinguishes tables that had the same name one after another.
         """
         if self._settings.writer != NATIVE:
             return None
         if (table, made) not in self._folders:
             try:
                 self._folders[table, made] = folder_of(spark, table)
-            except SPARK_ERRORS:  # what is wrong with it, who writes it meets and tells
+            except SPARK_ERRORS:  # the write of the table reports its fault
                 return None
         return self._folders[table, made]
 
     def _tasks(self, work: TableApplier, number: int) -> _TableTasks | None:
-        """Return the tasks that write a table; None if no rows of it go in.
+        """Return the tasks that write a table; None if it has no rows to write.
 
         Raises:
-            NativeWriteError: why Spark has to write it.
+            NativeWriteError: why Spark has to write the table.
         """
         part, row = work.part, work.row
         if not work.has_rows or part.other_definition():
@@ -160,10 +166,10 @@ class NativeWriter:
         return (_by_key if row.keys else _by_number)(tasks, columns, left_out)
 
     def _is_in(self, work: TableApplier) -> bool:
-        """Tell whether an earlier try of the batch brought in the rows of a table without a key, and mark them then.
+        """Return True if an earlier attempt of the micro-batch wrote the rows of a table without a key, and mark them.
 
         Raises:
-            NativeWriteError: its log cannot be read.
+            NativeWriteError: the log of the table cannot be read.
         """
         part = work.part
         if part.folder is None or part.made or not part.replayed or not has_rows(part.folder, part.commit):
@@ -173,7 +179,7 @@ class NativeWriter:
         return True
 
     def _left_out(self, part: TableBatch, columns: tuple[TableColumn, ...]) -> OmittedColumns:
-        """Return what is known of columns that images lack, by the definition of the table."""
+        """Return the known values of columns that images lack, by the definition of the table."""
         row = part.row
         asked = (row.definition, tuple(row.defaults.items()))
         known = self._known_left_out.get(row.name)
@@ -183,7 +189,7 @@ class NativeWriter:
         return known[1]
 
     def _report(self, work: TableApplier, reason: str | None) -> None:
-        """Note what writes a table, and log if it is another writer than before."""
+        """Record what writes a table, and log a change of the writer."""
         row, by = work.row, NATIVE if reason is None else f"{SPARK}: {reason[:LONGEST_REASON]}"
         if (row.writer or "").partition(":")[0] != by.partition(":")[0]:
             _log.info("%s is written by %s", table_text(row.name), by)
@@ -193,17 +199,17 @@ class NativeWriter:
 def renewed(
     spark: SparkSession, table: str, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]
 ) -> bool:
-    """Remove all rows of a target that is as a new one would be, for which Spark needs seconds.
+    """Delete all rows of a target that is equal to a newly created one, because Spark needs seconds to create it.
 
     Args:
-        spark: the session of the batch.
-        table: the target as SQL names it.
-        columns: those of the new target.
+        spark: the session of the micro-batch.
+        table: the target's name in SQL.
+        columns: the columns of the new target.
         comment: its comment.
-        properties: its properties, among them its owner.
+        properties: its properties, including its owner.
 
     Returns:
-        False if it is not, or delta-rs cannot write it: nothing was done.
+        False if the target differs, or delta-rs cannot write it: nothing was done.
     """
     try:
         folder = known_folder(spark, table)
@@ -222,7 +228,7 @@ def _shape(row: ControlRow, names: tuple[str, ...] = ()) -> TargetShape:
 
 
 def _check_rows(part: TableBatch) -> None:
-    """Refuse images that lack columns if tasks cannot bring them into a target other than a log.
+    """Refuse images that lack columns if tasks cannot apply them to a target other than a log.
 
     Raises:
         NativeWriteError: why not.
@@ -239,17 +245,18 @@ def _check_rows(part: TableBatch) -> None:
 
 
 def _are_counted(facts: TableChanges) -> bool:
-    """Tell whether one task counts the rows of a table without a key. The order of changes means nothing there. More of
-    them can only be appended, which is refused if a row goes.
+    """Return True if one task counts the rows of a table without a key, where the order of changes is irrelevant.
+
+    More rows can only be appended, which is refused if a row is deleted.
     """
     return bool(facts.changes) and facts.rows <= MOST_CHANGES and facts.bytes <= MOST_BATCH_BYTES
 
 
 def _by_key(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: OmittedColumns | None) -> _TableTasks:
-    """Return the functions of a table with a key: its changes are merged, and new rows appended.
+    """Return the functions for a table with a key: its changes are merged, and new rows appended.
 
     Raises:
-        NativeWriteError: why Spark has to write it.
+        NativeWriteError: why Spark has to write the table.
     """
     work, part, facts = tasks.work, tasks.work.part, tasks.work.facts
     latest = _net_changes(work, columns)
@@ -268,7 +275,7 @@ def _by_key(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: Omit
 
 
 def _by_number(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: OmittedColumns | None) -> _TableTasks:
-    """Return the functions of a table without a key, all of whose rows in a batch come by one commit."""
+    """Return the functions for a table without a key, whose rows in a micro-batch are one commit."""
     latest, facts = LatestOfTable(tasks.work.row.name, columns, ()), tasks.work.facts
     if not _are_counted(facts):
         return tasks._replace(rows=tasks.files(latest, "inserted"), appended=facts.rows)
@@ -277,10 +284,10 @@ def _by_number(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: O
 
 
 def _net_changes(work: TableApplier, columns: tuple[TableColumn, ...]) -> LatestOfTable:
-    """Return what finds the net changes of a table.
+    """Return the function that finds the net changes of a table.
 
     Raises:
-        NativeWriteError: one task cannot.
+        NativeWriteError: one task cannot find them.
     """
     part, facts = work.part, work.part.facts
     if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
@@ -294,9 +301,9 @@ def _net_changes(work: TableApplier, columns: tuple[TableColumn, ...]) -> Latest
 
 
 def _outcomes(spark: SparkSession, chosen: Sequence[_TableTasks], parts: Parts) -> Outcomes:
-    """Run one job, and return what its functions reported, by their numbers.
+    """Run one Spark job, and return the reports of its functions by their numbers.
 
-    The job has no plan of Spark SQL: that of twelve tables took a second, four times as long as the tasks.
+    The job has no plan of Spark SQL: for twelve tables a plan took a second, four times as long as the tasks.
     """
     context = spark.sparkContext
     cores = context.defaultParallelism
@@ -313,7 +320,7 @@ def _outcomes(spark: SparkSession, chosen: Sequence[_TableTasks], parts: Parts) 
     try:
         slices = min(len(jobs), TASKS_A_CORE * cores)
         reported = context.parallelize(jobs, slices).mapPartitions(run).collect()
-    except SPARK_ERRORS as error:  # a worker was lost, for instance: Spark tries each table by itself
+    except SPARK_ERRORS as error:  # for instance a lost worker: Spark then writes each table
         _log.debug("the job of the native writer ended", exc_info=True)
         reason = f"the job ended: {type(error).__name__}"
         return {number: [TaskOutcome(number, reason)] for tasks in chosen for number in _numbers(tasks)}
@@ -327,7 +334,7 @@ def _numbers(tasks: _TableTasks) -> list[int]:
 
 
 def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
-    """Append the files of a table after its changes, and mark what is in; return why not all of it is."""
+    """Append the files of a table after its changes, and mark what is written; return why something is not."""
     work = tasks.work
     reason = None
     if tasks.changes is not None:
@@ -339,7 +346,7 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
     written = _reported(outcomes, tasks.rows.number)
     reason = reason or written.reason or _lacking(tasks, written.files)
     if reason is not None:
-        with contextlib.suppress(OSError):  # no commit names what is left: VACUUM removes it
+        with contextlib.suppress(OSError):  # files without a commit; VACUUM removes the rest
             remove_files(tasks.folder, written.files)
         return reason
     try:
@@ -354,7 +361,7 @@ def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
 
 
 def _reported(outcomes: Outcomes, number: int) -> TaskOutcome:
-    """Return what tasks reported of one function together."""
+    """Return the combined report of the tasks of one function."""
     reported = outcomes.get(number, [TaskOutcome(number, "its task reported nothing")])
     reason = next((one.reason for one in reported if one.reason is not None), None)
     files = tuple(file for one in reported for file in one.files)
@@ -362,7 +369,7 @@ def _reported(outcomes: Outcomes, number: int) -> TaskOutcome:
 
 
 def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
-    """Return that files do not have all rows that were read; None if they have, or their number says nothing of it."""
+    """Return an error text if files lack snapshot rows; None if they do not, or their number cannot be checked."""
     assert tasks.rows is not None  # noqa: S101
     work, written = tasks.work, sum(file.rows for file in files)
     expected = {"new": work.facts.reads, "inserted": work.facts.rows}.get(tasks.rows.rows, written)

@@ -16,7 +16,7 @@ from tests.fixtures.installation import PROJECT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = (PROJECT / "docs" / "mirror.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs" / "mirror-reference.md").read_text(encoding="utf-8")
 
 
 class Settings:

@@ -1,1 +1,1 @@
-"""Merge changes into the rows of a target: net changes by key, images that lack columns, equal rows by number."""
+"""Merge of changes into the rows of a target: net changes by key, images that lack columns, counts of equal rows."""

@@ -1,10 +1,10 @@
-"""Changes of a table without a key: by how many each row becomes more or less, and the files that have it.
+"""Changes of a table without a key: the change in the number of copies of each row, and the files that have these rows.
 
-A change takes away one of the rows that equal the old one, bit by bit, and adds one that equals the new one. So the
-order of changes means nothing, and a batch comes to a number for each row. `counted_changes` finds the numbers, and
-`counted_files` writes the files of the target again from which rows go. It removes no file and makes no commit: the
-driver does both at once, and only if the files are still there (`append_files`). So a task that comes late or twice
-changes nothing. Spark's form is `streaming_source/mirroring/modes/counted.py`.
+A change removes one row that equals its before image bit by bit, and adds one that equals its after image. So the order
+of changes is irrelevant, and a micro-batch is a number for each distinct row. `counted_changes` finds the numbers, and
+`counted_files` rewrites the files of the target from which rows are removed. It removes no file and makes no commit:
+the driver does both at once, and only if the files still exist (`append_files`). So a late or repeated task changes
+nothing. The Spark form of this is `streaming_source/mirroring/modes/counted.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class CountedChanges(NamedTuple):
-    """Rows of a table, with its names and types, and by how many each becomes more; negative: less."""
+    """Rows of a table, with its names and types, and the change in the number of copies of each."""
 
     rows: pa.Table
     more: Numbers
@@ -66,17 +66,17 @@ def counted_changes(
     names: Sequence[str],
     left_out: OmittedColumns | None,
 ) -> CountedChanges:
-    """Return by how many rows become more or less with a batch, those that were read included.
+    """Return the change in the number of copies of each row in a micro-batch, including snapshot rows.
 
     Args:
         latest: the table, without a key.
         batches: its part of a micro-batch.
         schema: the columns of the target.
-        names: their names in the order of the table's columns.
-        left_out: what is known of columns that images lack, if some do.
+        names: the names of the columns, in the order of the table's columns.
+        left_out: the known values of columns that images lack, if some do.
 
     Raises:
-        NativeWriteError: a value is not known, or does not fit into the target.
+        NativeWriteError: a value is unknown, or does not fit into the target.
     """
     import numpy as np
     import pyarrow as pa
@@ -89,7 +89,7 @@ def counted_changes(
     steps: list[Numbers] = []
     images = list(map(copied, ordered_rows(latest, parts, read=False, metadata=metadata)))
     if images:
-        (flat,) = pa.Table.from_batches(images).combine_chunks().to_batches()  # the caller bounds them
+        (flat,) = pa.Table.from_batches(images).combine_chunks().to_batches()  # the caller bounds the rows
         if left_out is not None:
             flat = whole_rows(flat, left_out)
         step = _steps(flat)
@@ -99,7 +99,7 @@ def counted_changes(
         steps.append(step[counts])
     for rows in map(copied, ordered_rows(latest, parts, read=True, metadata=metadata)):
         if left_out is not None:
-            inserted(rows)  # refuses what lacks columns
+            inserted(rows)  # refuses rows that lack columns
         found.append(_typed(rows, columns, typed))
         steps.append(np.ones(rows.num_rows, np.int64))
     if not found:
@@ -114,18 +114,18 @@ def count_in(
     batches: Iterable[pa.RecordBatch],
     left_out: OmittedColumns | None,
 ) -> tuple[list[DataFile], list[TableFile]]:
-    """Write new files for a part of a micro-batch, and return them, and the files in whose place they come.
+    """Write new files for a part of a micro-batch, and return them and the files that they replace.
 
     Args:
         folder: the folder of the target.
         target: the target.
         latest: the table.
         batches: its part of the micro-batch.
-        left_out: what is known of columns that images lack, if some do.
+        left_out: the known values of columns that images lack, if some do.
 
     Raises:
-        NativeWriteError: the target lacks a row that has to go, or its files cannot be written again. No new file is
-            left.
+        NativeWriteError: the target lacks a row that has to be removed, or its files cannot be rewritten. No new file
+            is left.
     """
     import pyarrow as pa
 
@@ -142,7 +142,7 @@ def count_in(
 
 
 def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tuple[list[DataFile], list[TableFile]]:
-    """Do what `count_in` does, with changes that are counted."""
+    """Return the same files as `count_in`, for changes that are already counted."""
     import pyarrow as pa
 
     schema = pa.schema(table.schema().to_arrow())
@@ -165,10 +165,16 @@ def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tu
 
 
 class FewerRows:
-    """Rows of which some have to go, as a table's files are read in their order: the first ones that equal them."""
+    """Rows of which some copies have to be removed from a table's files: the first ones in the order of reading."""
 
     def __init__(self, schema: pa.Schema, rows: pa.Table, less: Numbers) -> None:
-        """Take the rows, with the names of the table; `schema`: its columns, `less`: how many of each row go."""
+        """Take the rows.
+
+        Args:
+            schema: the columns of the table.
+            rows: the rows, with the column names of the table.
+            less: how many copies of each row are removed.
+        """
         named = rows.rename_columns([physical_name(schema.field(name)) for name in rows.schema.names])
         self._rows = EqualRows(named)
         self._less = less.copy()
@@ -177,11 +183,11 @@ class FewerRows:
 
     @property
     def missing(self) -> int:
-        """The number of rows that have to go and were not met."""
+        """Number of copies that have to be removed and were not found yet."""
         return int(self._less.sum())
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that stay; those that go count as met."""
+        """Return the rows that stay; all other rows count as found."""
         import numpy as np
 
         places, which = self._rows.places(rows)
@@ -198,7 +204,7 @@ class FewerRows:
         return rows.take(_places(stays))
 
     def may_be_in(self, folder: str, file: TableFile) -> bool:
-        """Tell whether the limits of a file leave room for one of the rows."""
+        """Return True if the limits of a file allow one of the rows."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(Path(folder, file.path)) as there:
@@ -209,7 +215,7 @@ class FewerRows:
 
 
 def _files_with(folder: str, files: Sequence[TableFile], schema: pa.Schema, fewer: FewerRows) -> list[TableFile]:
-    """Return files that have all rows that go, small ones first.
+    """Return files that have all rows to remove, small files first.
 
     Raises:
         NativeWriteError: more than MOST_BYTES would be read.
@@ -232,11 +238,12 @@ def _files_with(folder: str, files: Sequence[TableFile], schema: pa.Schema, fewe
 
 
 def _plain_files(table: DeltaTable, schema: pa.Schema) -> list[TableFile]:
-    """Return the files that can be written again: an action that removes a file with a deletion vector has to name the
-    vector, which delta-rs does not do.
+    """Return the files that can be rewritten. Files with a deletion vector cannot.
+
+    The action that removes such a file has to name its deletion vector, which delta-rs does not do.
 
     Raises:
-        NativeWriteError: rows of the table may not go.
+        NativeWriteError: rows of the table may not be deleted.
     """
     files = files_of(table)
     if not has_changeable_rows(table, files, schema):
@@ -246,8 +253,10 @@ def _plain_files(table: DeltaTable, schema: pa.Schema) -> list[TableFile]:
 
 
 def _steps(rows: pa.RecordBatch) -> Numbers:
-    """Return by how many each image makes its row more. The end of a version of a system-versioned table takes the row
-    away that was valid; its other images say nothing of rows that are.
+    """Return the change in the number of copies of the row of each image: 1, 0 or -1.
+
+    The end of a version of a system-versioned table removes the valid row. Other images of ended versions change
+    nothing.
     """
     import numpy as np
     import pyarrow.compute as pc
@@ -273,7 +282,7 @@ def _typed(rows: pa.RecordBatch, columns: int, schema: pa.Schema) -> pa.Table:
 
 
 def _summed(rows: pa.Table, steps: Numbers) -> CountedChanges:
-    """Add up the steps of equal rows; rows of which none goes stay as they are."""
+    """Return the sums of the steps of equal rows. Without a negative step, the rows are returned unchanged."""
     import numpy as np
 
     if not (steps < 0).any():
@@ -292,7 +301,7 @@ def _places(flags_of_rows: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _repeated(more: Numbers) -> pa.Array:
-    """Return the place of each row as often as it is added."""
+    """Return the row number of each row, repeated by the number of added copies."""
     import numpy as np
 
     return _numbered(np.repeat(np.arange(len(more)), np.maximum(more, 0)))

@@ -1,7 +1,7 @@
-"""Rows that equal given ones, bit by bit: `EqualRows` finds them in record batches.
+"""Search for rows that equal given rows bit by bit: `EqualRows` finds them in record batches.
 
-NULL equals NULL, 0.0 and -0.0 are two values, and all NaNs are one: Spark writes them with the same bits. A batch is
-reduced column by column, because most rows of a table differ from the wanted ones in the first columns.
+NULL equals NULL, 0.0 and -0.0 are two values, and all NaNs are one, because Spark writes them with the same bits. A
+batch is filtered column by column, because most rows of a table differ from the wanted rows in the first columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _NOWHERE: Final = -1
 
 
 def row_codes(rows: pa.Table) -> Places:
-    """Return a number for each row, which is the same for rows that are equal.
+    """Return a number for each row that is the same for equal rows.
+
+    Returns:
+        Shape (rows,), int64.
 
     Raises:
         NativeWriteError: a column has a type whose values are not compared.
@@ -35,7 +38,7 @@ def row_codes(rows: pa.Table) -> Places:
 
 
 class EqualRows:
-    """Rows that are looked for."""
+    """Rows to search for."""
 
     def __init__(self, wanted: pa.Table) -> None:
         """Take the rows.
@@ -46,8 +49,9 @@ class EqualRows:
         self._wanted = _exact(wanted)
 
     def places(self, batch: pa.RecordBatch) -> tuple[Places, Places]:
-        """Return the places of rows that equal a wanted one, in order, and the place of that one; of several wanted
-        rows that are equal, one is taken.
+        """Return the row numbers of rows in `batch` that equal a wanted row, ascending, and those of the wanted rows.
+
+        If several wanted rows are equal, one of them is taken.
 
         Args:
             batch: rows with the same columns, and maybe others. Types are cast to those of the wanted rows.
@@ -72,7 +76,7 @@ class EqualRows:
 
 
 def _exact(rows: pa.Table) -> pa.Table:
-    """Return rows with values that Arrow compares as we need it."""
+    """Return rows with values for which Arrow's comparison is exact."""
     import pyarrow as pa
 
     arrays = [_comparable(combined(column)) for column in rows.columns]
@@ -92,7 +96,7 @@ def _comparable(values: pa.Array) -> pa.Array:
 
 
 def _bits(values: pa.Array) -> pa.Array:
-    """Return FLOAT or DOUBLE values as integers of the same bits; NaN has one form."""
+    """Return FLOAT or DOUBLE values as integers of the same bits; all NaNs get one form."""
     import numpy as np
 
     from replica.rows.types.arrow_arrays import array_of
@@ -123,7 +127,7 @@ def _as_bytes(values: pa.Array) -> pa.Array:
 
 
 def _numbers(values: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return numbers as they lie in memory; those in the place of NULL mean nothing."""
+    """Return numbers as a view of Arrow's memory; those in place of NULL are undefined."""
     import numpy as np
 
     there = np.frombuffer(values.buffers()[1] or b"", kind)
@@ -131,14 +135,14 @@ def _numbers(values: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def combined(values: pa.ChunkedArray) -> pa.Array:
-    """Return values as one array. Arrow's own way to an array without values imports pandas."""
+    """Return values as one array. Arrow's own conversion of a column without chunks imports pandas."""
     import pyarrow as pa
 
     return values.combine_chunks() if values.num_chunks else pa.nulls(0, values.type)
 
 
 def flags(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return truth values without NULL. Arrow's own way to an array of numpy imports pandas."""
+    """Return truth values without NULL. Arrow's own conversion to numpy imports pandas."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,10 +1,9 @@
-"""Rows of one table in a micro-batch as a target of a mode takes them, computed by the task that decodes them.
+"""Rows of one table in a micro-batch in the form of the target's mode, computed by the task that decodes them.
 
-Each mode has two functions. One makes net changes: what a MERGE needs of the changes of a part of a batch. The other
-makes new rows: what is appended for rows that were read, or in append_log for all rows. Of a table without a key,
-inserted rows are appended too. All read flat rows in the order of the stream, with the columns of the table named by
-their numbers. They must equal the Spark forms in `streaming_source/mirroring/modes`:
-`tests/mirroring/test_mode_tables.py` compares both with a model.
+Each mode has two functions. One makes net changes: the input of a MERGE. The other makes new rows to append: snapshot
+rows, or all rows in append_log. For a table without a key, inserted rows are appended too. All functions read flat rows
+in the order of the stream, with the columns of the table named by their numbers. They must equal the Spark forms in
+`streaming_source/mirroring/modes`: `tests/mirroring/test_mode_tables.py` compares both with a model.
 """
 
 from __future__ import annotations
@@ -39,22 +38,28 @@ COMMITTED: Final = "_commit_timestamp"
 GTID: Final = "_gtid"
 SEQUENCE: Final = "_sequence"
 _PLACE: Final = (COMMITTED, GTID, SEQUENCE)
-"""The place of a change, in the order in which a version has its columns."""
+"""Place of a change, in the order of a version's columns."""
 _MARKS: Final = (COMMITTED, GTID)
-"""The place of a deletion, as soft_delete has it."""
+"""Place of a deletion in soft_delete."""
 _READ: Final = "read"
-"""`_change_type` of rows that were read, in an append_log."""
+"""`_change_type` of snapshot rows in an append_log."""
 
 
 def net_changes(
     mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch], left_out: OmittedColumns | None = None
 ) -> pa.Table | None:
-    """Return the rows that a MERGE of the mode takes; None if nothing changed.
+    """Return the input rows for a MERGE of the mode; None if nothing changed.
 
-    The columns are those of the target by their numbers. One more, in all modes but a `soft_delete` of whole images, is
-    true if the MERGE ends what is there and inserts nothing: it deletes the row, or closes the version. In
-    `soft_delete` the row stays, and is marked. `left_out`: what is known of columns that images lack, if some do. Then
-    columns `kept_` and a number follow, as `key_events` says, and rows that were read are among the changes.
+    The columns are those of the target, named by their numbers. In all modes except a `soft_delete` of whole images,
+    one more column follows. It is true if the MERGE only ends a row: it deletes the row, or closes the version, and
+    inserts nothing. In `soft_delete` the row stays, and is marked. With `left_out`, the columns `kept_` with a number
+    follow (see `key_events`), and snapshot rows are among the changes.
+
+    Args:
+        mode: the mode of the target.
+        latest: the table and its key.
+        batches: its part of the micro-batch.
+        left_out: the known values of columns that images lack, if some do.
     """
     import pyarrow as pa
 
@@ -77,9 +82,9 @@ def net_changes(
 def _partial_changes(
     mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch], left_out: OmittedColumns
 ) -> pa.Table | None:
-    """Return what `net_changes` does, of images that may lack columns, and of rows that were read among them.
+    """Return the result of `net_changes` for images that may lack columns, including snapshot rows.
 
-    Such a row is an insert at its place: a change after it may lack what it has.
+    A snapshot row is an insert at its place, because a later change may lack columns that it has.
     """
     import pyarrow as pa
 
@@ -90,7 +95,7 @@ def _partial_changes(
     reads = [inserted(copied(rows)) for rows in ordered_rows(latest, parts, read=True, metadata=metadata)]
     if not images and not reads:
         return None
-    (flat,) = pa.Table.from_batches([*images, *reads]).combine_chunks().to_batches()  # the caller bounds them
+    (flat,) = pa.Table.from_batches([*images, *reads]).combine_chunks().to_batches()  # the caller bounds the rows
     if reads:
         flat = _in_order(flat)
     events = key_events(mode, flat, latest.keys, left_out)
@@ -102,10 +107,10 @@ def _partial_changes(
 
 
 def inserted(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows that were read as inserted ones.
+    """Return snapshot rows as inserted rows.
 
     Raises:
-        NativeWriteError: they lack columns: some servers never log generated ones.
+        NativeWriteError: the rows lack columns, because some servers never log generated columns.
     """
     import pyarrow as pa
 
@@ -127,7 +132,7 @@ def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that are appended to a target of the mode, with its columns by their numbers."""
+    """Yield the rows to append to a target of the mode, with its columns named by their numbers."""
     if mode == target_modes.APPEND_LOG:
         yield from _log_rows(latest, batches)
         return
@@ -137,10 +142,11 @@ def new_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]
 
 
 def inserted_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a table without a key that were read or inserted, for a target of the mode `current`.
+    """Yield the snapshot rows and inserted rows of a table without a key, for a target of the mode `current`.
 
     Raises:
-        NativeWriteError: a row was changed or deleted. One of those that equal it has to go, which no append does.
+        NativeWriteError: a row was changed or deleted, so one of its copies has to be removed. An append cannot do
+            that.
     """
     import pyarrow.compute as pc
 
@@ -153,8 +159,9 @@ def inserted_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordB
 
 
 def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a target of the mode `current` or `soft_delete` that is new, from rows that were read and
-    changes together: the last of each key by its place in the stream. A change may be older than the row that was read.
+    """Yield the first rows of a new target of the mode `current` or `soft_delete`, from snapshot rows and changes.
+
+    For each key it is the last one by its place in the stream, because a change may be older than the snapshot row.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -167,7 +174,7 @@ def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
         found += map(copied, rows)
     if not found:
         return
-    (flat,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # the caller bounds them
+    (flat,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # the caller bounds the rows
     rows = with_deleted(_in_order(flat), columns)
     last = rows.take(last_places(rows, latest.keys)).select(list(range(columns + 3)))
     if mode == target_modes.SOFT_DELETE:
@@ -179,13 +186,13 @@ def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBat
 def ordered_rows(
     latest: LatestOfTable, batches: Iterable[pa.RecordBatch], *, read: bool, metadata: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield flat rows in the order of the stream, each batch in the memory of the one before."""
+    """Yield flat rows in the order of the stream. Each batch reuses the memory of the one before."""
     for part in sorted(told_parts(batches), key=attrgetter("number")):
         yield from flat_rows(part, latest.name, latest.columns, metadata, read=read)
 
 
 def _valid(mode: str, rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """Return rows that were read as rows that the server has now."""
+    """Return snapshot rows as valid rows of the mode."""
     import pyarrow as pa
 
     if mode == target_modes.CURRENT:
@@ -201,7 +208,7 @@ def _valid(mode: str, rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 
 
 def _log_rows(latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield all rows in the flat shape; those that were read have `_change_type` read."""
+    """Yield all rows in the flat shape; snapshot rows have the `_change_type` read."""
     from replica.rows.types.arrow_arrays import repeated
 
     metadata = [column.name for column in FLAT]
@@ -226,8 +233,9 @@ def _marked(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 
 
 def _marked_if_known(events: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """Return the last events of keys with the columns of soft_delete, and whether the MERGE inserts nothing: a row that
-    is deleted, and of which some values are not known, is marked if the target has it.
+    """Return the last events of keys with the columns of soft_delete, and whether the MERGE inserts nothing.
+
+    A deleted row with unknown values is marked if the target has it, and never inserted.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -244,8 +252,8 @@ def _marked_if_known(events: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     """Return the versions that changes open, and for each key one row that closes the version before them.
 
-    A closing row has the place of the key's first change as its end. As its beginning it has that of the version that
-    the batch leaves valid: a target that has this version already has the batch. Columns `kept_` of opened versions
+    A closing row ends at the place of the key's first change. Its beginning is that of the version that is valid after
+    the micro-batch: a target that has this version already has the micro-batch. Columns `kept_` of opened versions
     follow.
     """
     import numpy as np
@@ -255,7 +263,7 @@ def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     from replica.rows.types.arrow_arrays import array_of
 
     columns = len(latest.columns)
-    (flat,) = rows.combine_chunks().to_batches()  # `fits_one_task` bounds them
+    (flat,) = rows.combine_chunks().to_batches()  # bounded by `fits_one_task`
     codes = key_codes(flat, latest.keys)
     order = np.argsort(codes, kind="stable")
     codes, flat = codes[order], flat.take(array_of(order))
@@ -263,7 +271,7 @@ def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     same_as_next = np.r_[codes[1:] == codes[:-1], False]
     closing = np.flatnonzero(np.r_[True, ~same_as_next[:-1]])
     opened = np.flatnonzero(~deleted)
-    last = np.flatnonzero(~same_as_next)  # of each key, as `closing` has the first
+    last = np.flatnonzero(~same_as_next)  # the last event of each key; `closing` has the first
     begun = np.r_[np.where(deleted[last], -1, last), opened]
     ended = np.r_[closing, np.where(same_as_next, np.arange(len(codes)) + 1, -1)[opened]]
     values = flat.select(list(range(columns))).take(array_of(np.r_[closing, opened]))

@@ -1,10 +1,10 @@
 """Changes of a table whose row images lack columns (`binlog_row_image` MINIMAL, NOBLOB, FULL_NODUP).
 
-`key_events` is called by the task that decodes the rows, and returns what happens to each key. Each column has the
-value of the newest image up to the event that has the column. If no image of the batch has it, the value is that of
-the target. An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Whatever
-is not known is refused, and Spark meets the same reason. The rules are those of
-`streaming_source/queries/row_events.py` and of `apply/omitted_columns.py`.
+The task that decodes the rows calls `key_events`, which returns the events of each key. Each column has the value of
+the newest image, up to the event, that has the column. If no image of the micro-batch has it, the target's value stays.
+An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Unknown values are
+refused, and Spark refuses them for the same reason. The rules are those of `streaming_source/queries/row_events.py` and
+of `apply/omitted_columns.py`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ if TYPE_CHECKING:
 
 ABSENT: Final = "_absent"
 _OF_IMAGES: Final = (CHANGE, HISTORY, ABSENT)
-"""The columns of flat rows that say what an image is, after those of the table."""
+"""Columns of flat rows that describe the image, after those of the table."""
 KEPT: Final = "kept_"
-"""Beginning of the names of the columns that say which rows keep the value of the target."""
+"""Prefix of the columns that mark rows which keep the value of the target."""
 MOST_CELLS: Final = 8 << 20
-"""Values of changes that one task takes. It keeps a place of 8 bytes for each, two or three times: 200 MB at most."""
+"""Most values of changes in one task. It holds an 8-byte row number for each, two or three times: at most 200 MB."""
 _NOWHERE: Final = -1
 _DEFAULT: Final = -2
 
 
 class OmittedColumns(NamedTuple):
-    """The knowledge of columns that images lack, a place for each column of the table.
+    """Known values of columns that images lack; each field has one entry for each column of the table.
 
-    `names`: the columns. `stored`: whether every change of the column's value is logged, as it is not for generated
-    columns. `values`: an array of the one value that an INSERT without the column gives it; None if it is not known.
+    Attributes:
+        names: the columns.
+        stored: whether every change of the column's value is logged, which is false for generated columns.
+        values: an array with the one value that an INSERT without the column gives it; None if it is unknown.
     """
 
     names: tuple[str, ...]
@@ -49,22 +51,24 @@ class OmittedColumns(NamedTuple):
 
 
 def key_events(mode: str, rows: pa.RecordBatch, keys: Sequence[str], left_out: OmittedColumns) -> pa.RecordBatch:
-    """Return what happens to keys by flat rows that may lack columns.
+    """Return the events of keys in flat rows that may lack columns.
 
     Args:
-        mode: the target's. A `history` takes all events, `current` and `soft_delete` the last one of each key.
+        mode: the mode of the target. A `history` takes all events, `current` and `soft_delete` the last one of each
+            key.
         rows: all changes of a table in the order of the stream: its columns by their numbers, then `_change_type`,
             `_history` and `_absent`, then any others.
-        keys: the columns that tell rows apart, by their numbers.
-        left_out: what is known of the columns.
+        keys: the key columns, by their numbers.
+        left_out: the known values of columns.
 
     Returns:
-        A row for each event, those of a key in their order: the columns, whether the key is deleted (named by the
-        number of columns), the other columns of `rows`, and for each column that some event does not know `kept_` and
-        its number: whether this event keeps the target's value. Deleted rows keep values in `soft_delete` alone.
+        One row for each event, those of a key in their order. It has the columns of the table, a flag for deleted keys
+        (named by the number of columns), and the other columns of `rows`. For each column that some event lacks,
+        `kept_` with its number follows: whether the event keeps the target's value. Deleted rows keep values only in
+        `soft_delete`.
 
     Raises:
-        NativeWriteError: a value is not known.
+        NativeWriteError: a value is unknown.
     """
     import numpy as np
 
@@ -80,7 +84,7 @@ def key_events(mode: str, rows: pa.RecordBatch, keys: Sequence[str], left_out: O
     if (places[moved] == _NOWHERE).any():
         raise NativeWriteError("a row changed its key, and its images lack columns")
     happens = np.ones(rows.num_rows, np.bool_)
-    happens[images.after - 1] = False  # the image before an update is an event only if the key moves
+    happens[images.after - 1] = False  # a before image is an event only if the key changes
     happens[moved - 1] = True
     events = np.flatnonzero(happens)
     events = events[np.argsort(codes[events], kind="stable")]
@@ -98,14 +102,14 @@ def key_events(mode: str, rows: pa.RecordBatch, keys: Sequence[str], left_out: O
 
 
 def whole_rows(rows: pa.RecordBatch, left_out: OmittedColumns) -> pa.RecordBatch:
-    """Return flat rows of a table without a key with all columns: those of an update come from the image before it.
+    """Return complete flat rows of a table without a key: after images take missing values from their before images.
 
     Args:
         rows: its changes, as `key_events` takes them.
-        left_out: what is known of the columns.
+        left_out: the known values of columns.
 
     Raises:
-        NativeWriteError: a value is not known.
+        NativeWriteError: a value is unknown.
     """
     _, places = _known_places(rows, left_out)
     unknown = places == _NOWHERE
@@ -117,10 +121,10 @@ def whole_rows(rows: pa.RecordBatch, left_out: OmittedColumns) -> pa.RecordBatch
 
 
 def _known_places(rows: pa.RecordBatch, left_out: OmittedColumns) -> tuple[_Images, Places]:
-    """Return the kinds of images, and where each row has the value of each column.
+    """Return the kinds of images, and for each row the row that has the value of each column.
 
     Raises:
-        NativeWriteError: the rows are too many, or have columns that are not known.
+        NativeWriteError: the rows are too many, or have unknown columns.
     """
     if rows.num_rows * len(left_out.names) > MOST_CELLS:
         raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
@@ -129,8 +133,12 @@ def _known_places(rows: pa.RecordBatch, left_out: OmittedColumns) -> tuple[_Imag
 
 
 class _Images(NamedTuple):
-    """The kinds of images. `after`: places of images after updates, each right after the image before the update.
-    `inserted`: places of inserted rows. `gone`: whether the image says that its key is gone, where it is an event.
+    """Kinds of images.
+
+    Attributes:
+        after: row numbers of after images, each directly after its before image.
+        inserted: row numbers of inserted rows.
+        gone: whether the image, if it is an event, deletes its key.
     """
 
     after: Places
@@ -155,7 +163,7 @@ class _Images(NamedTuple):
 
 
 def _places(rows: pa.RecordBatch, images: _Images, left_out: OmittedColumns) -> Places:
-    """Return the row that has the value of each column of each row: itself, the image before it, or no row."""
+    """Return the row that has the value of each column of each row: the row itself, its before image, or none."""
     import numpy as np
 
     present = _present(rows.column(ABSENT), left_out.names)
@@ -177,7 +185,7 @@ def _places(rows: pa.RecordBatch, images: _Images, left_out: OmittedColumns) -> 
 
 
 def _present(absent: pa.Array, names: Sequence[str]) -> Flags:
-    """Return which columns each row has."""
+    """Return which columns each row has: shape (rows, columns), bool."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -194,11 +202,11 @@ def _present(absent: pa.Array, names: Sequence[str]) -> Flags:
 
 
 def _newest_places(begun: Places, places: Places) -> Places:
-    """Return for each event the place of a column's value: that of the last event of its key so far which has one.
+    """Return for each event the row with a column's value: that of the last event of its key so far that has one.
 
     Args:
-        begun: the number of the first event of its key, for each event; events of a key follow one another.
-        places: the place of the value that each event has itself.
+        begun: for each event, the number of the first event of its key; the events of a key are adjacent.
+        places: for each event, the row with its own value.
     """
     import numpy as np
 
@@ -207,7 +215,7 @@ def _newest_places(begun: Places, places: Places) -> Places:
 
 
 def _values(rows: pa.RecordBatch, number: int, places: Places, left_out: OmittedColumns) -> pa.Array:
-    """Return the values of a column at places; NULL where it is at none."""
+    """Return the values of a column at row numbers; NULL for _NOWHERE."""
     import numpy as np
     import pyarrow as pa
 

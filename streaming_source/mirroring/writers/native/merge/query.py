@@ -1,7 +1,7 @@
-"""MERGE of delta-rs: net changes as a query on a table, for targets whose files are not written again.
+"""MERGE of delta-rs: net changes as a query on a table, for targets whose files are not rewritten.
 
-`merge_by_query` takes what `net_changes` of the target's mode made. The caller bounds the table, because delta-rs holds
-the files that it changes in memory, and makes the properties of the commit.
+`merge_by_query` takes the result of `net_changes` for the target's mode. The caller limits the size of the table,
+because delta-rs holds the changed files in memory, and makes the properties of the commit.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def merge_by_query(
     commit_properties: CommitProperties,
     after: PostCommitHookProperties,
 ) -> None:
-    """Merge changes into a table, as one commit.
+    """Merge changes into a table, in one commit.
 
     Args:
         table: the table.
         rows: the changes, with the types of the table.
-        target: the target that the table is.
-        writer_properties: how files are written.
-        commit_properties: what the commit says of itself.
-        after: what is done after the commit.
+        target: the target.
+        writer_properties: the settings for files.
+        commit_properties: the properties of the commit.
+        after: the actions after the commit.
     """
     if target.mode == HISTORY:
         rows = _with_valid_values(table, rows, target)
@@ -70,7 +70,7 @@ def merge_by_query(
 
 
 def quoted(name: str) -> str:
-    """Quote a name for DataFusion: it is data, whatever stands in it."""
+    """Return a name in quotes for DataFusion, which takes any text in them as a name."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -79,20 +79,22 @@ def _column(table: str, name: str) -> str:
 
 
 def _kept_columns(rows: pa.Table, target: TargetShape) -> dict[int, str]:
-    """Return the columns of which some changes keep the value of the target, by their numbers."""
+    """Return the columns of which some changes keep the target's value, by their numbers."""
     return {number: name for number, name in enumerate(target.names) if f"{KEPT}{number}" in rows.schema.names}
 
 
 def _kept(target: TargetShape, name: str) -> str:
-    """Return the value of a column that some rows of the changes say nothing of: that of the target there."""
+    """Return the new value of a column that some changes lack: there the target's value stays."""
     number = target.names.index(name)
     keeps, there = _column("source", f"{KEPT}{number}"), _column("target", name)
     return f"CASE WHEN {keeps} THEN {there} ELSE {_column('source', str(number))} END"
 
 
 def _same_version(changes: Mapping[str, str], closes: str) -> str:
-    """Return the condition by which a row of the changes meets a version: a closing row meets the valid one, unless the
-    batch left it; an opening row meets its own.
+    """Return the condition by which a row of the changes matches a version.
+
+    A closing row matches the valid version, unless this is the version that the micro-batch leaves. An opening row
+    matches its own version.
     """
     own = " AND ".join(
         f"({_column('target', name)} IS NOT DISTINCT FROM {changes[name]})" for name in ("_from_gtid", "_from_sequence")
@@ -101,10 +103,10 @@ def _same_version(changes: Mapping[str, str], closes: str) -> str:
 
 
 def _with_valid_values(table: DeltaTable, rows: pa.Table, target: TargetShape) -> pa.Table:
-    """Return versions with the values that images lack: those of the versions that are valid in the target, or NULL.
+    """Return versions with the values that images lack, from the valid versions of the target, or NULL.
 
-    A target that has the batch has other valid versions. Then the versions of the batch meet their own, and none is
-    inserted.
+    A target that already has the micro-batch has other valid versions. Then each version of the micro-batch matches
+    itself, and none is inserted.
     """
     import numpy as np
     import pyarrow as pa
@@ -131,7 +133,7 @@ def _with_valid_values(table: DeltaTable, rows: pa.Table, target: TargetShape) -
 
 
 def _valid_versions(table: DeltaTable, wanted: pa.Table, schema: pa.Schema, target: TargetShape) -> pa.Table:
-    """Return the valid versions of some keys, with some columns by their numbers."""
+    """Return the valid versions of some keys, with some columns named by their numbers."""
     import pyarrow as pa
     from deltalake import QueryBuilder
 
@@ -142,7 +144,7 @@ def _valid_versions(table: DeltaTable, wanted: pa.Table, schema: pa.Schema, targ
     rows = EqualRows(wanted)
     found: list[pa.RecordBatch] = []
     for batch in pa.RecordBatchReader.from_stream(QueryBuilder().register("there", table).execute(query)):
-        there = batch.cast(schema)  # few of pyarrow's functions take the string_view of delta-rs
+        there = batch.cast(schema)  # delta-rs returns string_view, which few pyarrow functions take
         places, _ = rows.places(there)
         if len(places):
             found.append(there.take(array_of(places)))

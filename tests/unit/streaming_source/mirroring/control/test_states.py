@@ -1,4 +1,4 @@
-"""States of a mirrored table: one place sets them, and docs/mirror.md shows every way."""
+"""States of a mirrored table: one place sets them, and docs/mirror-reference.md shows every way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
 
 PROJECT = Path(__file__).resolve().parents[5]
-PAGE = PROJECT / "docs" / "mirror.md"
+PAGE = PROJECT / "docs" / "mirror-reference.md"
 WORDS = {
     State.READING: "`reading`",
     State.CURRENT: "`current`",
@@ -34,7 +34,7 @@ def in_state(state: State) -> ControlRow:
 
 
 def drawn() -> str:
-    """The table of docs/mirror.md."""
+    """The table of docs/mirror-reference.md."""
     lines = ["| what happens | " + " | ".join(WORDS.values()) + " |", "| --- |" + " --- |" * len(WORDS)]
     for happening, ways in WAYS.items():
         after = (WORDS[ways[state]] if state in ways else "" for state in WORDS)

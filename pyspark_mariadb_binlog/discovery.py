@@ -1,8 +1,8 @@
-"""Spark finds `format("mariadb-binlog")` through this module: it looks for `DefaultSource` in every `pyspark_*` module.
+"""Class that Spark finds for `format("mariadb-binlog")`.
 
-One broken `pyspark_*` module switches discovery off for all sources, so this file imports nothing heavy and never
-raises. Where a file or folder of the user's project has the name of one of our packages, Python imports that one: the
-source found here then is one that says so when it is used.
+Spark imports every `pyspark_*` package and looks for `DefaultSource`. One package that raises switches discovery off
+for all data sources, so this module imports nothing heavy and never raises. If a file or folder of the user's project
+hides one of our packages, `DefaultSource` is a class that reports this when it is used.
 """
 
 import os
@@ -15,16 +15,17 @@ except ImportError:  # pyspark is missing or older than the Python data source A
 
 
 def _hidden() -> str:
-    """Why our packages cannot be imported as they are; empty if they can. Runs nothing of what hides them."""
+    """Return why our packages cannot be imported, or an empty string. Nothing that hides them is executed."""
+    beside = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120  (pathlib costs every Spark session an import)
     for name in ("replica", "streaming_source"):
-        ours = os.path.join(os.path.dirname(__file__), name)  # noqa: PTH118, PTH120  (every Spark session pays)
+        ours = os.path.join(beside, name)  # noqa: PTH118  (every Spark session pays)
         try:
             spec = find_spec(name)
         except (ImportError, ValueError):
             spec = None
         found = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
         if not found:
-            return f"its package {name} is missing beside {__file__}. Install spark-mariadb-binlog again."
+            return f"its package {name} is missing in {beside}. Install spark-mariadb-binlog again."
         if not _same(os.path.dirname(found), ours):  # noqa: PTH120
             return (
                 f"its package {name} ({ours}) is hidden: Python finds {found} first. "
@@ -41,7 +42,7 @@ def _same(found: str, ours: str) -> bool:
 
 
 class UnusableSource:
-    """Says at `.load()` why the source cannot be used. No import of ours gives this error a type of its own."""
+    """Data source that cannot be used, and raises the reason at `.load()`."""
 
     reason = ""
 
@@ -55,14 +56,16 @@ class UnusableSource:
         raise ImportError(f"mariadb-binlog cannot be loaded: {self.reason}")
 
 
-if DataSource is None:
-    DefaultSource = None
-else:
-    reason = _hidden()
+reason = "" if DataSource is None else _hidden()
+"""Why the source cannot be used; empty if it can, or if there is no Spark."""
+DefaultSource: type | None = None
+if DataSource is not None:
     if not reason:
         try:
-            from streaming_source.source import MariaDbBinlogSource as DefaultSource
+            from streaming_source.source import MariaDbBinlogSource
+
+            DefaultSource = MariaDbBinlogSource
         except Exception as error:  # noqa: BLE001  (whatever it is, other sources must still be found)
             reason = f"{type(error).__name__}: {error}"
     if reason:
-        DefaultSource = type("DefaultSource", (UnusableSource, DataSource), {"reason": reason})  # type: ignore[assignment,misc]
+        DefaultSource = type("DefaultSource", (UnusableSource, DataSource), {"reason": reason})

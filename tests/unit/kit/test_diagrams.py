@@ -1,0 +1,17 @@
+"""Each picture of a page was drawn from the source that is beside it."""
+
+from __future__ import annotations
+
+from tests.kit.pages.diagrams import DOCS, digest, drawn_from, picture_of, sources
+from tests.kit.tree import files
+
+
+def test_each_picture_is_drawn_from_its_source() -> None:
+    assert sources()
+    stale = [source.name for source in sources() if drawn_from(picture_of(source)) != digest(source)]
+    assert stale == [], "run: python -m tests.kit.pages.diagrams MERMAID.min.js"
+
+
+def test_each_picture_is_on_a_page() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in files(DOCS, "*.md"))
+    assert [source.stem for source in sources() if f"]({source.stem}.svg)" not in pages] == []

@@ -1,1 +1,1 @@
-"""All that stands between these servers, this machine and a replica: questions, judgements, words."""
+"""Checks of servers and this machine before a replica starts: queries, findings, text."""

@@ -1,4 +1,4 @@
-"""Connection, account and identity: what protects the bytes, what the account may see, who else has our server id."""
+"""Checks of connection, account and identity: encryption, privileges, and replicas that use our server id."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ class Us(NamedTuple):
 
     server_id: int
     configured: bool
-    """Someone chose the id."""
+    """Whether someone configured the id."""
     settled: bool
-    """Chosen, or drawn for the relay directory already; else the first start draws one."""
+    """Whether the id is configured or drawn for the relay directory already. If not, the first start draws one."""
     running: bool
-    """A replica of this relay directory is up, under the same id."""
+    """Whether a replica of this relay directory is running under the same id."""
     left_open: frozenset[int]
-    """Server ids of primaries that were left without a goodbye: they may not have noticed yet."""
+    """Server ids of primaries that an earlier run left without a goodbye. They may not have noticed its end yet."""
 
 
 VERIFIED_BY_PASSWORD = (11, 4)
-"""The first version in which a server makes itself a certificate, and proves it with what it knows of the account's
-password."""
+"""First version in which a server makes its own certificate and proves it with the account's password."""
 MAX_CLOCK_OFFSET_S = 1.0
-"""Binlog timestamps have whole seconds: a smaller offset does not show."""
+"""Maximum clock offset in seconds. Binlog timestamps have whole seconds, so a smaller offset does not show."""
 
 
 def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) -> Iterator[Result]:
-    """Judge how we are connected, and whose clock is right."""
+    """Check the encryption of the connection, and the server's clock."""
     safe = "set tls=verify-identity and tls_ca"
     if facts.info.version_number >= VERIFIED_BY_PASSWORD:
         safe += ", or tls=verify-password, which needs no authority"
@@ -67,7 +66,7 @@ def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) ->
 
 
 def privileges(facts: ServerFacts) -> Iterator[Result]:
-    """Judge grants that are of use, beside the one that is needed."""
+    """Check optional grants."""
     account = facts.info.account
     if facts.replicas is None:
         what = "REPLICATION MASTER ADMIN is missing: that another replica has our server id shows when it throws us out"
@@ -85,7 +84,7 @@ def privileges(facts: ServerFacts) -> Iterator[Result]:
 
 
 def server_ids(facts: ServerFacts, us: Us) -> Iterator[Result]:
-    """Judge whether another replica has our server id."""
+    """Check whether another replica has our server id."""
     same = [other for other in facts.replicas or () if other.server_id == us.server_id]
     others = len(facts.replicas or ()) - len(same)
     if len(same) == 1 and us.running:

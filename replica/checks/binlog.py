@@ -1,4 +1,4 @@
-"""The binary log of a primary: whether it can be replicated from, and what will be missing from it."""
+"""Checks of a primary's binary log: whether it can be replicated, and what is missing from it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from replica.options.config import ReplicaConfig
 
 LEGACY_NET_BUFFER = 16_384
-"""The default of net_buffer_length; a dump is sent in writes of this size."""
+"""Default of net_buffer_length in bytes. A dump is sent in writes of this size."""
 
 
 def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
-    """Judge what every connection checks again, with the good ones named too."""
+    """Report the prerequisites that every connection checks, including those that are met."""
     info = facts.info
     found = check(info, us.server_id, hosts=hosts)
     bad = {one.check: Result(one.check, "missing", one.what, one.fix) for one in found.unmet}
@@ -40,7 +40,7 @@ def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
 
 
 def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
-    """Judge filters, replicas of replicas, Galera, and what else decides what the log holds."""
+    """Check filters, replicas of replicas, Galera, and other settings that decide what the log holds."""
     yield _filters(facts)
     is_replica = bool(facts.slave_pos)
     if is_replica and facts.variable("log_slave_updates") == "OFF" and not facts.info.wsrep_on:

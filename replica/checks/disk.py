@@ -1,4 +1,4 @@
-"""The relay log's disk: what kind, how much room, and how long a write to it takes."""
+"""Checks of the relay log's disk: its file system, its free space, and the duration of a write."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MOUNTS = Path("/proc/self/mounts")
 _IN_MEMORY = ("tmpfs", "ramfs")
 _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs")
 SYNCS = 15
-"""A tenth of a second on a disk that turns."""
+"""Number of fdatasync calls. They take a tenth of a second on a rotating disk."""
 SLOW_SYNC_S = 0.02
 
 
 def disk(config: DaemonConfig, directory: Path) -> Iterator[Result]:
-    """Judge the disk; say nothing of a directory that cannot be written: that is said elsewhere."""
+    """Check the disk. A directory that cannot be written gives no finding here, because another check reports it."""
     place = existing(directory)
     if not writable(place):
         return
@@ -69,7 +69,7 @@ def _space(config: DaemonConfig, place: Path, have: int) -> Result:
 def _speed(place: Path) -> Result:
     taken = []
     try:
-        # Without a name: nothing stays, whatever happens.
+        # Without a name, so that no file remains in any case.
         with tempfile.TemporaryFile(dir=place) as file:
             for _ in range(SYNCS):
                 file.write(bytes(512))
@@ -97,13 +97,13 @@ def _relay_bytes(directory: Path) -> int:
         return 0
     total = 0
     for number in relay_numbers(directory):
-        with contextlib.suppress(FileNotFoundError):  # retention may be quicker
+        with contextlib.suppress(FileNotFoundError):  # retention may be faster
             total += relay_path(directory, number).stat().st_size
     return total
 
 
 def _file_system(place: Path) -> str:
-    """Return the type of the file system a directory is on, as /proc/mounts has it; empty where there is none."""
+    """Return the type of a directory's file system, as in /proc/mounts; '' if that file does not exist."""
     best, kind = "", ""
     with contextlib.suppress(OSError), MOUNTS.open(encoding="utf-8", errors="replace") as mounts:
         target = str(place.resolve())

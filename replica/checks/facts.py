@@ -1,6 +1,6 @@
-"""Everything one server is asked, as a generator of steps; questions the account may not put are answered by None.
+"""Facts about one server, as a generator of steps. A query that the account may not run is answered by None.
 
-In: answers of a logged-in connection. Out: `ServerFacts`. The account needs REPLICATION SLAVE only; SHOW REPLICA HOSTS,
+In: answers of a logged-in connection. Out: `ServerFacts`. The account needs REPLICATION SLAVE only. SHOW REPLICA HOSTS,
 SHOW BINARY LOGS and SHOW BINLOG STATUS have privileges of their own.
 """
 
@@ -31,7 +31,7 @@ _TABLES = (
     " WHERE TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 )
 ER_PARSE_ERROR = 1064
-"""Servers before 10.5 and MySQL do not know the word REPLICA."""
+"""Servers before 10.5 and MySQL do not know the keyword REPLICA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class OtherReplica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """A server's answers. Variables it does not know are not in `variables`; None is a question it refused."""
+    """Answers of a server.
+
+    `variables` lacks those that the server does not know. None means that the server refused the query.
+    """
 
     info: ServerInfo
     primary: PrimaryAnswer
@@ -55,7 +58,7 @@ class ServerFacts:
     """The last GTID of each domain and server id in its binlog."""
     slave_pos: GtidPosition = GtidPosition()  # noqa: RUF009  (immutable)
     oldest: GtidPosition | None = None
-    """Where its oldest binlog file starts: what ends before that is purged."""
+    """Position before its oldest binlog file. All transactions up to it are purged."""
     replicas: tuple[OtherReplica, ...] | None = None
     binlogs: tuple[ListedBinlog, ...] | None = None
     filters: tuple[str, str] | None = None
@@ -63,13 +66,13 @@ class ServerFacts:
     tables_visible: int = 0
 
     def variable(self, name: str) -> str:
-        """Return the value in capitals; empty for a variable the server does not know."""
+        """Return the value of a variable in capitals; '' if the server does not know the variable."""
         return self.variables.get(name, "").upper()
 
 
 def ask_facts() -> Steps[ServerFacts | ServerInfo]:
-    """Ask all questions; a server that is not MariaDB is asked for no more than what it is."""
-    # First: afterwards this connection would be in the list itself.
+    """Run all queries. A server that is not MariaDB is only asked for its identity."""
+    # First, because later this connection would be in the list itself.
     replicas = yield from _allowed("SHOW REPLICA HOSTS")
     info = yield from inspect_server(PROBING_ID)
     if not info.is_mariadb:
@@ -98,7 +101,7 @@ def _oldest() -> Steps[GtidPosition | None]:
     try:
         return (yield from earliest_position())
     except PrerequisiteError:
-        return None  # it names no binlog file: a log that is not made of files
+        return None  # the server names no binlog file: its log is not made of files
 
 
 def _filters(variables: dict[str, str]) -> Steps[tuple[str, str] | None]:

@@ -1,7 +1,7 @@
-"""The tables themselves, before a query reads them first (`startingPosition=initial`): one finding a table.
+"""Check of the tables that a query reads first (`startingPosition=initial`), with one finding for each table.
 
-In: the verdicts of `snapshot`. Out: a report with what is refused first, then what is warned of, then the rest, of
-each a bounded number of lines and the sum of what is behind them. A refusal makes the report an error.
+In: the verdicts of `snapshot`. Out: a report with refusals first, then warnings, then the other tables. Each kind has a
+bounded number of lines and the sum of the rest. A refusal makes the report an error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
     from replica.snapshot.check.verdict import InitialVerdicts
 
 LINES: Final = 40
-"""The most lines of each kind of finding: a screen. What is behind them is counted, and all of it is in --json."""
+"""Maximum number of lines for each kind of finding: a screen. The rest is counted, and --json has all of it."""
 ALL: Final = ("*.*",)
 PURPOSE: Final = "begin with the tables"
 
 
 def ask_initial(patterns: Sequence[str], *, unkeyed: bool = False) -> Steps[InitialVerdicts]:
-    """Ask a server about the tables of these patterns, all of its own if there are none; judge them.
+    """Return verdicts on the tables of these patterns, or on all of the server's own tables if there are none.
 
-    `unkeyed`: for a query with snapshotUnkeyed=whole.
+    Args:
+        patterns: patterns of table names.
+        unkeyed: whether the query has snapshotUnkeyed=whole.
     """
     matched = matcher(patterns or ALL)
 
@@ -100,7 +102,7 @@ def _amount(tables: Sequence[InitialVerdict]) -> str:
 
 
 def _rounded(count: int) -> str:
-    """Write a number with two digits that count, as an estimate deserves."""
+    """Return a number rounded to two significant digits, because it is an estimate."""
     unit = 10 ** max(0, len(str(count)) - 2)
     return f"{round(count / unit) * unit:,}"
 

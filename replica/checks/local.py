@@ -1,4 +1,4 @@
-"""This machine: the relay directory, the address to listen on, compiled kernels, readable passwords, limits."""
+"""Checks of this machine: relay directory, listening address, compiled kernels, readable passwords, limits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
 
 ENOUGH_DESCRIPTORS = 256
-"""A daemon with ten readers of /metrics and a failover in progress has some 40 open."""
+"""Sufficient number of file descriptors. A daemon with ten readers of /metrics and a failover uses about 40."""
 
 
 def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
-    """Judge this machine. `holder`: the process that writes the relay directory now, None for no process."""
+    """Check this machine. `holder` is the id of the process that writes the relay directory now, or None."""
     if config.relay_dir is None:
         what = "no relay_dir given: run needs one, and its disk was not looked at"
         yield Result("relay_dir", "note", what, "set relay_dir")
@@ -45,7 +45,7 @@ def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
 
 
 def kernels() -> Result:
-    """Judge whether the code that a replica needs is compiled for this machine, or will be at the first start."""
+    """Check whether the code that a replica needs is compiled for this machine, or will be at the first start."""
     if CACHE is None:
         what = "no folder can be written to keep compiled kernels in: each start compiles them again"
         return Result("kernels", "warning", what, "set NUMBA_CACHE_DIR to a folder of this user")
@@ -56,21 +56,24 @@ def kernels() -> Result:
 
 
 def existing(directory: Path) -> Path:
-    """Return the directory, or what can be seen of the way to it."""
-    # Path.exists raises where a directory on the way may not be entered.
+    """Return the directory, or its deepest ancestor that can be seen."""
+    # Path.exists raises an error if an ancestor may not be entered.
     while not os.path.exists(directory) and directory != directory.parent:  # noqa: PTH110
         directory = directory.parent
     return directory
 
 
 def writable(place: Path) -> bool:
-    """Tell whether files can be made in it by this process."""
+    """Return True if this process can create files in the directory."""
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def secrets(config: DaemonConfig, sources: Mapping[str, str]) -> Iterator[Result]:
-    """Judge whether others on this machine can read the password. `sources`: name of an option -> where it comes
-    from.
+    """Check whether others on this machine can read the password.
+
+    Args:
+        config: the options.
+        sources: option name -> origin of its value.
     """
     source = sources.get("password", "")
     if source.startswith("--"):
@@ -99,7 +102,7 @@ def _directory(directory: Path, holder: str | None) -> Iterator[Result]:
 
 
 def _open_to_others(directory: Path) -> Iterator[Result]:
-    """Judge a directory's permissions; say nothing of one that is not there, or that only its group can read."""
+    """Check a directory's permissions. One that does not exist, or that only its group can read, gives no finding."""
     with contextlib.suppress(OSError):
         if open_to_others(directory):
             what = f"every user of this machine can read {directory}, and with it the rows of every table"

@@ -1,4 +1,4 @@
-"""The check that this server can go on where the relay log ends, or begin where `start` says."""
+"""Check that this server can continue from the end of the relay log, or from the position in `start`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:
-    """Return the result, or the error that a replica would end with here.
+    """Return the finding, or the error with which a replica would end on this server.
 
     Raises:
         ConfigError: `start` is no position.
@@ -34,7 +34,7 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
         words = f"after {where}" if where else "at the very beginning"
         return Result("position", "ok", f"a first start with start={config.start} would begin {words}")
     stored = end.stored if end is not None else Stored(GtidPosition.parse(config.start))
-    # With one host there is no one else to have the groups that are missing there.
+    # With one host, no other host can have the missing groups.
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
         yield from verify(stored, facts.info, may_lag=may_lag)
@@ -52,9 +52,7 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
 async def altered(
     login: Login, config: ReplicaConfig, directory: Path, end: RelayEnd, server: ServerInfo
 ) -> PositionLostError | None:
-    """Return the error for a server that has another transaction for our last one, as after a reset; None if all is
-    well.
-    """
+    """Return the error if the server has another transaction in place of our last one, as after a reset; else None."""
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
         here = await login.run(verify(end.stored, server, may_lag=may_lag))
@@ -64,14 +62,12 @@ async def altered(
     except PositionLostError as error:
         return error
     except DisconnectedError:
-        return None  # it lags, which is said already
+        return None  # it lags, which another finding reports
     return None
 
 
 def purged_before(wanted: GtidPosition, oldest: GtidPosition | None) -> PositionLostError | None:
-    """Return the error for a position before the oldest file, None for one in reach (sql_repl.cc:
-    contains_all_slave_gtid).
-    """
+    """Return the error for a position before the oldest file, or None (sql_repl.cc: contains_all_slave_gtid)."""
     gone = [gtid for gtid in oldest or () if (have := wanted.get(gtid.domain_id)) is None or have.seq_no < gtid.seq_no]
     if not gone:
         return None

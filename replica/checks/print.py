@@ -1,4 +1,6 @@
-"""Reports as text for people: a mark and a word a line, the fix below it, a verdict at the end. Colour is never all."""
+"""Reports as text for people: one line with a mark and a word for each finding, its fix below, a verdict at the end.
+The text is complete without its colours.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ _MARKS: dict[State, tuple[str, str, str, str]] = {
 }
 _NAME_WIDTH = 20
 _WIDEST_NAME = 44
-"""The most columns that names take before texts no longer stand below each other."""
+"""Maximum width of names in columns. Longer ones break the alignment of the texts."""
 
 
 def lines(reports: Iterable[Report], *, encoding: str) -> Iterator[str]:
-    """Yield the text, with colours as escape sequences; marks in ASCII where the encoding has no others.
+    """Yield the lines of the reports, with colours as escape sequences.
 
-    The text of a report comes before the next report is asked for.
+    If the encoding lacks the marks, they are ASCII.
+
+    The lines of a report come before the next report is requested.
     """
     plain = not _can_encode(encoding)
     shown: list[Report] = []
@@ -48,7 +52,7 @@ def lines(reports: Iterable[Report], *, encoding: str) -> Iterator[str]:
 
 
 def _in_order(report: Report) -> list[Result]:
-    """Put what is in the way first, where it is seen; tables stay in their order."""
+    """Return the results with missing prerequisites first. Tables keep their order."""
     return report.results if report.tables is not None else sorted(report.results, key=_is_fine)
 
 

@@ -1,6 +1,4 @@
-"""The end of the relay log in a directory, read without touching it: beside a running replica as well as without
-one.
-"""
+"""End of the relay log in a directory, read without changing anything, with or without a running replica."""
 
 from __future__ import annotations
 
@@ -20,19 +18,20 @@ if TYPE_CHECKING:
 
 
 class RelayEnd(NamedTuple):
-    """The last group as published, and what a server is asked about it."""
+    """The last published group, and the stored position that a server is checked against."""
 
     head: RelayHead
     stored: Stored
 
 
 def relay_end(directory: Path, start: str) -> RelayEnd | None:
-    """Return the end; None for a directory in which no group was written yet, or whose files are lost and `start` says
-    where to go on.
+    """Return the end of the relay log.
+
+    None means that no group was written yet, or that the files are lost and `start` is a position to continue from.
 
     Raises:
-        RelayError: the record or the relay file it names cannot be read, or the files are lost and `start` is a word.
-        FileNotFoundError: the relay file it names is gone, others are there.
+        RelayError: the record or its relay file cannot be read, or the files are lost and `start` is a word.
+        FileNotFoundError: the relay file of the record was removed, and others exist.
     """
     if directory.is_dir() and not relay_numbers(directory):
         known = last_known(directory)

@@ -1,4 +1,4 @@
-"""The finding of one check, and a list of findings about one subject."""
+"""Finding of one check, and the report that lists the findings about one subject."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 State = Literal["ok", "note", "warning", "missing"]
 
 REPLICATE: Final = "replicate"
-"""The purpose of most reports."""
+"""Purpose of most reports."""
 
 
 class Result(NamedTuple):
-    """One finding. `missing`: the replica cannot run or would lose changes. `warning`: it can, but not well. `note`:
-    good to know.
+    """One finding.
 
-    `check` names the setting or the subject and is stable; `what` and `fix` are for people, SQL first in `fix`.
+    `missing`: the replica cannot run or would lose changes. `warning`: it can run, but not well. `note`: information.
+    `check` is the stable name of the setting or subject. `what` and `fix` are for people, with SQL first in `fix`.
     """
 
     check: str
@@ -29,7 +29,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """All that was found out about a server, this machine, or the servers together; `error` is what it comes to."""
+    """Findings about a server, this machine, or the servers together. `error` is the error that follows from them."""
 
     subject: str
     results: list[Result] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Report:
     tables: list[dict[str, object]] | None = None
     """Each table of a report on tables, for programs."""
     purpose: str = REPLICATE
-    """The word for what the subject is ready for, or not: one verdict for each."""
+    """Purpose for which the subject is ready or not. Each purpose has one verdict."""
 
     @property
     def missing(self) -> list[Result]:

@@ -1,4 +1,4 @@
-"""The time for which the primary keeps its binlog, and whether that is long enough for where our relay log ends."""
+"""Check how long the primary keeps its binlog, and whether the end of our relay log is still within that time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from replica.checks.relay_end import RelayEnd
 
 SHORT_S = 86_400.0
-"""Who is called out of bed on Sunday has less than a day to bring a replica back."""
+"""Retention in seconds below which there is a warning: after a weekend alarm, a day is short to restore a replica."""
 NEAR_S = 6 * 3600.0
 NEAR_BYTES = 256 << 20
 
 
 def retention(facts: ServerFacts) -> Iterator[Result]:
-    """Judge what the server removes by itself, and when."""
+    """Check what the server removes from its binlog, and when."""
     expiry_s, total = facts.primary.expiry_s, facts.primary.max_total_bytes
     kept = size(sum(file.size for file in facts.binlogs)) if facts.binlogs is not None else "an unknown size"
     waits = int(facts.variables.get("slave_connections_needed_for_purge") or 0)
@@ -41,7 +41,7 @@ def retention(facts: ServerFacts) -> Iterator[Result]:
 
 
 def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
-    """Judge how far behind our relay log is, and how much time is left; the position is known to be there still."""
+    """Check how far our relay log lags, and how much time is left. The position is known to exist on the server."""
     answer, head = facts.primary, end.head
     missing = groups_between(head.position, answer.position)
     if not missing:
@@ -54,7 +54,7 @@ def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
         words += [size(distance)] if distance is not None else []
     words += [f"its last transaction is {span(age_s)} old"] if age_s is not None else []
     what = f"the relay log is behind: {', '.join(words)}"
-    # A file is removed by the time of its last write, which is not before our last group.
+    # The server removes a file by the time of its last write, which is not before our last group.
     left_s = None if answer.expiry_s is None or age_s is None else answer.expiry_s - age_s
     room = _room(facts, end)
     kept = [f"for at least {span(left_s)} more"] if left_s is not None and left_s > 0 else []
@@ -74,8 +74,9 @@ def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
 
 
 def _room(facts: ServerFacts, end: RelayEnd) -> int | None:
-    """Return the bytes that the server may write before it removes the file we read next, for the size of all; None:
-    not known.
+    """Return how many bytes the server may write before it removes the file that we read next.
+
+    Only the limit of the total size counts. None means unknown.
     """
     total, files = facts.primary.max_total_bytes, facts.binlogs
     ours = [number for number, file in enumerate(files or ()) if file.name == end.head.primary.file]

@@ -1,6 +1,4 @@
-"""All checks at once: in goes a configuration, out come a report of each server, of the servers together, and of this
-machine.
-"""
+"""All checks of a configuration: a report for each server, for the servers together, and for this machine."""
 
 from __future__ import annotations
 
@@ -49,9 +47,14 @@ async def check_all(
 ) -> list[Report]:
     """Report on each server in the order of the configuration, on several servers together, and on the machine.
 
-    An error in a report is what a replica would end with; nothing is raised. `sources`: where options come from.
-    `initial`: patterns of tables, none for all; those of the first server that answers are reported on too, as of a
-    query with snapshotUnkeyed=whole if `unkeyed`.
+    Nothing is raised: an error in a report is the one with which a replica would end.
+
+    Args:
+        config: the options.
+        sources: option name -> origin of its value.
+        initial: patterns of tables, [] for all. The tables of the first server that answers are reported too. None: no
+            tables.
+        unkeyed: whether to check the tables for a query with snapshotUnkeyed=whole.
     """
     here = Report("this machine")
     end, us = _look_around(config, here)
@@ -69,7 +72,7 @@ async def check_all(
 
 
 def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, Us]:
-    """Collect what this machine knows: fill the report, find the end of the relay log and our identity."""
+    """Check this machine into the report `here`; return the end of the relay log and our identity."""
     configured, directory = "server_id" in config.model_fields_set, config.relay_dir
     end = identity = holder = None
     if directory is not None:
@@ -164,7 +167,7 @@ def _place(report: Report, facts: ServerFacts, end: RelayEnd | None, found: Resu
 
 
 def _verdict(report: Report, info: ServerInfo, us: Us, hosts: int) -> ReplicaError | None:
-    """Return the error a connection would end with: of the settings first, then of the rest."""
+    """Return the error with which a connection would end: one of the settings first, then of the rest."""
     report.version, report.account = info.version, info.account
     findings = check(info, us.server_id, hosts=hosts)
     if not info.is_mariadb:

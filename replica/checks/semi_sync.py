@@ -1,4 +1,4 @@
-"""Semi-synchronous replication: does the primary wait for us, for how long, and what happens while we are away?"""
+"""Check of semi-synchronous replication: whether the primary waits for us, how long, and what happens without us."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from replica.options.config import ReplicaConfig
 
 SHORT_TIMEOUT_MS = 1_000
-"""A restart of the replica or one slow fsync takes that long."""
+"""Minimum timeout in milliseconds. A restart of the replica or one slow fsync takes that long."""
 
 
 def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
-    """Judge semi-synchronous replication; only a note unless semi_sync is asked for."""
+    """Check semi-synchronous replication. Without the option `semi_sync` there is at most a note."""
     enabled = facts.variable("rpl_semi_sync_master_enabled")
     if not config.semi_sync:
         if enabled == "ON":

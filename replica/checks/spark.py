@@ -1,10 +1,9 @@
-"""Spark on this machine: the Python that it starts its own Python processes with, and the Java under it.
+"""Check of Spark on this machine: the interpreter of its Python processes, and Java.
 
-In: the environment, as a Spark that is started here would see it. Out: findings. The interpreter itself is asked, in a
-process of its own, because the one that runs this command may be another: for a data source Spark takes
-PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON, then the `python3` on the PATH (tried with
-4.2.1: no setting of a session changes it). Where that one lacks this package, Spark says DATA_SOURCE_NOT_FOUND and
-nothing more.
+In: the environment, as a Spark that is started here would see it. Out: findings. The interpreter is run in a separate
+process, because this command may use another one. For a data source Spark uses PYSPARK_DRIVER_PYTHON, then
+PYSPARK_PYTHON, then the `python3` on the PATH (tested with 4.2.1; no setting of a session changes it). If that
+interpreter lacks this package, Spark reports only DATA_SOURCE_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "PYSPARK_PYTHON"
 DRIVER_VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
-"""Often the name of a notebook; Spark can start no process of a data source of what is no Python."""
+"""Often the name of a notebook program, with which Spark cannot start a process of a data source."""
 ANSWER_S: Final = 60.0
-"""The longest that an interpreter may take to import everything, on a machine that is busy."""
+"""Timeout in seconds for an interpreter to import all packages on a busy machine."""
 OLDEST_JAVA: Final = 17
 _OURS: Final = ("pyspark_mariadb_binlog", "replica", "streaming_source")
 _PROBE: Final = """
@@ -55,7 +54,7 @@ print(json.dumps(told))
 
 
 def spark_report(environment: Mapping[str, str]) -> Report:
-    """Return the report on what a Spark that is started in this environment will find."""
+    """Return the report on the environment in which a Spark would start."""
     report = Report("Spark on this machine", purpose="run in Spark")
     report.results += [*_python(environment), _java(environment)]
     if report.missing:
@@ -65,7 +64,7 @@ def spark_report(environment: Mapping[str, str]) -> Report:
 
 
 def _python(environment: Mapping[str, str]) -> Iterator[Result]:
-    """Judge the interpreter, and what it has."""
+    """Check the interpreter and its packages."""
     variable = DRIVER_VARIABLE if environment.get(DRIVER_VARIABLE) else VARIABLE
     named = environment.get(variable, "")
     fix = _use_ours(variable)
@@ -109,9 +108,9 @@ def _spark(told: Mapping[str, Any], found: str) -> Result:
 
 
 def _asked(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what an interpreter tells of itself; under `refused` why it does not."""
+    """Return the answers of an interpreter, or the reason why there are none under `refused`."""
     home = environment.get("SPARK_HOME", "")
-    # As Spark's own launcher does: a distribution brings its pyspark along.
+    # As Spark's own launcher does, because a distribution contains its own pyspark.
     brought = [str(path) for path in sorted(Path(home, "python", "lib").glob("*.zip"))] if home else []
     path = os.pathsep.join([*brought, *filter(None, [environment.get("PYTHONPATH", "")])])
     try:
@@ -132,7 +131,7 @@ def _asked(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _lacking(told: Mapping[str, Any]) -> str:
-    """Return what an interpreter is short of, as the end of a sentence; empty for nothing."""
+    """Return what an interpreter lacks, as the end of a sentence; '' for nothing."""
     if "python" not in told:
         return f"which {told['refused']}"
     lacks = told.get("lacks")
@@ -144,7 +143,7 @@ def _lacking(told: Mapping[str, Any]) -> str:
 
 
 def _use_ours(variable: str) -> str:
-    """Return how Spark comes to use the interpreter of this program."""
+    """Return the commands that make Spark use the interpreter of this program."""
     export = f"export {VARIABLE}={sys.executable}"
     if variable != VARIABLE:
         export = f"unset {variable}; {export}"

@@ -1,4 +1,4 @@
-"""Several servers for one replica: do they have one history, so that it may go from one to the other?"""
+"""Check whether several servers have one history, so that a replica may switch between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def together(servers: Servers) -> Iterator[Result]:
-    """Judge the servers together; say nothing of fewer than two."""
+    """Check the servers together. Fewer than two give no finding."""
     if len(servers) < 2:
         return
     yield from _ids(servers)
@@ -35,7 +35,7 @@ def together(servers: Servers) -> Iterator[Result]:
         lacking = [g for g in servers[one].primary.position if g.domain_id not in servers[other].primary.position]
         local = servers[other].info.wsrep_gtid_mode and servers[other].info.wsrep_on
         if local and servers[other].info.wsrep_gtid_domain_id not in {gtid.domain_id for gtid in lacking}:
-            continue  # what only that node has
+            continue  # transactions of that node alone
         if lacking:
             names = ", ".join(map(str, lacking))
             what = f"{other} has nothing of domain {lacking[0].domain_id} in its binlog, where {one} is at {names}"
@@ -66,8 +66,9 @@ def _ids(servers: Servers) -> Iterator[Result]:
 
 
 def _galera(nodes: Mapping[Endpoint, ServerInfo]) -> Iterator[Result]:
-    """Judge the cluster's ids: one server id and one domain for what is replicated, another domain each for what is
-    not, as MariaDB says.
+    """Check the cluster's ids, following MariaDB's documentation.
+
+    All nodes need one server id and one domain for replicated transactions, and each node another domain for the rest.
     """
     domains = {node.wsrep_gtid_domain_id for node in nodes.values()}
     if len(domains) > 1:
@@ -97,7 +98,7 @@ def _named(endpoints: list[Endpoint]) -> str:
 
 
 def _foreign(facts: ServerFacts, other: ServerFacts) -> bool:
-    """Tell whether `other` has gone past what `facts` has last in some domain, without ever having had that."""
+    """Return True if `other` has passed the last GTID of `facts` in some domain without ever having had that GTID."""
     return any(
         (at := other.primary.position.get(gtid.domain_id)) is not None
         and at.seq_no >= gtid.seq_no

@@ -1,6 +1,6 @@
-"""The source of a command's account when none is given, and the warning when others can read its secrets too.
+"""Default source of a command's account, and warnings about secrets that others can read.
 
-In: the options as they were given. Out: sentences on standard error; nothing there is a secret.
+In: the given options. Out: sentences on standard error, which never contain a secret.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ _ACCOUNT = frozenset({"user", "password", "password_file", "defaults_file"})
 
 
 def add_home_file(values: dict[str, object], sources: dict[str, str]) -> None:
-    """Read the user's own option file, as MariaDB's clients do, where nothing was said about the account; and say
-    so.
-    """
+    """Add the user's own option file, as MariaDB's clients do, if no account option is given; print that."""
     if values.keys() & _ACCOUNT:
         return
     path = home_file()
@@ -33,11 +31,11 @@ def add_home_file(values: dict[str, object], sources: dict[str, str]) -> None:
 
 
 def warn_of_exposed_files(config: ReplicaConfig, sources: dict[str, str]) -> None:
-    """Warn of files with a secret that every user of this machine may read."""
+    """Warn about files with a secret that every user of this machine may read."""
     files = [config.password_file, config.tls_key]
     if isinstance(config, DaemonConfig):
         files += [config.http_token_file, config.http_tls_key]
-    # Of these two it has to be known whether a secret stands in them.
+    # These two files may contain no secret, so that has to be checked first.
     if sources.get("password") and Path(sources["password"]).is_file():
         files.append(Path(sources["password"]))
     if config.defaults_file and option_file_password(config.defaults_file) is not None:

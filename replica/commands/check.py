@@ -1,4 +1,4 @@
-"""`mariadb-replica check`: all that could stand in the way of a replica, before one is started. Changes nothing."""
+"""`mariadb-replica check`: all prerequisites of a replica, before one is started. It changes nothing."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def check_command(
 
 
 def _reports(config: DaemonConfig, tables: list[str] | None, *, unkeyed: bool, spark: bool) -> Iterator[Report]:
-    """Yield each report as soon as it is there: that of Spark, which imports it, takes a second or two more."""
+    """Yield each report as soon as it is complete. The one of Spark, which imports it, takes a second or two more."""
     yield from asyncio.run(check_all(config, gathered().sources, tables, unkeyed=unkeyed))
     if spark:
         yield spark_report(os.environ)

@@ -1,7 +1,7 @@
-"""`mariadb-replica explain GTID`: everything about one transaction, or why it is not there.
+"""`mariadb-replica explain GTID`: everything about one transaction, or why it is missing.
 
-In a relay log (--relay-dir), in binlog files, or on a primary. Code 0 where it was found, NOT_FOUND where it was not.
-Nothing is changed anywhere.
+The search is in a relay log (--relay-dir), in binlog files, or on a primary. The exit code is 0 if the transaction was
+found, else NOT_FOUND. Nothing is changed anywhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from replica.files.keys import KeyRing
 
 NOT_FOUND: Final = 3
-"""Not an error's code: the question was answered, with no."""
+"""Exit code for a missing transaction. It is no error code, because the question was answered."""
 
 
 @click.command(short_help="All about one transaction, or why it is not there.")
@@ -86,7 +86,7 @@ def _answer(place: LogChoice, gtid: Gtid, files: tuple[str, ...], keys: KeyRing 
 
 
 def _acknowledged(directory: Path) -> Acknowledged | None:
-    """Return what the daemon's last status record says; another version's says nothing that can be used here."""
+    """Return the daemon's last acknowledged place; None without a status record that this version can read."""
     try:
         status = read_status(directory)
     except ReplicaError:

@@ -1,7 +1,7 @@
-"""`mariadb-replica files`: what a machine has beside the program, copied out of the installed package.
+"""`mariadb-replica files`: companion files of the program, copied out of the installed package.
 
 In: a folder, or none for a list. Out: the files of `replica/packaging/`, byte for byte, and an example configuration
-made from the table of options. Refused before anything is written: a file that is there already and differs.
+made from the table of options. Refused before anything is written: an existing file that differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGED = Path(replica.__file__).with_name("packaging")
 
 
 class Shipped(NamedTuple):
-    """One file: its name, where it belongs on a machine, and what it is."""
+    """One file: its name, its place on a machine, and its purpose."""
 
     name: str
     place: str

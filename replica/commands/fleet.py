@@ -1,8 +1,8 @@
-"""`mariadb-replica fleet`: the daemons of several primaries on one machine, a process each, from one program.
+"""`mariadb-replica fleet`: daemons of several primaries on one machine, each in its own process, from one program.
 
-In: configuration files, or folders of them (`*.toml`). Out: what `run` does with each, until SIGTERM or SIGINT. The
-program, its libraries and its kernels are loaded once, before the processes part: what each has for itself is its
-connection and the state of its relay log. A file that is wrong, or a daemon that fails, is no matter of the others.
+In: configuration files, or folders of them (`*.toml`). Out: the effect of `run` for each, until SIGTERM or SIGINT. The
+program, its libraries and its kernels are loaded once, before the processes are forked. Each process has only its
+connection and the state of its relay log for itself. A wrong file, or a daemon that fails, affects no other daemon.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
     named = _named(list(_found(files)))
 
     def say(level: str, event: str, **fields: object) -> None:
-        # Opened for one line, for it has a thread, and no thread may be there when a process is forked.
+        # Opened for one line, because it has a thread, and no thread may exist when a process is forked.
         logs = LogWriter(style=log_format or "json", level="info")
         getattr(logs.logger, level)(event, **fields)
         logs.close()
 
     say("info", "fleet begins", daemons=len(named), kernels=load_imported())
-    # What is there now is never looked at by a collection: pages that no one writes to stay shared.
+    # The garbage collector never visits the existing objects again, so that pages that no one writes stay shared.
     gc.collect()
     gc.freeze()
     raise SystemExit(Fleet(named, _serve, say).run())
 
 
 def _serve(file: Path) -> None:
-    """Run the daemon of one file, in a process of its own."""
+    """Run the daemon of one file, in its own process."""
     arguments = ["--config", str(file)]
     with contextlib.suppress(ReplicaError):  # `run` says what is wrong with it
         if "cluster" not in gather(DaemonConfig, {}, os.environ, file).values:

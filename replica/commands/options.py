@@ -1,8 +1,8 @@
-"""The options of a command: made from the one table, gathered from everywhere, checked before the command runs.
+"""Options of a command: made from the table of options, gathered from all sources, checked before the command runs.
 
-In: command line, environment and configuration file, the first of them that names an option wins. Out: the checked
-configuration that the command is called with, and where each value came from. Refused: what the table does not know,
-also in the environment, where a misspelt name would otherwise be no option at all.
+In: command line, environment and configuration file; the first of them that has an option wins. Out: the checked
+configuration that the command receives, and the source of each value. Refused: options that the table does not have, in
+the environment too, where a misspelt name would otherwise be ignored.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 _Config = TypeVar("_Config", bound="ReplicaConfig")
 
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
-"""The environment's word for --config."""
+"""Environment variable of --config."""
 
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}FILE_KEY"})
-"""What is said in the environment and is no option of a replica; the second is for `dump`."""
+"""Variables that are no options of a replica. The second is for `dump`."""
 
 _GATHERED = "replica.gathered"
 _AGAIN = "replica.again"
@@ -40,7 +40,7 @@ _SERVICE_LINK = re.compile(rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w
 
 
 class Gathered(NamedTuple):
-    """The options by name as they were given, and for each of them where."""
+    """The given options by name, and the source of each."""
 
     values: dict[str, object]
     sources: dict[str, str]
@@ -52,12 +52,12 @@ def flags(kind: type[ReplicaConfig]) -> tuple[str, ...]:
 
 
 def option_flag(name: str) -> str:
-    """Return the option as the command line spells it: relay_max_file_age_s is --relay-max-file-age."""
+    """Return an option in the notation of the command line: relay_max_file_age_s -> --relay-max-file-age."""
     return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
 def option_of(kind: type[ReplicaConfig], name: str, text: str) -> _Decorator:
-    """Give a command one option of the table; its value is None where the command line does not have it."""
+    """Add one option of the table to a command. Its value is None if the command line does not have it."""
     flag = option_flag(name)
     if name in flags(kind):
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
@@ -65,13 +65,13 @@ def option_of(kind: type[ReplicaConfig], name: str, text: str) -> _Decorator:
 
 
 def config_option(text: str) -> _Decorator:
-    """Give a command --config."""
+    """Add --config to a command."""
     file = click.Path(path_type=Path, dir_okay=False)
     return click.option("--config", "config_file", type=file, envvar=CONFIG_VARIABLE, help=text)
 
 
 def gathered() -> Gathered:
-    """Return what the running command was given, for a caller that wants to know more than the configuration."""
+    """Return the options of the running command with their sources, for code that needs more than the configuration."""
     found = click.get_current_context().find_root().meta[_GATHERED]
     if not isinstance(found, Gathered):
         raise TypeError(f"{found!r} is not what a command gathers")
@@ -79,9 +79,9 @@ def gathered() -> Gathered:
 
 
 def reading_again(kind: type[_Config]) -> Callable[[], _Config]:
-    """Return what reads the options of the running command once more: its files may say something else by then.
+    """Return a function that reads the options of the running command again, because its files may have changed.
 
-    What it returns raises ConfigError, as reading them for the first time does.
+    The function raises ConfigError, like the first read.
     """
     again = click.get_current_context().find_root().meta[_AGAIN]
 
@@ -100,14 +100,14 @@ def gather(
     """Return the options of `kind` from the command line (None: not given), the environment and a file, in this order.
 
     Raises:
-        ConfigError: the file cannot be read, or a name in the environment is none.
+        ConfigError: the file cannot be read, or the environment has an unknown name.
     """
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
     for key, value in read_options_file(file).items() if file else ():
         name = kind.name_of(key)
         if name is None and DaemonConfig.name_of(key):
-            continue  # one file for the daemon and for the commands beside it
+            continue  # one file may serve the daemon and the commands beside it
         values[name or key], sources[name or key] = value, str(file)
     _refuse_misspelt(variables)
     for variable, name in variables_of(kind.model_fields).items():
@@ -129,7 +129,7 @@ def _refuse_misspelt(variables: Mapping[str, str]) -> None:
 
 
 def configured(kind: type[_Config]) -> _Decorator:
-    """Give a command --config and every option of `kind`; it is called with the checked configuration."""
+    """Add --config and every option of `kind` to a command, which receives the checked configuration."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         options = kind.help()

@@ -1,6 +1,6 @@
-"""The table of options for people: in docs/daemon-reference.md, in the example file, and as the values of one call.
+"""Table of options for people: in docs/daemon-reference.md, in the example file, and as the values of one call.
 
-In: the configuration classes. Out: text. The page and the example are checked against it by a test; after a change:
+In: the configuration classes. Out: text. A test checks the page and the example against the classes. After a change,
 `python -m replica.commands.options_page` writes both.
 """
 
@@ -40,11 +40,11 @@ _SAMPLES = {
     "http_listen": "127.0.0.1:9306",
     "cluster": "shop",
 }
-"""What an option without a default could look like; the others are files."""
+"""Possible values of options without a default. The remaining ones are files."""
 
 
 class Row(NamedTuple):
-    """One option of a call: its value as it could be written, and where that came from."""
+    """One option of a call: its value in the notation of a file, and its source."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ def effective(config: DaemonConfig, given: Gathered) -> list[Row]:
     """Return every option with its value; secrets are masked."""
     rows = []
     for name in type(config).model_fields:
-        # What is set and was not given stands in MariaDB's option file.
+        # A value that is set and was not given comes from MariaDB's option file.
         rest = str(config.defaults_file) if name in config.model_fields_set and config.defaults_file else "default"
         source = given.sources.get(name, rest)
         drawn = name in _DRAWN and source == "default"
@@ -65,7 +65,7 @@ def effective(config: DaemonConfig, given: Gathered) -> list[Row]:
 
 
 def options_table() -> str:
-    """Return the options in Markdown."""
+    """Return the table of options in Markdown."""
     lines = ["| option | command line | environment | default | meaning |", "| --- | --- | --- | --- | --- |"]
     for name, text in DaemonConfig.help().items():
         text_of_default = DaemonConfig.default_text(name)
@@ -76,7 +76,7 @@ def options_table() -> str:
 
 
 def example() -> str:
-    """Return a configuration file with every option; all but the account are comments."""
+    """Return a configuration file with every option. All but the account are comments."""
     blocks = []
     for name, text in DaemonConfig.help().items():
         needed = DaemonConfig.model_fields[name].is_required()
@@ -90,7 +90,7 @@ def _toml(name: str) -> str:
 
 
 def write() -> None:
-    """Write both files again, in the current folder."""
+    """Write both files, in the current folder."""
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)

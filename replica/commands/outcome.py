@@ -1,4 +1,4 @@
-"""Make of a command's errors one line on standard error, and an exit code."""
+"""Conversion of a command's errors to one line on standard error, and an exit code."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROGRAM = "mariadb-replica"
-"""What it is called on every page, whether it was started by that name or as `python -m replica`."""
+"""Name of the program on every page, even if it was started as `python -m replica`."""
 
 
 def call(program: click.Command, arguments: Sequence[str] | None = None, *, name: str = PROGRAM) -> None:
-    """Run a command with these arguments (None: those of the process); its usage calls it by this name.
+    """Run a command and end the process if it fails.
+
+    Args:
+        program: the command.
+        arguments: its arguments; None for those of the process.
+        name: its name in the usage text.
 
     Raises:
-        SystemExit: it failed; the line is written.
+        SystemExit: the command failed, and the line is written.
     """
     output = sys.stdout
     try:
         program.main(arguments, prog_name=name, standalone_mode=False)
     except SystemExit:
-        if sys.stdout is not output:  # so click takes a broken pipe, and ends with 1
+        if sys.stdout is not output:  # click handles a broken pipe in this way, and exits with 1
             sys.stdout = output
             if _output_is_lost():
                 raise SystemExit(BROKEN_PIPE) from None
@@ -50,9 +55,9 @@ def call(program: click.Command, arguments: Sequence[str] | None = None, *, name
 
 
 def _output_is_lost() -> bool:
-    """Tell whether standard output takes nothing any more; then nothing more is written to it."""
+    """Return True if standard output cannot be written any more; then discard later output."""
     try:
-        sys.stdout.write("\n")  # without a buffer nothing is left of what could not be written
+        sys.stdout.write("\n")  # without a buffer no unwritten output remains
         sys.stdout.flush()
     except OSError:
         forget(sys.stdout)

@@ -1,7 +1,7 @@
-"""The options of commands that look at a log: a relay directory, or a connection; the same names as everywhere.
+"""Options of commands that read a log: a relay directory, or a connection, with the same names as elsewhere.
 
 In: command line, environment and configuration file of the daemon. Out: a `LogChoice`. A relay directory wins, so that
-a command beside a daemon reads what that one wrote; --direct asks the primary itself.
+a command beside a daemon reads the daemon's log. With --direct the primary is queried instead.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ CONNECTION: Final = (
     *("host", "port", "unix_socket", "user", "password", "password_file", "defaults_file"),
     *("tls", "tls_ca", "tls_cert", "tls_key", "compress"),
 )
-"""What a connection needs, of the options of a replica; the others count too, from the file and the environment."""
+"""Options of a connection. Other options count too, from the file and the environment."""
 
 
 _ACCOUNT: Final = frozenset({"user", "defaults_file"})
 
 
 class LogChoice(NamedTuple):
-    """The place of a log. `relay_dir` is None where the primary is to be asked itself."""
+    """The chosen log. `relay_dir` is None if the primary is to be queried."""
 
     relay_dir: Path | None
     gathered: Gathered
 
     @property
     def connects(self) -> bool:
-        """Whether anything was said about an account."""
+        """Whether an account is given."""
         return bool(_ACCOUNT & self.gathered.values.keys())
 
     def config(self) -> ReplicaConfig:
         """Return the checked options of a connection.
 
         Raises:
-            ConfigError: nothing names a place, or an option is missing, contradictory or out of range.
+            ConfigError: no log is given, or an option is missing, contradictory or out of range.
         """
         values, sources = self.gathered
         if self.relay_dir is None and not {"host", "unix_socket", *_ACCOUNT} & values.keys():
@@ -62,7 +62,10 @@ class LogChoice(NamedTuple):
 
 
 def placed(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --relay-dir, --direct, --config and the options of a connection; it gets a `LogChoice`."""
+    """Add --relay-dir, --direct, --config and the options of a connection to a command.
+
+    The command receives a `LogChoice`.
+    """
 
     def call(config_file: Path | None, direct: bool, **given: Any) -> None:  # noqa: FBT001  (click's flag)
         own = {name: given.pop(name) for name in list(given) if name not in (*CONNECTION, "relay_dir")}
@@ -81,10 +84,10 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
 def find_place(
     line: Mapping[str, object], variables: Mapping[str, str], file: Path | None, *, direct: bool
 ) -> LogChoice:
-    """Find the place that command line, environment and file name.
+    """Return the log that command line, environment and file choose.
 
     Raises:
-        ConfigError: they contradict each other, or name options that there are not.
+        ConfigError: they contradict each other, or have unknown options.
     """
     found = gather(ReplicaConfig, line, variables, file)
     directory = found.values.get("relay_dir")

@@ -1,7 +1,7 @@
-"""`mariadb-replica position`: a file and offset, a time or a transaction as a GTID position to start at.
+"""`mariadb-replica position`: convert a file and offset, a time or a transaction to a GTID position.
 
-In binlog files, in a relay log (--relay-dir), or on a primary. What comes out is what startingPosition of the Spark
-source, `tail --from` and a replica's gtid_slave_pos take. Nothing is changed anywhere.
+The search is in binlog files, in a relay log (--relay-dir), or on a primary. The result is valid for startingPosition
+of the Spark source, `tail --from` and a replica's gtid_slave_pos. Nothing is changed anywhere.
 """
 
 from __future__ import annotations

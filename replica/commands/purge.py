@@ -1,8 +1,9 @@
-"""`mariadb-replica purge`: remove old files of a relay log by hand, beside a running daemon or without one.
+"""`mariadb-replica purge`: remove old files of a relay log by hand, with or without a running daemon.
 
-Whole files go, the oldest first, never the one that is written or holds the last transaction. Files that a registered
-reader still needs stay, and are said, unless --force: then those readers are told before, and get a DataLossError.
-Safe beside the daemon's own retention: both hold the same lock while they choose and remove.
+Whole files are removed, the oldest first, but never the one that is written or that holds the last transaction. Files
+that a registered reader still needs are kept and reported. With --force they are removed; before that their readers are
+marked, so that they get a DataLossError. It is safe beside the daemon's own retention, because both hold the same lock
+while they choose and remove files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The files of a relay log that go on request, and their removal.
+"""Choice and removal of relay log files on request.
 
-In: a relay directory and a `Choice`. Out: a `Plan`: the files from the oldest on, and what stopped it. Never among
-them: the file with the last transaction and what is behind it, a file that is not known to be on disk, and, unless
-`force`, a file that a registered reader still needs.
+In: a relay directory and a `Choice`. Out: a `Plan`: the oldest files, and the reason why there are not more. A plan
+never has the file with the last transaction, later files, or a file that is not known to be on disk. Only with `force`
+does it have a file that a registered reader still needs.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead
 
 LOCK_WAIT_S: Final = 10.0
-"""A reader that registers holds the lock for milliseconds."""
+"""Maximum wait in seconds for the lock, which a registering reader holds for milliseconds."""
 LOCK_POLL_S: Final = 0.05
 
 
 class Choice(NamedTuple):
-    """The choice of files to remove. One field is given; none: all that may go."""
+    """Criterion for the files to remove. At most one field is given; without one, all removable files are chosen."""
 
     before: GtidPosition | None = None
     older_than_s: float | None = None
@@ -54,14 +54,16 @@ class OldFile(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """A plan to remove files. `stopped`: why it is not more, '' if nothing more was asked for. `oldest`: the position
-    the log begins after.
+    """Plan to remove files.
+
+    `stopped` is the reason why there are not more files, or '' if all requested ones are included. `oldest` is the
+    position after which the log begins.
     """
 
     files: list[OldFile] = field(default_factory=list)
     stopped: str = ""
     waiting: list[Reader] = field(default_factory=list)
-    """The readers that need what stays, or with `force` those that lose what goes."""
+    """Readers that need the kept files, or with `force` those that lose files."""
     oldest: GtidPosition | None = None
 
     @property
@@ -81,13 +83,13 @@ class Plan:
 
 
 def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
-    """Return what may go now."""
+    """Return the plan for the current state of the log."""
     head = read_head(directory)
     if head is None:
         return Plan(stopped="the relay log is empty")
     if choice.before is not None:
         _check_domains(choice.before, head)
-    # A log that goes on in a file without a group yet: the last one is in the file before.
+    # The log may end with a file without a group. The last group is then in the file before.
     last = head.location.file if head.location.offset else head.location.file - 1
     numbers = [number for number in relay_numbers(directory) if number <= last]
     left = sum(relay_path(directory, number).stat().st_size for number in numbers)
@@ -116,10 +118,16 @@ def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
 
 
 def purge_files(directory: Path, choice: Choice, *, force: bool = False, dry_run: bool = False) -> Plan:
-    """Remove what was chosen and may go, or with `dry_run` say what would be; with `force`, readers are told before.
+    """Remove the chosen files; with `dry_run`, only return the plan.
+
+    Args:
+        directory: the relay directory.
+        choice: the files to remove.
+        force: also remove files that readers need; the readers are marked before.
+        dry_run: remove nothing.
 
     Raises:
-        ConfigError: the log knows nothing of a domain of `before`.
+        ConfigError: the log has no transaction of a domain in `before`.
         RelayError: the directory cannot be read or written by this user, or another process holds its lock for long.
     """
     try:
@@ -144,7 +152,7 @@ def _check_domains(position: GtidPosition, head: RelayHead) -> None:
 
 
 def _asked_for(directory: Path, choice: Choice, number: int, following: int, left: int, now: float) -> bool:
-    """Tell whether the choice wants a file removed; `left`: bytes of it and all behind it."""
+    """Return True if a file fits the choice. `left` is the size in bytes of it and all later files."""
     if choice.before is not None:
         ends = read_file_head(relay_path(directory, following)).position
         known = {gtid.domain_id: gtid.seq_no for gtid in ends}

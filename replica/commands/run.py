@@ -1,4 +1,4 @@
-"""`mariadb-replica run`: the daemon. Receives until it is told to stop, or an error comes that no retry can fix."""
+"""`mariadb-replica run`: the daemon, which receives until a stop is requested or a permanent error occurs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from replica.errors import ConfigError
 NAME_A_FOLDER: Final = (
     "Name the folder of the relay log, on a disk that stays: --relay-dir FOLDER, or relay_dir in the file of --config."
 )
-"""What to do where `run` is not told where to write."""
+"""Hint for a `run` without a relay directory."""
 
 
 @click.command()
@@ -28,11 +28,12 @@ def run(config: DaemonConfig) -> None:
     """Receive into a relay log until SIGTERM or SIGINT, or until an error that trying again cannot fix."""
     if config.relay_dir is None:
         raise ConfigError("option relay_dir is missing.", hint=NAME_A_FOLDER)
-    faulthandler.enable()  # a watchdog ends a daemon that hangs with SIGABRT: then standard error says where it hung
+    faulthandler.enable()  # a watchdog ends a hanging daemon with SIGABRT: standard error then shows where it hung
     logs = LogWriter(style=config.log_format, level=config.log_level, cluster=config.cluster)
     logs.capture()
     try:
-        # From the wake-up to the ACK this loop takes 20 us less than asyncio's own: a client's COMMIT waits for that.
+        # From the wake-up to the ACK this loop takes 20 us less than asyncio's own, and a client's COMMIT waits for
+        # that.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             reloader = Reloader(config, reading_again(DaemonConfig), logs)
             runner.run(Daemon(config, config.relay_dir, logs.logger, reloader=reloader).run())

@@ -1,7 +1,7 @@
-"""The answer of `status` about several daemons: a line each, the ones to look at first, and one exit code for all.
+"""Answer of `status` about several daemons: one line each, and one exit code for all.
 
-In: for each folder the verdict, or the error that kept it from being looked at. Out: lines, or the parts of one JSON
-object. The exit code is that of the daemon that stands worst.
+In: for each folder the verdict, or the error in its place. Out: lines, or the parts of one JSON object. The exit code
+is that of the worst daemon.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from replica.errors import ReplicaError
 
 WORST_FIRST: Final = (NOT_RUNNING, SILENT, NO_ROOM, NOT_CONNECTED, BEHIND, HEALTHY)
-"""Codes of `status` by how soon someone has to come; the code of an error stands before all of them."""
+"""Exit codes of `status` by urgency. The code of an error comes before all of them."""
 
 
 class Looked(NamedTuple):
-    """One daemon's folder, and what was found there: a verdict, or the error in its place."""
+    """Folder of one daemon, and the verdict or error that was found there."""
 
     folder: Path
     record: StatusRecord | None
@@ -39,13 +39,13 @@ class Looked(NamedTuple):
 
 
 def ordered(daemons: Sequence[Looked]) -> list[Looked]:
-    """Return them, the worst first."""
+    """Return the daemons, the worst first."""
     ranks = {code: rank for rank, code in enumerate(WORST_FIRST)}
     return sorted(daemons, key=lambda one: ranks.get(one.exit_code, -1))
 
 
 def lines(daemons: Sequence[Looked]) -> Iterator[str]:
-    """Yield a line for each daemon, in the order given, and the sum."""
+    """Yield a line for each daemon, in the given order, and a line with the number of healthy ones."""
     width = max(len(str(one.folder)) for one in daemons)
     clusters = [one.record.cluster if one.record else "" for one in daemons]
     column = max(map(len, clusters))

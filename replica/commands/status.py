@@ -1,8 +1,8 @@
-"""`mariadb-replica status`: how the daemon is, whether it is up, hung or down; the exit code says it to scripts.
+"""`mariadb-replica status`: state of the daemon, whether it is up, hung or down; scripts use the exit code.
 
 In: a relay directory (the daemon's status file, the lock, the end of the log), several, or the daemon's address. Out: a
-page for people, or one JSON object: the status record with `verdict`; of several daemons a line each. Nothing is
-written, and the primary is not asked.
+page for people, or one JSON object: the status record with `verdict`. Several daemons have a line each. Nothing is
+written, and the primary is not queried.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_S: Final = 5.0
 LISTENS_ELSEWHERE: Final = "The daemon is down, hangs, or listens elsewhere: on its machine, ask with --relay-dir."
 MAX_ANSWER_BYTES: Final = 8 << 20
-"""A record has some kilobytes; with a thousand readers and domains less than one megabyte."""
+"""Maximum size of an answer in bytes. A record has some kilobytes; with a thousand readers and domains it has less than
+one megabyte.
+"""
 
 
 @click.command(name="status")
@@ -113,7 +115,7 @@ def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
 
 
 def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Verdict]:
-    """Look from outside, which works whatever the daemon does."""
+    """Read the state from outside, which works whatever the daemon does."""
     try:
         if not directory.is_dir():
             raise RelayError(f"{directory} is no folder.", hint="Is it the relay_dir of the daemon, on this machine?")
@@ -128,13 +130,13 @@ def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Ver
 
 
 def _log_end(directory: Path) -> RelayHead | None:
-    # Only where the daemon cannot tell: this module loads the compiler, a second in which someone waits.
+    # Only if the daemon cannot answer: this module loads the compiler, which takes a second.
     head: RelayHead | None = importlib.import_module("replica.relay_log.directory.head").read_head(directory)
     return head
 
 
 def _why(where: str, reason: object) -> str:
-    """Return what may be done where nothing came back: at the other end may be a daemon of the other scheme."""
+    """Return the hint for a missing answer. The daemon at the other end may use the other scheme."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return "Name the file of the authority that signed its http_tls_cert, or that certificate itself: --tls-ca."
     if isinstance(reason, ssl.SSLError):
@@ -150,7 +152,7 @@ def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusReco
     where = url.removesuffix("/").removesuffix("/status") + "/status"
     request = urllib.request.Request(where)  # noqa: S310  (http and https only)
     if token_file is not None:
-        # Not for the address of a redirection, which may be anyone's.
+        # Not for the address of a redirection, which may belong to anyone.
         request.add_unredirected_header("Authorization", f"Bearer {read_token(token_file)}")
     try:
         trusted = None if tls_ca is None else ssl.create_default_context(cafile=tls_ca)

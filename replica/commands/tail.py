@@ -1,7 +1,7 @@
 """`mariadb-replica tail`: live row changes, from a relay log beside its daemon or straight from a primary.
 
-Ends with code 0 when it is told to (Ctrl-C, SIGTERM, --count, --no-follow); with an error's code where that stopped it,
-or where rows that were asked for could not be shown. What it has to say beside the rows stands on standard error.
+The exit code is 0 after a requested stop (Ctrl-C, SIGTERM, --count, --no-follow). It is an error's code if the error
+ended it, or if selected rows could not be shown. Messages other than rows go to standard error.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def tail(
     With a relay directory (--relay-dir) beside the replica that writes it: nothing is locked, the primary does not
     notice. With --host and --user from the primary, through a temporary replica.
     """
-    interpret_meanwhile("replica.dump.rows.kernel_rows", "replica.rows.decode.kernel_variant")
+    interpret_meanwhile("replica.dump.rows.kernel_rows", "replica.rows.decode.kernels.kernel_variant")
     if last is not None and (start != "latest" or place.relay_dir is None):
         raise ConfigError(
             "-n counts back from the end of a relay log.", hint="Without one use --from with a GTID, or earliest."
@@ -139,7 +139,7 @@ def _sleep(out: BinaryIO, source: Source) -> Callable[[float], None]:
         if source.replica is None:
             watch.look()
         else:
-            source.replica.head()  # raises what ended it
+            source.replica.head()  # raises the error that ended it
         pause(seconds)
 
     return sleep
@@ -153,10 +153,10 @@ def _begin(
     *,
     once: bool,
 ) -> Beginning | None:
-    """Return where to begin; None where there is nothing to show and nothing is waited for."""
+    """Return where to begin; None if there is nothing to show and nothing to wait for."""
     log = source.log
     head = log.head() if once and source.replica is None else wait_for_log(log, sleep)
-    if head is None or source.replica is not None:  # our own log begins where it was told to
+    if head is None or source.replica is not None:  # our own log begins at the requested start
         return None if head is None else Beginning(head)
     if last is not None:
         return last_transactions(log, head, last)
@@ -202,6 +202,6 @@ def _now(source: Source) -> GtidPosition:
 
 
 def _say(text: str) -> None:
-    """Say something to a person who watches; programs that read standard error want errors only."""
+    """Print a message for a person who watches. Programs that read standard error expect only errors."""
     if sys.stderr.isatty():
         click.echo(f"mariadb-replica: {one_line(text)}", err=True)

@@ -1,9 +1,8 @@
-"""The beginning of a relay log without a group: where it began already, or where `start` says, but never past lost
-files.
+"""Start of a relay log without a group: its earlier start, or the option `start`, but never beyond lost files.
 
-In: a relay directory in which recovery found no group, and the option `start`. Out: the position, None where the option
-decides. A directory that holds no relay files, but tells that there were some, is refused: beginning at `latest` would
-skip all that came since. A user who means that says so, by a GTID position as `start` or by an empty directory.
+In: a relay directory in which recovery found no group, and the option `start`. Out: the position, or None if the option
+decides. A directory without relay files that has traces of earlier ones is refused, because a start at `latest` would
+skip all transactions in between. A user who wants that sets `start` to a GTID position, or empties the directory.
 """
 
 from __future__ import annotations
@@ -23,30 +22,31 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
 
 WORDS = ("latest", "earliest")
-"""What `start` says besides a position; neither knows what was lost."""
+"""Values of `start` other than a position. They say nothing about the position of lost files."""
 
 
 class LastKnown(NamedTuple):
-    """The last position that is still told, empty for none, and the file that tells it."""
+    """The last known position, '' if it is unknown, and the file that records it."""
 
     position: str
     told_by: str
 
 
 def beginning(directory: Path, start: str) -> GtidPosition | None:
-    """Choose where to begin, as the head of this file says; the caller holds the directory's lock and has not published
-    anything.
+    """Return where to begin, see the module docstring.
+
+    The caller holds the directory's lock and has published nothing.
 
     Raises:
-        RelayError: there were relay files, and they are gone.
+        RelayError: there were relay files, and they were removed.
     """
     if start not in WORDS:
         return None
     head = None
-    with contextlib.suppress(RelayError):  # damaged, or of another version: then the others tell
+    with contextlib.suppress(RelayError):  # damaged, or of another version: other files are read
         head = read_head(directory)
     if head is not None and not head.location.offset and head.primary.position == BEGUN:
-        return head.position  # it began there, and nothing has come since
+        return head.position  # it began there, and nothing was received since
     known = last_known(directory)
     if known is None:
         return None
@@ -54,7 +54,7 @@ def beginning(directory: Path, start: str) -> GtidPosition | None:
 
 
 def last_known(directory: Path) -> LastKnown | None:
-    """Return what a directory without relay files tells of where they ended; None where there were none."""
+    """Return the last known position of a directory without relay files; None if there is no trace of a log."""
     with contextlib.suppress(RelayError):
         head = read_head(directory)
         if head is not None:

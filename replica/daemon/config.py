@@ -1,4 +1,4 @@
-"""The options that only the daemon has, beside those of every replica: the second half of the one table of options."""
+"""Options that only the daemon has, beside those of every replica: the second half of the table of options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SlowReaders = Literal["drop", "pause"]
 LogFormat = Literal["json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 MAX_CLUSTER: Final = 64
-"""A label of every time series, and a column of `status`: names are short."""
+"""Maximum length of a cluster's name, which labels every time series and is a column of `status`."""
 
 
 def _cluster(text: str) -> str:
@@ -35,7 +35,7 @@ RelayAccess = Annotated[str, AfterValidator(_access)]
 
 
 class DaemonConfig(ReplicaConfig):
-    """All options that `mariadb-replica run` takes."""
+    """All options of `mariadb-replica run`."""
 
     reconnect_retry_s: Seconds = Field(
         MAX_SECONDS,

@@ -1,11 +1,12 @@
-"""Keep one daemon a configuration file, each a process that was forked from this one.
+"""Supervisor of one daemon for each configuration file, each in a process forked from this one.
 
-In: the files by name, and what a process is to do with its file. Out: processes that are started again when they fail,
-later and later, and killed when they stand still; after what only a person can mend, at a SIGHUP. The parent holds no
-connection and no relay log, and starts no thread: a fork takes over whatever lock another thread holds.
+In: the files by name, and the function that a process runs with its file. Out: processes. A failed process is restarted
+with growing delays, and a hanging one is killed. After an error that only a person can fix, it is restarted at a
+SIGHUP. The parent holds no connection and no relay log, and must not start a thread, because a fork copies the locks
+that other threads hold.
 
-Each process tells its parent how it is as it would tell systemd (notify.py), over a socket of its own; the parent tells
-systemd of all.
+Each process reports its state to the parent as it would to systemd (notify.py), over its own socket. The parent reports
+the state of all to systemd.
 """
 
 from __future__ import annotations
@@ -47,15 +48,17 @@ FOR_PEOPLE: Final = frozenset(
         DuplicateServerIdError, OutOfOrderGtidError,
     )
 )  # fmt: skip
-"""Exit codes after which no start helps, as RestartPreventExitStatus of the unit files has them."""
+"""Exit codes after which no restart helps, as in RestartPreventExitStatus of the unit files."""
 FIRST_RETRY_S: Final = 5.0
 LAST_RETRY_S: Final = 60.0
 SOUND_S: Final = 600.0
-"""A process that ran so long is not failing in a row: its next start comes as soon as the first."""
+"""Run time in seconds after which a failure is no longer consecutive, and the first retry delay is used again."""
 SILENT_S: Final = 120.0
-"""The unit files have it as WatchdogSec: a disk may keep a loop from its beat for a while."""
+"""Seconds without a sign of life before a process is killed, as WatchdogSec of the unit files. A slow disk may delay
+the loop for a while.
+"""
 STARTING_S: Final = 600.0
-"""A relay log is recovered, and a disk that is full is waited for, before the first sign of life."""
+"""The same before the first sign of life, while a relay log is recovered and a full disk is waited for."""
 STOP_S: Final = 30.0
 TURN_S: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 4096
@@ -65,17 +68,17 @@ _SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 @dataclass
 class Member:
-    """One daemon: its name and its file, and how its process is."""
+    """One daemon: its name, its file, and the state of its process."""
 
     name: str
     file: Path
     process: BaseProcess | None = None
     socket: socket.socket | None = None
     settled: bool = False  # a process was ready, or has ended, once
-    ready: bool = False  # this process was
+    ready: bool = False  # this process was ready
     heard_at: float = 0.0
     started_at: float = 0.0
-    due_at: float | None = 0.0  # None: it is not started again
+    due_at: float | None = 0.0  # None: it is not restarted
     failures: int = 0
     exit_code: int = 0
 
@@ -85,7 +88,7 @@ class Member:
 
 
 class Fleet:
-    """The parent; `run()` in the main thread."""
+    """The parent. Call `run()` in the main thread."""
 
     def __init__(self, files: Mapping[str, Path], work: Callable[[Path], None], say: Say) -> None:
         self._members = [Member(name, file) for name, file in files.items()]
@@ -98,10 +101,10 @@ class Fleet:
         self._ready = False
 
     def run(self) -> int:
-        """Run until told to stop, or until no process is left that is to run.
+        """Run until a stop is requested, or until no process is left to run.
 
         Returns:
-            0 if it was told to stop and all ended well, else the exit code of one that did not.
+            0 if a stop was requested and all processes ended well, else the exit code of one that did not.
         """
         with tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder, contextlib.ExitStack() as stack:
             wake = self._take_signals(stack)
@@ -121,7 +124,7 @@ class Fleet:
         return next((m.exit_code for m in self._members if m.exit_code), 0)
 
     def _take_signals(self, stack: contextlib.ExitStack) -> socket.socket:
-        """Let a signal wake the loop; what came is in `_asked`."""
+        """Install signal handlers that wake the loop and store the signals in `_asked`."""
         mine, theirs = socket.socketpair()
         for end in (mine, theirs):
             end.setblocking(False)
@@ -135,13 +138,13 @@ class Fleet:
 
     @staticmethod
     def _open(member: Member, path: Path) -> None:
-        """Bind the socket that the process tells how it is."""
+        """Bind the socket on which a process reports its state."""
         member.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         member.socket.bind(str(path))
         member.socket.setblocking(False)
 
     def _turn(self, wake: socket.socket) -> bool:
-        """Wait for what happens next, and answer it; False at the end."""
+        """Wait for the next event and handle it; return False at the end."""
         now = time.monotonic()
         for member in self._members:
             if member.process is None and member.due_at is not None and member.due_at <= now:
@@ -171,7 +174,7 @@ class Fleet:
             self._pass_on(signal.SIGHUP)
             for member in self._members:
                 if not member.running and self._leaving_since is None:
-                    member.due_at = 0.0  # the person was there
+                    member.due_at = 0.0  # a person has fixed the cause
             return
         if self._leaving_since is None:
             self._leaving_since = time.monotonic()
@@ -186,7 +189,7 @@ class Fleet:
                 os.kill(member.process.pid, number)
 
     def _start(self, member: Member) -> None:
-        # A signal between the fork and the child's own handlers would be taken by ours, and lost.
+        # A signal between the fork and the child's own handlers would call our handlers, and be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             process = self._context.Process(target=self._child, args=(member,), name=member.name)
@@ -212,7 +215,7 @@ class Fleet:
 
     @staticmethod
     def _listen(member: Member) -> None:
-        """Read the signs of life of a process."""
+        """Read the reports of a process."""
         with contextlib.suppress(BlockingIOError):
             while member.socket is not None:
                 message: Any = member.socket.recv(MAX_MESSAGE_BYTES)
@@ -221,7 +224,7 @@ class Fleet:
                     member.settled = member.ready = True
 
     def _watch(self, member: Member) -> None:
-        """End a process that stands still, or does not end by itself."""
+        """Kill a process that hangs, or that does not end after a stop request."""
         now = time.monotonic()
         if member.process is None:
             return
@@ -232,7 +235,7 @@ class Fleet:
             self._say(
                 "error", "daemon stands still and is killed", daemon=member.name, seconds=round(now - member.heard_at)
             )
-            os.kill(int(member.process.pid or 0), signal.SIGABRT)  # it writes down where it stood
+            os.kill(int(member.process.pid or 0), signal.SIGABRT)  # it logs where it hangs
             member.heard_at = now
 
     def _ended(self, member: Member, code: int) -> None:
@@ -256,7 +259,7 @@ class Fleet:
             )
 
     def _tell(self) -> None:
-        """Tell systemd how all are."""
+        """Report the state of all processes to systemd."""
         if not self._ready and all(member.settled for member in self._members):
             self._ready = True
             self._notifier.ready()

@@ -1,9 +1,9 @@
-"""Structured logs, one line an event, written by a thread of their own.
+"""Structured logs, one line for each event, written by a separate thread.
 
 In: events with key-value pairs from any thread, and Python's own logging and warnings. Out: JSON lines (or text for
-people) on a stream. The caller pays for a time stamp and a queue; formatting and the write, which may block on a full
-pipe, happen elsewhere. When the lines are not read, new ones are dropped beyond a limit and counted in the next line
-that gets through: a log that stands still must not stop the stream.
+people) on a stream. The caller pays for a time stamp and a queue. Formatting and the write, which may block on a full
+pipe, happen in the thread. Beyond a limit of unwritten lines, new lines are dropped, because a blocked log must not
+stop the stream. The next written line has their number.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 MAX_WAITING_LINES = 10_000
-"""Some megabytes. A daemon writes a line when something changes: thousands that wait mean that no one reads."""
+"""Maximum number of unwritten lines, which take some megabytes. A daemon logs only changes, so thousands of waiting
+lines mean that no one reads them.
+"""
 FLUSH_TIMEOUT_S = 2.0
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 
 class LogWriter:
-    """The log of this process. `logger` for our own events; `capture()` for those of libraries; `set_level()` from any
-    thread; `close()` writes what waits.
+    """Log of this process.
+
+    `logger` takes our own events, and `capture()` adds those of libraries. `set_level()` may be called from any thread.
+    `close()` writes the waiting lines.
     """
 
     def __init__(self, *, style: str, level: str, stream: TextIO | None = None, cluster: str | None = None) -> None:
@@ -57,16 +61,16 @@ class LogWriter:
         )
 
     def capture(self) -> None:
-        """Send Python's logging (asyncio, the driver) and its warnings the same way."""
+        """Send Python's logging (asyncio, the driver) and its warnings to the same stream."""
         logging.basicConfig(level=logging.WARNING, handlers=[_LogHandler(self.logger)], force=True)
         logging.captureWarnings(capture=True)
 
     def set_level(self, level: str) -> None:
-        """Take only lines of this level and above from now on."""
+        """Drop lines below this level from now on."""
         self._least = _LEVELS.index(level)
 
     def close(self) -> None:
-        """Write what waits, but give up after a while."""
+        """Write the waiting lines, for at most FLUSH_TIMEOUT_S each for the queue and the thread."""
         try:
             self._lines.put(None, timeout=FLUSH_TIMEOUT_S)
         except queue.Full:
@@ -91,15 +95,15 @@ class LogWriter:
             if self.dropped != said:
                 event["lines_dropped"], said = self.dropped - said, self.dropped
             try:
-                # The line and its end at once: the daemons of a fleet write to the same stream.
+                # One write for the line and its end, because the daemons of a fleet write to the same stream.
                 self._stream.write(f"{self._format(event)}\n")
                 self._stream.flush()
             except (OSError, ValueError):
-                self.dropped += 1  # the other end of the pipe is gone: the replica goes on without logs
+                self.dropped += 1  # no one reads the pipe any more: the replica continues without logs
 
 
 class _Nowhere:
-    """A logger that takes no line: the last processor has taken it."""
+    """Logger that receives no line, because the last processor has handed it over."""
 
 
 class _LogHandler(logging.Handler):

@@ -1,11 +1,11 @@
-"""The monitor asks the primary how far it is, every few seconds, over a connection of its own in a thread of its own.
+"""Monitor that asks the primary for its position every few seconds, over its own connection and in its own thread.
 
-In: the configuration, and which server the replica uses. Out: `known`, the newest answer; `error`, why there is none
-newer. The receiving path shares nothing with it: a primary that is slow to answer, or a login that costs a tenth of a
-second, makes no acknowledgement late.
+In: the configuration, and the server that the replica uses. Out: `known`, the newest answer, and `error`, why there is
+no newer one. The monitor shares nothing with the receiving path. A primary that answers slowly, or a login that takes a
+tenth of a second, delays no acknowledgement.
 
-A question that is not answered is not asked again beside it: a server that hangs keeps the session of each that was
-abandoned, until no one can log in. One session waits, and after one that was given up the next comes later and later.
+While a query is unanswered, no other one is sent. A server that hangs keeps the session of each abandoned query until
+no one can log in. So one session waits, and the delay before the next session grows with each abandoned one.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ if TYPE_CHECKING:
     from replica.options.config import Endpoint
 
 ANSWER_TIMEOUT_S = 10.0
-"""Four short questions."""
+"""Timeout of four short queries in seconds."""
 CLOCK_WARNING_S = 1.0
-"""An offset that people should know about: the logs of the two machines will not line up."""
+"""Clock offset in seconds above which there is a warning, because the logs of the two machines will not match."""
 STOP_TIMEOUT_S = 3.0
 SOON_S = 1.0
-"""Between two questions where the second is to tell whether all is here: no load, and no one waits longer to know."""
+"""Minimum seconds between two queries if the second may show that the replica has everything."""
 MAX_PAUSE_S = 600.0
-"""Between two sessions that a hanging server keeps: half a dozen an hour do no harm."""
+"""Maximum seconds between two sessions on a hanging server: half a dozen sessions an hour do no harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An answer, and the sizes of the binlog files where they were needed and may be seen."""
+    """An answer, and the sizes of the binlog files if they were needed and are visible to the account."""
 
     answer: PrimaryAnswer
     binlogs: tuple[ListedBinlog, ...] | None
 
 
 class Monitor:
-    """The thread that asks; `start` it; `known` and `error` may be read by any thread.
+    """The thread that asks the primary. Any thread may read `known` and `error`.
 
     Args:
         config: where to connect, and how often.
-        endpoint: the server in use now.
-        held_file: the file of the primary that the relay log has reached; '' before the first group.
+        endpoint: returns the server in use.
+        held_file: returns the primary's file that the relay log has reached; '' before the first group.
+        log: receives events with key-value pairs.
     """
 
     def __init__(
@@ -86,7 +87,10 @@ class Monitor:
         self._thread.start()
 
     def ask_soon(self) -> None:
-        """Ask a second after the last question, and not at the next regular time. Any thread; does not wait."""
+        """Ask a second after the last query instead of at the next regular time.
+
+        Any thread may call it; it does not wait.
+        """
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was just closed
@@ -115,7 +119,10 @@ class Monitor:
             await self._give_up()
 
     async def _rest(self, began: float) -> None:
-        """Wait until the next question is due, or wanted soon; one that was not answered is not hurried."""
+        """Wait until the next query is due or requested.
+
+        After an unanswered query, requests do not shorten the wait.
+        """
         due = began + max(self._pause_s, 0.1)
         if self._asking is None and not self._lost_sessions:
             await asyncio.sleep(max(0.1, min(due, began + SOON_S) - time.monotonic()))
@@ -161,7 +168,7 @@ class Monitor:
         self.error = why
 
     async def _give_up(self) -> None:
-        """Give up the question: another server is in use now, or we stop."""
+        """Abandon the query, because another server is in use or the monitor stops."""
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()
@@ -177,7 +184,7 @@ class Monitor:
         elsewhere = answer.place is not None and held not in ("", answer.place.file)
         sizes = await self._login.run(list_binlogs()) if elsewhere else None
         if elsewhere and sizes is None:
-            self._hang_up()  # a privilege that is granted now counts from the next login on
+            self._hang_up()  # a newly granted privilege takes effect at the next login
         return Known(answer, sizes)
 
     def _hang_up(self) -> None:

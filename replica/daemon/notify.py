@@ -1,7 +1,7 @@
-"""The messages to systemd: ready, alive, stopping, and one line of status. Nothing where there is no systemd.
+"""Messages to systemd: ready, alive, stopping, and one line of status. Without systemd nothing is sent.
 
 In: NOTIFY_SOCKET and WATCHDOG_USEC of the environment (sd_notify(3)). Out: datagrams. Sending never waits and never
-fails the daemon: a lost message costs a restart at worst, and systemd logs that.
+fails the daemon. A lost message costs a restart at worst, and systemd logs that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """The sender. `watchdog_s` is how long systemd waits for a sign of life; None: it does not."""
+    """Sender of messages. `watchdog_s` is how many seconds systemd waits for a sign of life, or None if it does not."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
@@ -52,6 +52,6 @@ class Notifier:
 
 def _watchdog_s(environment: Mapping[str, str]) -> float | None:
     text = environment.get("WATCHDOG_USEC", "")
-    # The variables are inherited: WATCHDOG_PID says whether they mean us.
+    # The variables are inherited. WATCHDOG_PID names the process that they are for.
     meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     return int(text) / 1e6 if text.isdecimal() and int(text) and meant else None

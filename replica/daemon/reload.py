@@ -1,8 +1,8 @@
-"""Other options while the daemon runs: at SIGHUP they are read again, and those that may change do.
+"""Reload of options at SIGHUP while the daemon runs.
 
-In: the options that are running, and how they are read again. Out: one log line, with each option that changed and each
-that needs a restart. What cannot be read, or is not allowed, changes nothing: the line says why. The connection stays,
-unless its server is none of the hosts any more.
+In: the running options, and a function that reads them again. Out: one log line with each option that changed and each
+that needs a restart. Options that cannot be read or are invalid change nothing, and the line has the reason. The
+connection stays, unless its server is no longer among the hosts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 RELOADED: Final = frozenset(
     {"host", "port", "unix_socket", "retain_s", "retain_bytes", "relay_max_bytes", "reader_expiry_s", "log_level"}
 )
-"""The options that change without a restart: which servers, how much is kept, and what is logged."""
+"""Options that change without a restart: the servers, the retention, and the log level."""
 
 
 class Reloader:
-    """The answer to SIGHUP. `ask()` in the loop's thread; `serve()` is the task that does it.
+    """Handler of SIGHUP. Call `ask()` in the loop's thread; `serve()` is the task that does the work.
 
     Args:
-        running: the configuration that the daemon was started with.
-        again: read it again, from wherever it came; it raises ConfigError.
-        logs: what writes the log, with its level.
+        running: the configuration with which the daemon was started.
+        again: reads the configuration again from its sources; it raises ConfigError.
+        logs: the log, whose level may change.
     """
 
     def __init__(self, running: DaemonConfig, again: Callable[[], DaemonConfig], logs: LogWriter) -> None:
@@ -45,16 +45,16 @@ class Reloader:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Note that the options are to be read again; before the relay log is open this waits."""
+        """Request a reload. Before the relay log is open, the request waits."""
         self._asked.set()
 
     async def serve(self, replica: Replica, retaining: Retaining) -> None:
-        """Answer whenever that is asked for, until cancelled."""
+        """Handle each request, until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()
             try:
-                # In a thread: a disk that hangs must not keep the loop from acknowledging.
+                # In a thread, because a disk that hangs must not keep the loop from acknowledging.
                 new = await asyncio.to_thread(self._again)
             except ReplicaError as error:
                 self._log.error("not reloaded", **describe(error))
@@ -70,7 +70,7 @@ class Reloader:
         self._running = self._running.model_copy(update={name: getattr(new, name) for name in changed})
         replica.reload(self._running)
         retaining.reload(self._running)
-        self._logs.set_level("info")  # for this line, whatever was wanted before and is from now on
+        self._logs.set_level("info")  # for this line, whatever the old and the new level are
         self._log.info(
             "reloaded",
             changed=", ".join(changed),
@@ -80,7 +80,7 @@ class Reloader:
 
 
 def differences(running: DaemonConfig, new: DaemonConfig) -> list[str]:
-    """Return the options that are not the same, in the order of the table; a server id that is drawn by chance is."""
+    """Return the options that differ, in the order of the table. Two random server ids do not count as different."""
     drawn = {"server_id"} - running.model_fields_set - new.model_fields_set
     return [
         name

@@ -1,7 +1,7 @@
-"""Retention at work beside the stream: a turn every few seconds, its totals, and what it says in the log.
+"""Periodic retention beside the stream, with its totals and log lines.
 
-In: the relay directory and the policy of the configuration. Out: fewer relay files, counters for the status, one log
-line whenever files went; a reader whose files were removed is a warning with its name.
+In: the relay directory and the policy of the configuration. Out: fewer relay files, counters for the status, and one
+log line whenever files were removed. A reader whose files were removed is a warning with its name.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
 
 EVERY_S: Final = 2.0
-"""The pause between two turns. With slow_readers=drop nothing else holds the log at its limit: at 500 MB/s a turn is
-one GB late."""
+"""Seconds between two runs. With slow_readers=drop only retention keeps the log at its limit: at 500 MB/s a run is one
+GB late.
+"""
 MAX_DROPPED_NAMES: Final = 100
-"""Names of dropped readers that the status still shows; the log has them all."""
+"""Maximum number of dropped readers that the status names. The log has all of them."""
 
 
 class Retaining:
-    """The thread's work: `turn()`; the rest may be read by any thread."""
+    """Retention of one relay log. One thread calls `turn()`; any thread may read the rest."""
 
     def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger) -> None:
         self.removed_files = 0
@@ -37,7 +38,7 @@ class Retaining:
         self._retention = Retention(directory, _policy(config))
 
     def reload(self, config: DaemonConfig) -> None:
-        """Take another policy, from the next turn on; from any thread."""
+        """Change the policy from the next run on. Any thread may call it."""
         self._retention.policy = _policy(config)
 
     def turn(self) -> None:

@@ -1,9 +1,9 @@
-"""The daemon: the replica, and beside it status file, metrics, health endpoints, monitor and retention.
+"""The daemon: the replica, with status file, metrics, health endpoints, monitor and retention beside it.
 
-In: a configuration with a relay directory. Out: the relay log, until SIGTERM or SIGINT (then it returns) or an error
-that trying again cannot fix (then it raises that). The event loop belongs to the replica; everything else runs in
-threads, and starts after the relay log is open and ends before it is closed. At SIGHUP the options are read again. The
-password file is read at every connection, and logs go to standard error, which the program that collects them rotates.
+In: a configuration with a relay directory. Out: the relay log, until SIGTERM or SIGINT (then `run` returns) or a
+permanent error (then `run` raises it). The event loop belongs to the replica. Everything else runs in threads, which
+start after the relay log is opened and end before it is closed. SIGHUP reloads the options. The password file is read
+at every connection. Logs go to standard error, and the program that collects them rotates them.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ if TYPE_CHECKING:
 
 BEAT_S: Final = 0.5
 REMEMBERED_BEATS: Final = 120
-"""A minute: no scrape misses the worst of them."""
+"""Number of remembered beats: one minute, so that no scrape misses the worst of them."""
 FULL_DISK_RETRY_S: Final = 1.0
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long a thread beside the stream may keep the interpreter while the stream wants it; Python's own 5 ms would show
-in acknowledgements."""
+"""Seconds for which another thread may hold the interpreter while the stream waits for it. Python's default of 5 ms
+would delay acknowledgements.
+"""
 
 
 class Daemon:
-    """The daemon; `await run()` in the main thread's loop."""
+    """The daemon. `await run()` in the main thread's loop."""
 
     def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger, *, reloader: Reloader) -> None:
         self._config = config
@@ -72,10 +73,10 @@ class Daemon:
         self._leaving = False
 
     async def run(self) -> None:
-        """Run until told to stop.
+        """Run until a stop is requested.
 
         Raises:
-            ReplicaError: whatever ended the replica; the status file says it too.
+            ReplicaError: the error that ended the replica, which the status file also contains.
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._take_signals()
@@ -102,7 +103,7 @@ class Daemon:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def leave() -> None:
-            # Once: a second signal must not interrupt the goodbye.
+            # Only once: a second signal must not interrupt the goodbye.
             if not self._leaving and task is not None:
                 self._leaving = True
                 self._notifier.stopping()
@@ -113,7 +114,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reloader.ask)
 
     async def _open(self) -> RelayWriter:
-        """Open the relay log; a disk that is full is waited for, as it is later on."""
+        """Open the relay log. Wait while the disk is full, as during streaming."""
         config, said = self._config, False
         try:
             grant(self._directory, Access.parse(config.relay_access))
@@ -192,19 +193,19 @@ class Daemon:
                 part.stop()
             if server is not None:
                 server.stop()
-            with contextlib.suppress(OSError, RelayError):  # no one is left to be told
+            with contextlib.suppress(OSError, RelayError):  # errors have no receiver any more
                 in_our_folder(lambda: self._write_status(observer))()
 
     async def _receive(self, replica: Replica, relay: RelayWriter) -> None:
         beat = asyncio.get_running_loop().create_task(self._beat())
-        # What was imported stays for good: without this each full collection walks it, while a COMMIT may wait.
+        # Imported objects stay forever. Without this each full collection walks them while a COMMIT may wait.
         gc.collect()
         gc.freeze()
         self._notifier.ready()
         try:
             await replica.run()
         except asyncio.CancelledError:
-            with contextlib.suppress(DiskFullError):  # what was acknowledged is on disk all the same
+            with contextlib.suppress(DiskFullError):  # acknowledged groups are on disk in any case
                 relay.sync()
             self._log.info("stopped", position=str(relay.position))
             raise
@@ -212,7 +213,7 @@ class Daemon:
             beat.cancel()
 
     async def _beat(self) -> None:
-        """Prove that the loop runs: for /healthz, and for systemd's watchdog."""
+        """Record that the loop runs, for /healthz and for systemd's watchdog."""
         watchdog_s = self._notifier.watchdog_s
         while True:
             asleep_at = time.monotonic()
@@ -241,18 +242,18 @@ def _line(record: StatusRecord) -> str:
     return f"{record.state}, {behind} behind, at {record.position.gtid or 'the beginning'}"
 
 
-# Work that is done again and again beside the stream, in a thread of its own.
+# Periodic work beside the stream, each in its own thread.
 #
-# In: a function, and how often. Out: nothing but what the function does. An error of ours, or of the disk, is logged
-# when its words change, not at every turn; any other is a bug, is logged with its traceback, and the turns go on: a
-# replica does not stop because a figure of its status cannot be made.
+# In: a function, and its period. A ReplicaError or an error of the disk is logged only if its text changes. Any other
+# error is a bug and is logged with its traceback. In both cases the work is repeated, because a replica must not stop
+# if a figure of its status cannot be computed.
 
 JOIN_TIMEOUT_S = 5.0
-"""One turn takes milliseconds; a disk that hangs must not keep the daemon from ending."""
+"""Timeout of `stop` in seconds. One run takes milliseconds; a disk that hangs must not keep the daemon from ending."""
 
 
 class Periodic:
-    """One such thread: `start` it, `stop` it. `errors` counts the turns that failed."""
+    """One such thread. `errors` counts the failed runs."""
 
     def __init__(self, name: str, every_s: float, work: Callable[[], None], log: FilteringBoundLogger) -> None:
         self.errors = 0
@@ -269,7 +270,7 @@ class Periodic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop it: no turn begins after this."""
+        """Stop the thread. No run begins after this."""
         self._ended = True
         self._wanted.set()
         if self._thread.is_alive():
@@ -282,7 +283,7 @@ class Periodic:
                 self._said = ""
             except (ReplicaError, OSError) as error:
                 self._failed(str(error), trace=False)
-            except Exception as error:  # noqa: BLE001  (said above: logged, counted, tried again)
+            except Exception as error:  # noqa: BLE001  (see above: logged, counted, repeated)
                 self._failed(repr(error), trace=True)
             self._wanted.wait(self._every_s)
             self._wanted.clear()

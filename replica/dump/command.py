@@ -1,7 +1,7 @@
 """The command `mariadb-replica dump`: options in, one of the five outputs on standard output.
 
-Exit codes are those of errors.py; 0 also where damage was skipped because that was asked for. Rows that were asked for
-and could not be shown are said on standard error when they are met, and make the exit code their error's in the end.
+Exit codes are those of errors.py, and also 0 if damage was skipped on request. Selected rows that cannot be shown are
+reported on standard error at once, and their error decides the exit code at the end.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def dump(
     Files may be gzip, zstd or xz, and encrypted by MariaDB. Without a choice of output: events and rows to read, like
     mariadb-binlog -vv. All times are UTC.
     """
-    interpret_meanwhile("replica.dump.rows.kernel_rows", "replica.rows.decode.kernel_variant")
+    interpret_meanwhile("replica.dump.rows.kernel_rows", "replica.rows.decode.kernels.kernel_variant")
     _check_outputs(as_json=as_json and not count, events=events, sql=sql, count=count)
     if files.count(STANDARD_INPUT) > 1:
         raise ConfigError("standard input can be read only once.")
@@ -142,5 +142,5 @@ def _check_outputs(**outputs: bool) -> None:
 
 
 def _progress(files: Sequence[str]) -> DumpProgress:
-    # Beside output on the same terminal a bar would only disturb.
+    # A progress bar on the terminal that also shows the output would only disturb.
     return TerminalProgress(files) if sys.stderr.isatty() and not sys.stdout.isatty() else DumpProgress()

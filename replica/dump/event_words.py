@@ -1,7 +1,6 @@
-"""Events in words: one line for what an event is, and the text of statements in their own character set.
+"""Events in words: one line for each event, and statements decoded from their character set.
 
-In: decoded events. Out: text without control characters. Fields that only the server's own code needs are left to
-`dump --events`.
+In: decoded events. Out: text without control characters. `dump --events` shows the fields that are left out here.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ def utc(seconds: int) -> str:
 
 
 def type_name(kind: int) -> str:
-    """Name the type of an event, such as `Write_rows_v1`."""
+    """Return the name of an event type, such as `Write_rows_v1`."""
     name, _, number = event_name(kind).partition(" (")
     return name.capitalize() if number else event_name(kind)
 
 
 def group_words(event: Event) -> str:
-    """Write the line above a transaction: its GTID, and what the GTID event says of it."""
+    """Return the line above a transaction: its GTID, and the facts in its GTID event."""
     gtid = getattr(event, "gtid", None)
     words = [f"GTID {gtid or 'anonymous'}", f"{utc(event.header.timestamp)} UTC", f"server {event.header.server_id}"]
-    if not isinstance(event, e.GtidEvent):  # MySQL's, which tells nothing more that a reader needs
+    if not isinstance(event, e.GtidEvent):  # MySQL's, which has nothing more for a reader
         return "  ".join(words)
     if event.thread_id is not None:
         words.append(f"thread {event.thread_id}")
@@ -71,12 +70,12 @@ def group_words(event: Event) -> str:
 
 
 def xa_words(xa: e.XaId) -> str:
-    """Write an XA id as XA statements write it."""
+    """Return an XA id in the notation of XA statements."""
     return f"X'{xa.gtrid.hex()}',X'{xa.bqual.hex()}',{xa.format_id}"
 
 
 def user_variable(event: e.UserVarEvent) -> str:
-    """Write the value as an SQL literal; text in hex, because it is in the variable's own character set."""
+    """Return the value as an SQL literal. Text is in hex, because it is in the variable's own character set."""
     if event.value is None:
         return "NULL"
     if event.kind == _REAL:
@@ -132,14 +131,14 @@ _WORDS: Final[Mapping[type, Callable[..., str]]] = {
 
 
 def event_words(event: Event) -> str:
-    """Write the type and what stands in the event on one line: `Xid 18, COMMIT`."""
+    """Return type and content of an event on one line: `Xid 18, COMMIT`."""
     made = _WORDS.get(type(event))
     words = made(event) if made else ", ".join(_fields(event))
     return one_line(f"{type_name(event.header.event_type)} {words}".rstrip())
 
 
 def _fields(event: Event) -> list[str]:
-    """List the plain fields by name, for types without words of their own."""
+    """Return the plain fields by name, for types that have no text of their own."""
     found = []
     for one in dataclasses.fields(event):
         value = getattr(event, one.name)
@@ -150,18 +149,18 @@ def _fields(event: Event) -> list[str]:
     return found
 
 
-# Columns and tables in words: a declaration from what the stream tells, names quoted for SQL or shown as they are.
+# Columns and tables in words: declarations from the stream's metadata, names quoted for SQL or unquoted.
 #
-# In: a column of a table map and its plan. Out: text for people, as the stream has it: plain_text.py makes it
-# printable.
+# In: a column of a table map and its plan. Out: text for people, unescaped: plain_text.py makes it printable.
 
 _BOTH: Final = (("VARBINARY", "VARCHAR"), ("BINARY", "CHAR"), ("TINYBLOB", "TINYTEXT"), ("MEDIUMBLOB", "MEDIUMTEXT"),
                 ("LONGBLOB", "LONGTEXT"), ("BLOB", "TEXT"))  # fmt: skip
 
 
 def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -> str:
-    """Write the declaration as in CREATE TABLE, as far as the stream tells: 'VARCHAR(20) latin1 NOT NULL'; 'VARCHAR or
-    VARBINARY(80)'.
+    """Return the declaration as in CREATE TABLE, with the properties that the stream has.
+
+    Examples are 'VARCHAR(20) latin1 NOT NULL' and 'VARCHAR or VARBINARY(80)'.
     """
     type_ = type_named(PREPARED.get(column.type, column.type), plan.data_type)
     assert type_ is not None, "only columns that are read are shown"  # noqa: S101
@@ -172,5 +171,5 @@ def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -
 
 
 def quoted(name: str) -> str:
-    """Write an identifier in backticks."""
+    """Return an identifier in backticks."""
     return "`" + name.replace("`", "``") + "`"

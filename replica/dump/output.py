@@ -1,4 +1,4 @@
-"""Standard output of commands that write much of it: buffered, and quiet when its reader goes away."""
+"""Standard output of commands that write much: buffered, and silent if its reader closes the pipe."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES: Final = 1 << 18
 BROKEN_PIPE: Final = 128 + signal.SIGPIPE
-"""What a shell reports of a program whose reader went away."""
+"""Exit code that a shell reports for a program whose reader closed the pipe."""
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Give the stream, which is flushed at the end.
+    """Yield the binary stream, and flush it at the end.
 
     Raises:
-        SystemExit: with BROKEN_PIPE, its reader went away; nothing more is written.
-        ReplicaError: it cannot be written.
+        SystemExit: with BROKEN_PIPE, if the reader closed the pipe. Nothing more is written.
+        ReplicaError: the output cannot be written.
     """
     out = _open()
     try:
@@ -43,10 +43,11 @@ def standard_output() -> Iterator[BinaryIO]:
 
 
 def forget(stream: IO[Any]) -> None:
-    """Drop what a stream still holds, and all that comes after it: at its end Python would try once more to write it,
-    and complain where it cannot.
+    """Discard the buffered and all later output of a stream.
+
+    Python would try to write it at exit, and complain if that fails.
     """
-    with contextlib.suppress(OSError):  # a stream of someone else, with no descriptor
+    with contextlib.suppress(OSError):  # a stream of someone else, without a descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -54,7 +55,7 @@ def forget(stream: IO[Any]) -> None:
 
 
 def cannot_be_written(error: OSError) -> ReplicaError:
-    """Return the error to end a command with whose standard output failed."""
+    """Return the error for a command whose standard output failed."""
     return ReplicaError(f"standard output cannot be written: {error.strerror}.")
 
 
@@ -66,8 +67,9 @@ def _open() -> BinaryIO:
 
 
 def sleeper(out: BinaryIO) -> Callable[[float], None]:
-    """Return a pause that raises BrokenPipeError once `out` has no reader any more: a program that writes nothing would
-    never notice.
+    """Return a sleep function that raises BrokenPipeError once `out` has no reader.
+
+    A program that writes nothing would never notice that otherwise.
     """
     poll = select.poll()
     with contextlib.suppress(OSError):  # another stream
@@ -82,7 +84,7 @@ def sleeper(out: BinaryIO) -> Callable[[float], None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """End the block at SIGTERM and SIGHUP as Ctrl-C does: with KeyboardInterrupt, so that everything is cleaned up."""
+    """End the block at SIGTERM and SIGHUP with a KeyboardInterrupt, as at Ctrl-C, so that everything is cleaned up."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

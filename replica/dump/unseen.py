@@ -1,7 +1,7 @@
-r"""Characters that a terminal obeys, or that hide in a line, made visible: C1 controls, and the marks that change the
-direction of text or have no width. C0 controls are dealt with where texts are made.
+r"""Escapes of invisible characters: C1 controls, and marks that change the direction of text or have no width.
 
-In: text, or text as UTF-8. Out: the same with `\u202e` in the place of such a character.
+In: text, or text as UTF-8. Out: the same with `\u202e` in place of such a character. The code that makes the texts
+escapes C0 controls.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _UNSEEN_BYTES: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """Return text without characters that a terminal obeys instead of showing them."""
+    """Return text with these characters escaped, which a terminal obeys instead of showing them."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def visible_bytes(text: bytes | memoryview) -> bytes | memoryview:
-    """Return the same for UTF-8; bytes that are none stay as they are."""
+    """Return UTF-8 text with these characters escaped. Bytes that are not UTF-8 stay unchanged."""
     if _UNSEEN_BYTES.search(text) is None:
         return text
     return _UNSEEN_BYTES.sub(lambda found: f"\\u{ord(bytes(found[0]).decode()):04x}".encode(), text)

@@ -1,4 +1,4 @@
-"""The answer to `explain`: the transaction and where it is, or why it is not there.
+"""Answer of `explain`: the transaction and its place, or why it is missing.
 
 In: a search through a relay log or through binlog files. Out: an `Answer`, plain values for people and for JSON.
 """
@@ -22,7 +22,7 @@ Reason = Literal["empty", "domain", "purged", "not yet", "other server", "hole",
 
 
 class Partner(NamedTuple):
-    """The other half of an XA transaction: what it did, and where it lies."""
+    """The other half of an XA transaction: its action, and its place."""
 
     action: XaAction
     gtid: Gtid
@@ -32,7 +32,7 @@ class Partner(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """The answer about one GTID. `reason` and `words` tell why there is no `transaction`."""
+    """Answer about one GTID. `reason` and `words` explain a missing `transaction`."""
 
     gtid: Gtid
     where: str
@@ -43,7 +43,7 @@ class Answer:
     primary_file: str = ""
     primary_end: int | None = None
     on_disk: bool | None = None
-    """None: this is not known here."""
+    """None: unknown here."""
     acknowledged: bool | None = None
     partner: Partner | None = None
     reason: Reason | None = None
@@ -78,7 +78,7 @@ class Answer:
 
     @property
     def primary_start(self) -> int | None:
-        """The place where the group begins in the primary's file; headers hold the lower 32 bits of it."""
+        """Start of the group in the primary's file. Headers hold its lower 32 bits."""
         begin = None if self.transaction is None else self.transaction.began_at
         if begin is None or self.primary_end is None:
             return begin
@@ -90,9 +90,9 @@ _LOW: Final = (1 << 32) - 1
 
 
 class XaSearch:
-    """The other half of one XA transaction among the parts of a log, which are fed in order.
+    """Search for the other half of one XA transaction in the parts of a log, which are fed in order.
 
-    The other half of a prepared one is its end; of one that ends, its XA PREPARE, with the rows.
+    For a prepared transaction it is its end. For a transaction that ends, it is the XA PREPARE, which has the rows.
     """
 
     def __init__(self, gtid: Gtid, xid: XaId) -> None:
@@ -104,7 +104,7 @@ class XaSearch:
         self._before: tuple[Partner, CarriedGroup] | None = None
 
     def feed(self, part: Part) -> bool:
-        """Look at a part; return whether nothing more has to be looked at."""
+        """Search a part; return True if the search is finished."""
         for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
             if group.xid != self._xid:
                 continue

@@ -1,4 +1,4 @@
-"""`explain` in binlog files: walked in the order given, and once more for the other half of an XA transaction."""
+"""`explain` in binlog files: a search in the given order, and a second one for the other half of an XA transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ def explain_files(
     keys: KeyRing | None = None,
     passed: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
 ) -> Answer:
-    """Tell all about the transaction; `passed` is told up to which offset of a file the search has come.
+    """Return all about the transaction.
+
+    Args:
+        files: names of the files.
+        gtid: the transaction.
+        keys: keys of encrypted files.
+        passed: called with a file and the offset that the search has reached.
 
     Raises:
         ConfigError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""`explain` in a relay log: halving finds the transaction; the sidecars tell what is known of its neighbourhood."""
+"""`explain` in a relay log: a binary search finds the transaction, and the sidecar files give facts about it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,26 @@ if TYPE_CHECKING:
 
 
 class Acknowledged(NamedTuple):
-    """The last place of a primary's binlog that a replica told that primary it has; `received`: where it was then."""
+    """The last place of a primary's binlog that a replica acknowledged.
+
+    `received` is the replica's place at that time.
+    """
 
     server_id: int
     position: BinlogPosition
     received: BinlogPosition
 
     def was_told_of(self, end: BinlogPosition) -> bool | None:
-        """Tell whether the primary was told of what ends there; None for what came later than this is known."""
+        """Return True if a transaction that ends at `end` was acknowledged; None if it is later than `received`."""
         if self.position >= end:
             return True
         return False if self.received >= end else None
 
 
 def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) -> Answer:
-    """Tell all about the transaction; places of another primary than `acknowledged` is of are not compared with it.
+    """Return all about the transaction.
+
+    `acknowledged` is used only if the transaction came from the same primary.
 
     Raises:
         RelayError: the log cannot be read.
@@ -61,7 +66,7 @@ def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) 
 
 
 def _say_why(answer: Answer, search: GtidSearch, head: RelayHead, first: GtidPosition) -> None:
-    """Say why there is no such transaction; one reason of several is the first that holds."""
+    """Enter why there is no such transaction. Of several reasons, the first that holds is used."""
     gtid = answer.gtid
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:

@@ -1,4 +1,4 @@
-"""Looks one transaction up in a log on disk and takes it apart, with the other half where it is one of XA."""
+"""Search for one transaction in a log on disk, and its analysis, with the other half of an XA transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def look_up(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
-    """Enter the transaction that `search` is for; its bytes, or None where the log does not hold it."""
+    """Enter the transaction that `search` is for; return its part, or None if the log does not contain it."""
     part = log.find(search)
     if part is None:
         return None
@@ -30,7 +30,7 @@ def look_up(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
 
 
 def say_other_server(answer: Answer, search: GtidSearch) -> bool:
-    """Enter that another server used the number, where one did."""
+    """Enter that another server used the number, and return True, if one did."""
     if search.other is None:
         return False
     answer.reason = "other server"

@@ -1,7 +1,7 @@
-"""`explain` on a primary: a temporary replica that starts right before the transaction and stops behind it.
+"""`explain` on a primary: a temporary replica that starts right before the transaction and stops after it.
 
-The other domains start at their ends, so that the primary sends little. What it says of its binlogs tells why a
-transaction is not there.
+The other domains start at their ends, so that the primary sends little. The primary's positions explain a missing
+transaction.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
     from replica.options.config import ReplicaConfig
 
 WAIT_S: Final = 60.0
-"""The primary seeks in a file of 1 GB for seconds; a transaction of some GB takes as long to come."""
+"""Maximum wait in seconds. The primary searches a file of 1 GB for seconds, and a transaction of some GB takes as long
+to arrive.
+"""
 
 
 def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> Answer:
-    """Tell all about the transaction.
+    """Return all about the transaction.
 
     Raises:
-        ReplicaError: the primary cannot be asked, or does not let us replicate.
-        DisconnectedError: it sends nothing for WAIT_S.
+        ReplicaError: the primary cannot be reached, or does not let us replicate.
+        DisconnectedError: the primary did not send the transaction within WAIT_S.
     """
     where = ", ".join(map(str, config.endpoints))
     with (
@@ -80,9 +82,7 @@ def _fetch(config: ReplicaConfig, start: GtidPosition, gtid: Gtid, log: Filterin
 
 
 def _without_our_file(answer: Answer, where: str) -> None:
-    """Leave out what is told of the temporary log, which means nothing to anyone: events count from the transaction's
-    start.
-    """
+    """Remove the facts about the temporary log. Offsets of events then count from the transaction's start."""
     if answer.transaction is not None:
         events = answer.transaction.events
         answer.transaction.events = [one._replace(offset=one.offset - answer.offset) for one in events]

@@ -1,7 +1,7 @@
-"""One event group taken apart: what it is, who wrote it and when, its statements, tables, rows and events.
+"""Analysis of one event group: its kind, its writer and time, its statements, tables, rows and events.
 
 In: a part that holds one event group, and the prepared group that it commits, if it ends an XA transaction. Out: a
-`Transaction`, plain values that JSON can hold. Lists have limits; what is left out of them is counted.
+`Transaction`, plain values that JSON can hold. Lists have limits, and omitted entries are counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replica.rows.scan.xa import CarriedGroup
 
 MAX_EVENTS: Final = 1000
-"""A transaction of a million events is told by their types and sums."""
+"""Maximum number of listed events. A transaction of a million events is described by its types and sums."""
 MAX_STATEMENTS: Final = 100
 _UINT32: Final = 1 << 32
 _TOLD: Final = frozenset(
@@ -58,7 +58,7 @@ _EXTRA_FLAGS: Final = {
 
 
 class EventLine(NamedTuple):
-    """One event: where it is in the file, its size with header and checksum, and what stands in it."""
+    """One event: its offset in the file, its size in bytes with header and checksum, and its content."""
 
     offset: int
     type: str
@@ -81,8 +81,10 @@ class TableRows(NamedTuple):
 
 @dataclass(slots=True)
 class Transaction:
-    """One transaction. `began`: of the first event, in seconds since 1970; `committed`: of the last. None: the server
-    does not say.
+    """One transaction.
+
+    `began` is the time of the first event in seconds since 1970, and `committed` that of the last. None means that the
+    server did not log a field.
     """
 
     gtid: str
@@ -97,14 +99,14 @@ class Transaction:
     flags: list[str]
     bytes: int
     began_at: int | None
-    """Where the group begins in the primary's file, where its header tells."""
+    """Start of the group in the primary's file, if its header has it."""
     statements: list[str] = field(default_factory=list)
     more_statements: int = 0
     tables: list[TableRows] = field(default_factory=list)
     without_rows: int = 0
-    """Statements that changed rows and were logged as text: their rows are not in the binlog."""
+    """Number of statements that changed rows and were logged as text. Their rows are not in the binlog."""
     changed_without_rows: list[str] = field(default_factory=list)
-    """The tables that were changed so, as far as the texts tell."""
+    """Tables that these statements changed, if their texts show them."""
     types: list[TypeSum] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
     more_events: int = 0
@@ -134,7 +136,7 @@ class Transaction:
 
 
 class _Everything:
-    """A `TableResolver` for counting rows: it wants every table."""
+    """A `TableResolver` that selects every table, for counting rows."""
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
         del table_map
@@ -142,10 +144,10 @@ class _Everything:
 
 
 def take_apart(part: Part, prepared: Sequence[CarriedGroup] = ()) -> Transaction:
-    """Tell all about the group in the part.
+    """Return the analysis of the group in the part.
 
     Raises:
-        ProtocolError: its bytes are damaged, or of events that cannot be read.
+        ProtocolError: its bytes are damaged, or it has events that cannot be read.
     """
     walk = part.walk()
     first = next(walk)
@@ -196,7 +198,7 @@ def _take_event(made: Transaction, part: Part, found: FileEvent) -> str:
     event = part.read(found)
     if len(made.events) < MAX_EVENTS:
         name = type_name(found.header.event_type)
-        words = name if isinstance(event, GtidEvent) else event_words(event)  # what a GTID says is told above
+        words = name if isinstance(event, GtidEvent) else event_words(event)  # other fields hold a GTID event's content
         made.events.append(EventLine(found.offset, name, len(found.event), words))
     else:
         made.more_events += 1

@@ -1,4 +1,4 @@
-"""The answer to `explain` for people: a page that says in words what stands in the binlog. All times are UTC."""
+"""Answer of `explain` for people: a page that describes the transaction in words. All times are UTC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABEL: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page for one answer. `full`: nothing is cut."""
+    """Page for one answer. With `full`, nothing is cut."""
 
     colours: Colours
     now: float

@@ -1,1 +1,1 @@
-"""The live side: one replica from its first connection on, and inside another program."""
+"""Running replica: its connection to the primary, and its use inside another program."""

@@ -1,7 +1,7 @@
-"""The room that the relay log may grow into: by its own limit, and by what its disk has left.
+"""Backpressure: pauses receiving when the relay log reaches its limit or its disk is nearly full.
 
-In: the writer of the log and the two limits. Out: the reason to stop receiving, or none. Stopping is no error: the
-primary waits for us up to net_write_timeout, and a reader that goes on or an administrator makes room.
+In: the writer of the log and the two limits. Out: the reason to pause, or ''. A pause is no error: the primary waits
+for us up to net_write_timeout, and a reader that continues or an administrator frees space.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 MAX_RELAY_BYTES = 64 << 30
-"""Stops a replica whose readers have stopped before it fills an ordinary disk."""
+"""Default limit of the relay log in bytes. It stops a replica whose readers have stopped before an ordinary disk is
+full.
+"""
 LOOK_EVERY_BYTES = 16 << 20
-"""What may come in before it is looked at again: counting files and asking the disk is not for every chunk."""
+"""Number of bytes that may be received between two checks, because listing files and disk space is too slow for every
+chunk.
+"""
 DISK_RETRY_S = 1.0
-"""How often a full disk is looked at again: opening the log again walks its last file."""
+"""Seconds between two checks of a full disk. Reopening the log walks its last file."""
 MAX_DISK_RETRY_S = 30.0
-"""The same where the disk claims to have room and refuses to be written."""
-_SHARE = 16  # of a limit may come in unseen
+"""Maximum of the same, if the disk reports free space and refuses writes."""
+_SHARE = 16  # part of a limit that may be received without a check
 
 
 class Backpressure:
-    """The room of one log. `lacking()` is the question; `look_every_bytes` is how much may be received between two of
-    them.
+    """Free space of one log. Call `lacking()` at least once every `look_every_bytes` received bytes.
 
     Args:
-        relay: open.
-        max_relay_bytes: pause beyond it, if readers can bring the log below by letting go of files; None where
-            another part keeps the log small whatever its readers do.
+        relay: the open writer.
+        max_relay_bytes: pause beyond this size, if readers can shrink the log by releasing files. None if another part
+            keeps the log small whatever its readers do.
         min_free_bytes: pause while the disk has less than this for our user.
     """
 
@@ -49,23 +52,26 @@ class Backpressure:
         self.set_limit(max_relay_bytes)
 
     def set_limit(self, max_relay_bytes: int | None) -> None:
-        """Take another limit of the log."""
+        """Change the maximum size of the log."""
         self._max_relay_bytes = max_relay_bytes
         limits = [limit // _SHARE for limit in (max_relay_bytes, self._min_free_bytes) if limit]
         self.look_every_bytes = min([LOOK_EVERY_BYTES, *limits])
 
     def lacking(self, *, paused: bool) -> PauseReason:
-        """Return why to stand still; empty if there is room. A stream that paused wants a little more, not to pause
-        again at once.
+        """Return the reason to pause, or '' if there is space.
+
+        Args:
+            paused: whether the stream is paused. It then needs a little more space, so that it does not pause again at
+                once.
 
         Raises:
-            RelayError: the disk or the directory cannot be asked.
+            RelayError: the disk or the directory cannot be read.
         """
         relay = self._relay
         wanted = self._min_free_bytes
         if wanted and relay.free_bytes() < wanted + (self.look_every_bytes if paused else 0):
             return "disk nearly full"
-        # Only files before the one with the last group can be purged: with none of them, waiting would be forever.
+        # Only files before the one with the last group can be purged. Without such files, the pause would never end.
         limit = self._max_relay_bytes
         if limit is not None and relay.has_older_files() and relay.total_bytes() > limit:
             return "relay log full"
@@ -73,10 +79,10 @@ class Backpressure:
 
 
 class FullDisk:
-    """The wait, after the disk was full, until the log is usable again and its disk has what receiving wants free.
+    """The wait after a full disk, until the log is usable and the disk has enough free space.
 
-    A quota shows only when it is reached: then the log can be opened and not written. So the wait doubles, without
-    another word in the log, while nothing new gets in between.
+    A quota shows only on writing: the log can be opened and not written. So the wait doubles, without further log
+    lines, while no new group is stored in between.
     """
 
     def __init__(
@@ -89,10 +95,14 @@ class FullDisk:
         self._wait_s = 0.0
 
     async def wait(self, error: DiskFullError, *, again: bool) -> None:
-        """Wait for room. `again`: no group came in since the last time.
+        """Wait for free space.
+
+        Args:
+            error: the error of the last write.
+            again: whether no group was stored since the last wait.
 
         Raises:
-            RelayError: the log cannot be opened again for another reason.
+            RelayError: the log cannot be reopened for another reason.
         """
         relay, progress = self._relay, self._progress
         again = again and self._wait_s > 0

@@ -1,9 +1,9 @@
-"""The client that keeps a relay log up with a primary for as long as it takes: connect, stream, and again.
+"""Client that keeps a relay log up to date with a primary: it connects, streams, and reconnects.
 
-In: a configuration and an open `RelayWriter`. Out: nothing but the relay log, the counters and the error that ended it.
-A lost connection is tried again with exponential back-off and jitter, the configured hosts in turn, always from the
-last complete group in the relay log. A host that refuses for good is skipped while another may do. A full disk is
-waited for. Every other error is permanent and ends `run()`; so do relay files that were removed, connected or not.
+In: a configuration and an open `RelayWriter`. Out: the relay log, the counters, and the error that ended it. A lost
+connection is retried with exponential back-off and jitter over the configured hosts, always from the last complete
+group in the relay log. A host that refuses for good is skipped while another one may serve. A full disk is waited for.
+Every other error is permanent and ends `run()`, and so do removed relay files, connected or not.
 """
 
 from __future__ import annotations
@@ -49,30 +49,35 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 PARTING_S = 1.0
-"""The time for the goodbye once relay files are gone: the replica then ends within two seconds, also if a server
-hangs."""
+"""Seconds for the goodbye after relay files were removed. The replica then ends within two seconds, even if a server
+hangs.
+"""
 STEADY_S = 5.0
-"""A connection that lived this long did work, even if nothing happened on the server: patience starts again."""
+"""Seconds after which a connection counts as useful, even if nothing happened on the server.
+
+The time limit of retries then starts again.
+"""
 
 _LIKE_DAMAGE = (AuthenticationError, PrerequisiteError, ProtocolError)
-"""What bytes of a login that were damaged on the way look like. From a server that has let us in before, the first of
-them is doubted; damage does not strike twice in a row."""
+"""Errors that damaged bytes of a login look like. The first one from a server that accepted us before is doubted,
+because damage does not strike twice in a row.
+"""
 
 
 class Replica:
-    """One relay log's connection to its primary; `run()` it in one task, cancel that to stop.
+    """Connection of one relay log to its primary. Run `run()` in one task, and cancel that task to stop.
 
     Args:
-        config: where to connect, and how patiently.
-        relay: open, at its last complete group or at the position to start after.
-        log: takes events with key-value pairs; never a secret.
-        start: where an empty log starts, with its place in the primary's binlog if that is known from an earlier
-            life; None for what `config.start` says.
+        config: where to connect, and how long to retry.
+        relay: the open writer, at its last complete group or at the position to start after.
+        log: receives events with key-value pairs, never a secret.
+        start: where an empty log starts, with its place in the primary's binlog if an earlier run stored it. None for
+            `config.start`.
         on_progress: called in the loop's thread after every chunk that completed a group.
-        progress: what it is doing, kept up to date; read it from any thread.
+        progress: state and counters, kept up to date. Any thread may read them.
         owner: who runs this replica, for those who find the relay directory.
-        wait_for_readers: False where old relay files are removed whether they were read or not: then the size of the
-            log never stops receiving, only a disk that is nearly full does.
+        wait_for_readers: False if old relay files are removed whether they were read or not. Then the size of the log
+            never stops receiving, only a disk that is nearly full does.
     """
 
     def __init__(
@@ -109,9 +114,10 @@ class Replica:
         return self._hosts.current
 
     def reload(self, config: ReplicaConfig) -> None:
-        """Take other hosts and another limit of the relay log from a configuration that is the same in all else.
+        """Apply changed hosts and another limit of the relay log from a configuration that is otherwise equal.
 
-        In the loop's thread. A connection stays if its server is still among the hosts; else it ends with a goodbye.
+        Call it in the loop's thread. A connection stays if its server is still among the hosts, else it ends with a
+        goodbye.
         """
         self._config = config
         self._connector.reload(config)
@@ -125,7 +131,7 @@ class Replica:
 
     @property
     def _moves(self) -> bool:
-        """Whether the server in use is none of the hosts any more."""
+        """Whether the server in use is no longer among the hosts."""
         return self.endpoint not in self._config.endpoints
 
     @property
@@ -133,14 +139,14 @@ class Replica:
         return self._config.relay_max_bytes if self._wait_for_readers else None
 
     async def run(self) -> None:
-        """Stream until cancelled or until an error that trying again cannot fix; always raises.
+        """Stream until cancelled or until a permanent error; always raises.
 
-        Once cancelled, what was received is on disk and the primary has been told that we are gone when it returns.
+        After a cancellation, all received groups are on disk and the primary has ended our dump before `run` returns.
 
         Raises:
             DisconnectedError: no server could be reached for `connect_retry_s` (`reconnect_retry_s` once connected).
             DuplicateServerIdError: another replica has our server id.
-            ReplicaError: any other, from the login, the checks or the stream; with several hosts, of all of them.
+            ReplicaError: any other error of the login, the checks or the stream; with several hosts, of all of them.
         """
         progress = self.progress
         progress.started_at = time.time()
@@ -159,18 +165,19 @@ class Replica:
             await self._until_of_use()
 
     async def _while_whole(self, work: Coroutine[None, None, NoReturn]) -> None:
-        """Work, connected or not, until it ends or the relay log's files have lost their names.
+        """Run `work`, connected or not, until it ends or the relay log's files are removed.
 
         Raises:
-            RelayError: they have; the work was cancelled first and has said goodbye, if the primary listens.
+            RelayError: the files were removed. The work was cancelled first and has said goodbye, if the primary
+                answers.
         """
         task = asyncio.create_task(work)
         try:
             while not (await asyncio.wait({task}, timeout=WATCH_EVERY_S))[0]:
-                if not self._parting:  # it ends by itself, and must not be kept from saying goodbye
+                if not self._parting:  # the work ends by itself, and must be able to say goodbye
                     self._relay.ensure_whole()
         except BaseException as ending:
-            if not task.cancelling():  # who cancels all tasks of a loop means this one too: twice would cut the goodbye
+            if not task.cancelling():  # cancelled with all tasks of the loop: twice would cut the goodbye
                 task.cancel()
             if isinstance(ending, RelayError):
                 await asyncio.wait({task}, timeout=PARTING_S)
@@ -179,7 +186,7 @@ class Replica:
             raise
         finally:
             if task.done() and not task.cancelled():
-                task.exception()  # seen
+                task.exception()  # marks the exception as retrieved
         await task
 
     async def _until_of_use(self) -> None:
@@ -191,7 +198,7 @@ class Replica:
             reraise=True,
         )
         try:
-            # Returns after a connection that brought something: then the next one starts without a wait.
+            # Returns after a connection that received something. The next one then starts without a wait.
             await retrying(self._attempt)
         except DisconnectedError as error:
             hint = f"Gave up after {self._patience_s:g} s: see connect_retry_s and reconnect_retry_s. {error.hint}"
@@ -203,11 +210,11 @@ class Replica:
 
     @property
     def _patience_s(self) -> float:
-        # Looked at again after every attempt: the first of them to connect proves that the configuration is right.
+        # Evaluated after every attempt: the first one that connects proves that the configuration is right.
         return self._config.reconnect_retry_s if self.progress.connections else self._config.connect_retry_s
 
     def _out_of_patience(self, state: tenacity.RetryCallState) -> bool:
-        # One host that says nothing may take all the time: every other has its turn all the same.
+        # One silent host may take all the time, but every other host is tried too.
         all_tried = state.attempt_number >= len(self._config.endpoints)
         return all_tried and (state.seconds_since_start or 0) >= self._patience_s
 
@@ -229,11 +236,14 @@ class Replica:
     # -- one attempt ---------------------------------------------------------------------------------------------
 
     async def _attempt(self) -> None:
-        """Make one connection, from login to its end. Return if it was of use, else raise what ended it."""
+        """Make one connection, from login to its end.
+
+        Return if it received something, else raise the error that ended it.
+        """
         progress = self.progress
         before, connections = self._relay.committed, progress.connections
         self._session = None
-        self._hosts.replace(self._config.endpoints)  # others, if the options were read again
+        self._hosts.replace(self._config.endpoints)  # others, if the options were reloaded
         progress.state = "connecting"
         try:
             progress.endpoint, progress.server_id = str(self.endpoint), self._connector.server_id
@@ -243,7 +253,7 @@ class Replica:
             self._note(error)
             await self._full_disk.wait(error, again=self._relay.committed == before)
         except (ConfigError, RelayError, OutOfOrderGtidError, DuplicateServerIdError):
-            raise  # another host cannot solve the first three, and the last is not to be fought over
+            raise  # another host cannot solve the first three; a retry of the last would disconnect the other replica
         except ReplicaError as error:
             self._note(error)
             connected = progress.connections > connections
@@ -268,9 +278,9 @@ class Replica:
             raise DisconnectedError(error.message, hint=error.hint) from error
 
     def _may_repeat(self, error: ReplicaError, *, connected: bool) -> bool:
-        """Tell whether the same server may do better at once."""
+        """Return True if a retry with the same server may succeed at once."""
         if isinstance(error, ChecksumError):
-            # Damage on the wire is gone at the second reading; damage in the primary's file is not.
+            # Damage on the network does not recur at the second read, but damage in the primary's file does.
             self.progress.checksum_errors += 1
             again, self._damage_at = self._damage_at == self._relay.position, self._relay.position
             return not again
@@ -326,7 +336,7 @@ class Replica:
             on_pause=self._log_pause,
         )
         self._session = session
-        # The options may have been read again while it connected.
+        # The options may have been reloaded while it connected.
         asyncio.get_running_loop().call_soon(self._leave_if_it_moves, session)
         quiet = asyncio.create_task(self._quiet.run(config, self.endpoint, session.leave))
         try:
@@ -337,7 +347,7 @@ class Replica:
             try:
                 if isinstance(ending, asyncio.CancelledError):
                     progress.state = "stopping"
-                    # Acknowledged is on disk already, and a disk that fills up must not keep us from stopping.
+                    # Acknowledged groups are on disk already, and a disk that fills up must not prevent the stop.
                     with contextlib.suppress(DiskFullError):
                         self._relay.sync()
             finally:

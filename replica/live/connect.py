@@ -1,8 +1,8 @@
-"""The way from an address to a dump that has begun, and the goodbye at its end: what a replica says to one primary.
+"""The steps from an address to a started dump, and the goodbye at its end.
 
-In: a configuration, the relay log and an endpoint. Out: a `Dump`, whose transport a session takes over. In this order:
-log in; end what a killed process of ours left there; refuse where another replica has our server id; check the
-server's settings; find the position and whether the server's binlog is still the one it came from; register.
+In: a configuration, the relay log and an endpoint. Out: a `Dump`, whose transport a session uses. The order of the
+steps matters. Log in. End the dump of an earlier process of ours. Refuse to continue if another replica has our server
+id. Check the server's settings. Find the position, and check that the server's binlog is still the same. Register.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 GOODBYE_TIMEOUT_S = 3.0
-"""A stop must not hang on a server that does; it finds out by itself at its next heartbeat."""
+"""Timeout of the goodbye in seconds. A stop must not hang on a hanging server, which notices at its next heartbeat."""
 NAMESAKE_MARGIN_S = 1.0
-"""A primary notices within a heartbeat period that a replica is gone, and then has to clean up."""
+"""Seconds beyond a heartbeat period, in which a primary notices that a replica vanished, for its cleanup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Dump:
 
 
 class Connector:
-    """The connector that begins dumps for one relay log, one at a time.
+    """Starts dumps for one relay log, one at a time.
 
     Args:
-        config: the account, and what to ask the primary for.
-        relay: open; an empty log is made to begin at the starting position.
-        log: takes events with key-value pairs.
-        start: where an empty log starts, with its place in the primary's binlog if that is known; None for what the
-            configuration says.
+        config: the account, and the options of the dump.
+        relay: the open writer. An empty log is set to the starting position.
+        log: receives events with key-value pairs.
+        start: where an empty log starts, with its place in the primary's binlog if that is known. None for the
+            configuration's `start`.
         owner: who runs the replica.
     """
 
@@ -90,17 +90,17 @@ class Connector:
         return self._taken_identity().server_id
 
     def reload(self, config: ReplicaConfig) -> None:
-        """Take other hosts, from the next attempt on."""
+        """Use the hosts of this configuration from the next attempt on."""
         self._config = config
 
     async def connect(self, endpoint: Endpoint) -> Dump:
-        """Begin a dump behind the last complete group.
+        """Begin a dump after the last complete group.
 
         Raises:
-            DisconnectedError: the server cannot be reached, or does not have the position yet and may get it.
+            DisconnectedError: the server cannot be reached, or does not have the position yet but may get it.
             DuplicateServerIdError: another replica has our server id.
             PrerequisiteError: the server's settings or the account do not allow it.
-            ReplicaError: whatever else login, checks or registration raise.
+            ReplicaError: any other error of login, checks or registration.
         """
         login = await log_in(self._config, endpoint)
         try:
@@ -120,11 +120,11 @@ class Connector:
         stored = self._stored()
         here = await login.run(verify(stored, server, may_lag=self._may_lag))
         if here is not Here.PLACE:
-            place_of_start(stored, there=False)  # before contents are compared by a number that may come twice
+            place_of_start(stored, there=False)  # before the content check, which uses a number that may occur twice
         there = await self._verify_content(stored, here, endpoint)
         place = place_of_start(stored, there=there)
         if not self._relay.begun:
-            self._restart(stored)  # only now: one that this server refuses is not kept
+            self._restart(stored)  # not earlier: a position that this server refuses is not stored
         if place is not None and self._config.semi_sync and self._config.ack_policy == "fsync":
             self._relay.sync()  # a dump that begins at a place acknowledges everything before it
         self._note_source(server, DumpThread(str(endpoint), *thread))
@@ -139,7 +139,8 @@ class Connector:
     async def say_goodbye(self, dump: Dump) -> None:
         """End our dump on the server too, as its own replicas do (semisync_slave.cc: kill_connection).
 
-        It would not notice a closed socket before it next has something to send, and count us as connected until then.
+        The server would notice a closed socket only when it next has something to send, and count us as connected until
+        then.
         """
         with contextlib.suppress(ReplicaError, TimeoutError):
             async with asyncio.timeout(GOODBYE_TIMEOUT_S):
@@ -171,7 +172,7 @@ class Connector:
                 if await login.run(end_dump(thread)):
                     self._log.info("ended our own old dump", endpoint=str(login.endpoint), thread_id=thread.thread_id)
             except ServerError as error:
-                # Another kind of server, or another account: whatever is there is not ours.
+                # Another kind of server, or another account: its dumps are not ours.
                 self._log.info("cannot look for an old dump of ours", endpoint=str(login.endpoint), error=error.message)
 
     async def _refuse_namesakes(self, login: Login) -> None:
@@ -179,9 +180,9 @@ class Connector:
         if where is None:
             return
         for thread in self._last_threads():
-            with contextlib.suppress(ServerError):  # said when we looked for old dumps of ours
+            with contextlib.suppress(ServerError):  # already reported by _end_leftovers
                 if await login.run(is_leaving(thread)):
-                    # A caller that waited for it would wait for a thread that may be waiting for a replica to come.
+                    # Do not wait until it vanishes: the thread may itself be waiting for a replica to come.
                     said = "our own old dump is ended but still listed"
                     self._log.warning(said, endpoint=str(login.endpoint), thread_id=thread.thread_id)
                     return
@@ -223,7 +224,7 @@ class Connector:
         self._relay.restart(start.position, highest=start.highest, place=place)
 
     def _stored(self) -> Stored:
-        """Return where the log ends, for the server and in the binlog of which one."""
+        """Return where the log ends, and of which server's binlog that is."""
         head = self._relay.head
         if not head.location.offset:  # no group yet
             start = self._start
@@ -237,7 +238,7 @@ class Connector:
 
     @contextlib.contextmanager
     def _own_log(self) -> Iterator[None]:
-        """Guard a read of the end of the log: no process but a stranger's removes the file that it lies in."""
+        """Convert errors of reading the end of our log: only a foreign process can have removed its last file."""
         try:
             yield
         except (FileNotFoundError, DataLossError) as error:
@@ -245,7 +246,7 @@ class Connector:
             raise removed(directory, str(relay_path(directory, self._relay.head.location.file))) from error
 
     async def _verify_content(self, stored: Stored, here: Here, endpoint: Endpoint) -> bool:
-        """Tell whether our place is there, unchanged."""
+        """Return True if the server has our place, unchanged."""
         with self._own_log():
             event = last_event(RelayLog(self._relay.directory), self._relay.head.location)
         compared = await verify_content(self._config, endpoint, stored, here, event)
@@ -259,7 +260,7 @@ class Connector:
         return compared.there
 
     def _note_source(self, server: ServerInfo, connection: DumpThread) -> None:
-        """Note, before the first byte comes, whose it is, and the dump that will have to be ended."""
+        """Store the source of the next bytes, and the dump that a restart has to end, before the first byte arrives."""
         identity, relay = self._taken_identity().with_connection(connection), self._relay
         if not identity.sources or identity.sources[-1].uid != server.uid:
             identity = identity.with_source(CopiedFrom(relay.change_server(), server.uid))
@@ -267,7 +268,7 @@ class Connector:
 
     @property
     def _may_lag(self) -> bool:
-        # With one host there is no one else to have the groups that are missing there.
+        # With one host, no other host can have the missing groups.
         return len(self._config.endpoints) > 1 or self._config.gtid_ignore_duplicates
 
     def _registration(self, position: GtidPosition, place: BinlogPosition | None) -> Registration:

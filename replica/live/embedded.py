@@ -1,9 +1,8 @@
-"""A replica inside another program's process: an asyncio loop in a daemon thread, and calls that are safe from any
-other.
+"""A replica inside another program's process: an asyncio loop in a daemon thread, and thread-safe calls.
 
-In: a configuration and a relay directory. Out: the relay log to read, waits for progress, questions to the primary. It
-owns the directory's lock while it runs. The first permanent error ends the thread and is raised again from every call,
-in the caller's own thread. Nothing happens at import or construction; a process that is killed loses nothing, because
+In: a configuration and a relay directory. Out: the relay log to read, waits for progress, and queries to the primary.
+The replica holds the directory's lock while it runs. The first permanent error ends the thread, and every later call
+raises it in the caller's own thread. Import and construction have no effects. A killed process loses nothing, because
 the next start recovers the log.
 """
 
@@ -49,12 +48,18 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 STOP_TIMEOUT_S = 10.0
-"""Closing cancels a task and seals a file; a disk that takes longer must not hold up the caller's shutdown."""
+"""Timeout of `close` in seconds. It cancels a task and seals a file; a slower disk must not delay the caller's
+shutdown.
+"""
 
 
 def library_logger(*before: Processor) -> FilteringBoundLogger:
-    """Make a logger that sends events through Python's logging under the name `replica`: the process belongs to another
-    program. `before` may change events, or drop them.
+    """Return a logger that writes through Python's logging under the name `replica`.
+
+    The process belongs to another program, which configures that logging.
+
+    Args:
+        before: processors that may change events, or drop them.
     """
     processors: list[Processor] = [
         structlog.stdlib.filter_by_level,
@@ -67,16 +72,18 @@ def library_logger(*before: Processor) -> FilteringBoundLogger:
 
 
 class EmbeddedReplica:
-    """Run a replica in a thread of this process: it receives a primary's binlog into a relay log on disk.
+    """A replica in a thread of this process, which receives a primary's binlog into a relay log on disk.
 
-    Making one touches nothing. `start` it, read its folder with `read_relay_log`, and `close` it: at the end of a
-    `with`, from a signal handler, or at exit. A process that is killed loses nothing: the next start goes on. All
-    methods may be called from any thread. The first permanent error ends the replica, and is raised from every call.
+    The constructor has no effects. Call `start`, read the relay directory with `read_relay_log`, and call `close`: at
+    the end of a `with` block, from a signal handler, or at exit. A killed process loses nothing, because the next start
+    continues the log. All methods may be called from any thread. The first permanent error ends the replica, and every
+    later call raises it.
 
     Args:
         config: the primary, the account, and every other option.
-        relay_dir: the folder of the relay log, which is made if need be. One replica at a time writes it.
-        log: where events go; None: to Python's logging, under the name `replica`.
+        relay_dir: the folder of the relay log, which is created if it does not exist. Only one replica at a time may
+            write it.
+        log: logger of the replica's events. None: Python's logging, under the name `replica`.
     """
 
     def __init__(self, config: ReplicaConfig, relay_dir: Path, *, log: FilteringBoundLogger | None = None) -> None:
@@ -85,9 +92,9 @@ class EmbeddedReplica:
         self._config = config
         self._directory = relay_dir
         self._logger = log or library_logger()
-        # Re-entrant, so that a signal handler that closes does not wait for the call it interrupted.
+        # Re-entrant, so that a signal handler that calls `close` does not wait for the call that it interrupted.
         self._life = threading.RLock()
-        # One queue a waiter, and no lock around them: the loop's thread must never wait for an interrupted caller.
+        # One queue for each waiter and no lock, because the loop's thread must never wait for an interrupted caller.
         self._bells: set[queue.SimpleQueue[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -98,17 +105,19 @@ class EmbeddedReplica:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self, begin: GtidPosition | Stored | None) -> None:
-        """Take the relay directory and begin to receive; return at once, before there is a connection.
+        """Lock the relay directory and begin to receive. Return at once, before there is a connection.
 
-        With a position the log is made to lead there: continued where it already does, else begun again right at the
-        position. None continues the log, or starts an empty one where the option `start` says.
+        If `begin` is a position that the log already contains, the log is continued. If the log does not contain the
+        position, the log is emptied and begins there. With None the log is continued, and an empty one starts at the
+        option `start`.
 
         Args:
-            begin: the last GTIDs the caller has; or, as our checkpoints keep it, a `Stored` with what else is known of
-                the place, so that another server or a binlog that was reset is noticed.
+            begin: the last GTIDs that the caller has processed. A `Stored`, which checkpoints of the Spark source hold,
+                also identifies the server and the place. Then another server or a reset binlog is detected.
 
         Raises:
-            RelayError: another replica holds the directory, this one was started before, or the disk refuses.
+            RelayError: another replica holds the directory, this replica was started before, or the disk cannot be
+                used.
         """
         with self._life:
             self._raise_failure()
@@ -162,7 +171,10 @@ class EmbeddedReplica:
             return self._loop
 
     def close(self) -> None:
-        """Stop receiving, seal the log, give the directory back. May be called twice; raises no error of the stream."""
+        """Stop receiving, seal the log and release the directory.
+
+        It may be called twice, and raises no error of the stream.
+        """
         with self._life:
             loop, thread, self._loop = self._loop, self._thread, None
             self._closed = True
@@ -193,15 +205,16 @@ class EmbeddedReplica:
     # -- progress ------------------------------------------------------------------------------------------------
 
     def head(self) -> RelayHead:
-        """Say where the last whole transaction in the log ends.
+        """Return the end of the last whole transaction in the log.
 
         Returns:
-            Its `position` (a GtidPosition), its `location` in the relay log (which orders as the stream does),
-            `primary` (file and offset in the primary's binlog) and `timestamp` (seconds since 1970, of its commit).
+            A `RelayHead`. Its `position` is a GtidPosition. Its `location` is the place in the relay log, which orders
+            like the stream. `primary` is the file and offset in the primary's binlog. `timestamp` is the time of the
+            commit, in seconds since 1970.
 
         Raises:
             RelayError: the replica was not started.
-            ReplicaError: whatever ended the replica.
+            ReplicaError: the error that ended the replica.
         """
         self._raise_failure()
         if self._relay is None:
@@ -209,14 +222,14 @@ class EmbeddedReplica:
         return self._relay.head
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
-        """Wait until the log goes beyond a place.
+        """Wait until the log extends beyond a location.
 
         Args:
             location: the `location` of an earlier `head()`.
-            timeout_s: how long to wait, in seconds.
+            timeout_s: maximum wait in seconds.
 
         Returns:
-            True as soon as it does; False when the time is over, or the replica was closed.
+            True as soon as the log extends beyond it. False after the timeout, or if the replica was closed.
 
         Raises:
             ReplicaError: as for `head`.
@@ -224,14 +237,14 @@ class EmbeddedReplica:
         return self._wait(lambda: self.head().location > location, timeout_s)
 
     def wait_for(self, position: GtidPosition, timeout_s: float) -> bool:
-        """Wait until the log has everything up to a position.
+        """Wait until the log has all transactions up to a position.
 
         Args:
-            position: for example what `server_position` gave.
-            timeout_s: how long to wait, in seconds.
+            position: for example the result of `server_position`.
+            timeout_s: maximum wait in seconds.
 
         Returns:
-            True as soon as it has; False when the time is over, or the replica was closed.
+            True as soon as the log has them. False after the timeout, or if the replica was closed.
 
         Raises:
             ReplicaError: as for `head`.
@@ -261,24 +274,24 @@ class EmbeddedReplica:
     def _raise_failure(self) -> None:
         failure = self._failure
         if failure is not None:
-            # A copy: one exception object raised in several threads would collect all their tracebacks.
+            # A copy, because one exception object that several threads raise would collect all their tracebacks.
             raise copy.copy(failure) from failure
 
     # -- questions to the primary --------------------------------------------------------------------------------
 
     def server_position(self) -> GtidPosition:
-        """Ask the primary, over a connection of its own, for the last GTIDs in its binlog; `start` is not needed.
+        """Ask the primary for the last GTIDs in its binlog, over a separate connection. `start` is not needed.
 
         Returns:
-            The position, as `SELECT @@gtid_binlog_pos` gives it.
+            The position, as `SELECT @@gtid_binlog_pos` returns it.
 
         Raises:
-            ReplicaError: the primary cannot be reached, or refuses; or whatever ended the replica.
+            ReplicaError: the primary cannot be reached, or refuses; or the error that ended the replica.
         """
         return self._ask(latest_position)
 
     def latest_and_prepared(self) -> Latest:
-        """Return the same with the XA transactions that are prepared now."""
+        """Return the last GTIDs in the primary's binlog, and the XA transactions that are prepared now."""
         return self._ask(latest_and_prepared)
 
     def earliest_position(self) -> GtidPosition:
@@ -293,14 +306,17 @@ class EmbeddedReplica:
         return self.earliest()[0]
 
     def earliest(self) -> tuple[GtidPosition, BinlogPosition]:
-        """Return the same, and its place on the primary."""
+        """Return the position before the oldest transaction, and its place in the primary's binlog."""
         return self._ask(earliest)
 
     def fetch_schema(self, selection: Sequence[Selection]) -> dict[tuple[str, str], TableSchema]:
-        """Return today's definition of the selected tables: (database, table), or (database, None) for all of it.
+        """Return the current definition of the selected tables, by (database, table).
+
+        Args:
+            selection: pairs of a database and a table, or of a database and None for all its tables.
 
         Raises:
-            SchemaError: a table asked for by name does not exist, or the account may not see it.
+            SchemaError: a table that is selected by name does not exist, or the account may not see it.
         """
         return self._ask(lambda: read_tables(selection))
 

@@ -1,8 +1,8 @@
-"""The servers of one replica, tried in turn, and which of them refused us for good.
+"""Servers of one replica, which are tried in turn, and those that refused us for good.
 
-One server that refuses (its binlog was reset, its account lacks a privilege, its file is damaged) does not end a
-replica that has another: only when every one of them has refused, without a connection of use in between, is there
-nothing left to try. A server that merely cannot be reached has not refused.
+A server may refuse because its binlog was reset, its account lacks a privilege, or its file is damaged. That does not
+end a replica that has another server. The replica ends only after every server has refused without a useful connection
+in between. A server that cannot be reached has not refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """The servers of one replica. `current` is the server in use, or the next one to try."""
+    """Servers of one replica. `current` is the server in use, or the next one to try."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = tuple(endpoints)
@@ -37,25 +37,28 @@ class Hosts:
         self._turn = (self._turn + 1) % len(self._endpoints)
 
     def replace(self, endpoints: Sequence[Endpoint]) -> None:
-        """Take other servers. One that stays keeps its turn, and what it said."""
+        """Replace the servers. One that stays keeps its turn and its refusal."""
         current = self.current
         self._endpoints = tuple(endpoints)
         self._turn = self._endpoints.index(current) if current in self._endpoints else 0
         self._refusals = {one: said for one, said in self._refusals.items() if one in self._endpoints}
 
     def served(self) -> None:
-        """Note that the current server was of use: what the others said may no longer hold."""
+        """Record that the current server was useful. Earlier refusals of other servers may no longer hold."""
         self._refusals.clear()
 
     def refused(self, error: ReplicaError) -> bool:
-        """Note that the current server refused for good. Return whether that is news."""
+        """Record that the current server refused for good. Return True if the refusal is new."""
         before = self._refusals.get(self.current)
         self._refusals[self.current] = error
         return before is None or before.message != error.message
 
     @property
     def verdict(self) -> ReplicaError | None:
-        """The error to end with once every server has refused: of the first one's type, and it names each."""
+        """The error to raise once every server has refused.
+
+        It has the type of the first refusal and names all of them.
+        """
         if len(self._refusals) < len(set(self._endpoints)):
             return None
         first = self._refusals[self._endpoints[0]]
@@ -67,5 +70,5 @@ class Hosts:
 
     @property
     def refusals(self) -> str:
-        """The servers that refused and why, for people; empty if none did."""
+        """The servers that refused and their reasons, in words; empty if none did."""
         return " ".join(f"{endpoint}: {error.message}" for endpoint, error in self._refusals.items())

@@ -1,8 +1,8 @@
-"""The state of a replica, as plain numbers: written in the loop's thread, read by any thread at any time.
+"""State of a replica as plain numbers, written in the loop's thread and read by any thread at any time.
 
-In: the client and its sessions set the fields as things happen. Out: the status record, the metrics and the health
-endpoints read them. No lock: each field is one value that is replaced, and a reader who sees one of two of them a
-moment earlier does no harm. Nothing here may cost the receiving path more than a few additions per chunk.
+In: the client and its sessions set the fields. Out: the status record, the metrics and the health endpoints read them.
+There is no lock, because each field is one value that is replaced, and reading two fields at slightly different times
+is harmless. The receiving path may spend no more than a few additions on each chunk here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ ACK_BUCKETS_S: Final = (
     *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075),
     *(0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-"""Upper bounds: an fsync takes 0.1 ms to some 10 ms; the primary gives up after 10 s by default."""
+"""Upper bounds in seconds. An fsync takes 0.1 ms to some 10 ms; the primary gives up after 10 s by default."""
 
 
 @dataclass(slots=True)
 class AckLatency:
-    """The time from the receipt of the bytes that want an acknowledgement to the moment it was sent. Cumulative, never
-    reset.
-    """
+    """Time from the receipt of bytes that want an acknowledgement to its sending. Cumulative, never reset."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_BUCKETS_S) + 1))
     count: int = 0
@@ -44,8 +42,9 @@ class AckLatency:
         self.max_s = max(self.max_s, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """Return the upper bound of the bucket that holds the `share`; None before the first one. The last bucket is
-        max_s.
+        """Return the upper bound in seconds of the bucket with the quantile `share`; None without data.
+
+        The upper bound of the last bucket is max_s.
         """
         if not self.count:
             return None
@@ -59,7 +58,10 @@ class AckLatency:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of one replica. Times are seconds since 1970 (UTC) by this machine's clock; 0.0 for never."""
+    """State and counters of one replica.
+
+    Times are seconds since 1970 (UTC) by this machine's clock; 0.0 means never.
+    """
 
     state: State = "starting"
     pause: PauseReason = ""
@@ -77,9 +79,9 @@ class Progress:
     connected_at: float = 0.0
     connections: int = 0
     disconnects: int = 0
-    """Connections that ended other than by our own wish."""
+    """Number of connections that ended other than by our own request."""
     failed_attempts: int = 0
-    """Attempts that did not get as far as a stream."""
+    """Number of attempts that failed before a stream began."""
     last_error: str = ""
     last_error_at: float = 0.0
     # the stream
@@ -87,11 +89,14 @@ class Progress:
     groups: int = 0
     events: int = 0
     ignored_events: int = 0
-    """Unknown events with the IGNORABLE flag, and dummies."""
+    """Number of unknown events with the IGNORABLE flag, and of dummies."""
     discarded_groups: int = 0
-    """Half-received groups that a reconnect or a new file cut off; they are sent again."""
+    """Number of incomplete groups that a reconnect or a new file cut off. The server sends them again."""
     statement_dml: int = 0
-    """Changes inside transactions that were logged as statements, of whatever table; their rows are not in the log."""
+    """Number of changes inside transactions that were logged as statements, in any table.
+
+    Their rows are not in the log.
+    """
     checksum_errors: int = 0
     last_receipt_at: float = 0.0
     heartbeats: int = 0
@@ -104,4 +109,4 @@ class Progress:
     syncs: int = 0
     disk_full_events: int = 0
     paused_s: float = 0.0
-    """Total time that receiving stood still for room."""
+    """Total number of seconds in which receiving was paused for lack of space."""

@@ -1,12 +1,12 @@
-"""One dump, from the first byte to the last: the transport's bytes go into the relay log, acknowledgements go back.
+"""One dump, from the first byte to the last: bytes of the transport go into the relay log, acknowledgements go back.
 
-In: a connection after COM_BINLOG_DUMP, detached from its driver, and an open `RelayWriter`. Nothing comes out of `run`
-but the error that ended the stream: DisconnectedError where another attempt may help, anything else where it would not.
-Per receive, in this order and in the loop's thread: kernel, write, fdatasync and ACK if one is wanted, counters.
-Nothing else may stand between the receipt of a transaction and its ACK.
+In: a connection after COM_BINLOG_DUMP, detached from its driver, and an open `RelayWriter`. `run` ends only with an
+error: a DisconnectedError if a retry may help, another type if not. For each receive, in this order and in the loop's
+thread: kernel, write, fdatasync and ACK if one is requested, counters. No other work may come between the receipt of a
+transaction and its ACK.
 
-With `Agreed.sync_before_ack` an ACK says that the transaction is on our disk; without, that it is in our memory: a
-power cut here and the loss of the primary together then lose transactions that clients were told are safe.
+With `Agreed.sync_before_ack` an ACK means that the transaction is on our disk. Without it, the transaction is only in
+memory. A power cut here together with the loss of the primary then loses transactions that clients believe to be safe.
 """
 
 from __future__ import annotations
@@ -35,23 +35,27 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 SILENT_HEARTBEATS = 3
-"""A link is dead after this many heartbeat periods of silence; one lost or late heartbeat is no reason to reconnect."""
+"""Number of silent heartbeat periods after which a link is dead.
+
+One lost or late heartbeat is no reason to reconnect.
+"""
 NUDGE_HEARTBEATS = 2
-"""The periods of silence after which a semi-synchronous primary is asked for a sign of life, while there is time
-left."""
+"""Number of silent heartbeat periods after which a semi-synchronous primary is asked for a sign of life."""
 FIRST_READ_FACTOR = 10
-"""The server sends no heartbeat while it reads its way to our position, which takes minutes in a large file."""
-_TICK_S = 1.0  # how late a dead link is noticed, and a relay file closed that is old enough
-_PAUSED_TICK_S = 0.1  # how late receiving goes on once there is room
+"""Factor on the limit before the first event: the server sends no heartbeat while it searches our position, which takes
+minutes in a large file.
+"""
+_TICK_S = 1.0  # maximum delay of detecting a dead link, and of closing an old relay file
+_PAUSED_TICK_S = 0.1  # maximum delay of resuming once there is space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreed:
-    """The terms that a dump was begun with.
+    """Terms of a dump.
 
-    `semi_sync`: every event comes with the semi-sync header. `heartbeat_s`: the period the server was asked for; 0:
-    silence proves nothing. `strict`: the session ends before a group whose sequence number is not above the last one of
-    its domain. `sync_before_ack`: fdatasync before each ACK.
+    `semi_sync`: every event has the semi-sync header. `heartbeat_s`: the requested period; with 0, silence proves
+    nothing. `strict`: the session ends before a group whose sequence number is not above the last one of its domain.
+    `sync_before_ack`: fdatasync before each ACK.
     """
 
     semi_sync: bool
@@ -61,15 +65,15 @@ class Agreed:
 
 
 class Session(asyncio.BufferedProtocol):
-    """The pump of one connection.
+    """Data flow of one connection.
 
     Args:
-        relay: where it goes; this session is its only user while it runs.
-        agreed: what the dump was begun with.
-        room: when to stand still; by default only a relay log of MAX_RELAY_BYTES does that.
-        progress: where to count; its state is "streaming" or "paused" while this runs.
+        relay: the writer; this session is its only user while it runs.
+        agreed: the terms of the dump.
+        room: decides when to pause. By default only a relay log of MAX_RELAY_BYTES pauses.
+        progress: counters; the state is "streaming" or "paused" while the session runs.
         on_progress: called after every chunk that completed a group.
-        on_pause: called with the reason when receiving begins to stand still, with "" when it goes on.
+        on_pause: called with the reason when receiving pauses, and with "" when it resumes.
     """
 
     def __init__(
@@ -94,7 +98,7 @@ class Session(asyncio.BufferedProtocol):
         self._nudged_at_s = float("-inf")
         self._unchecked_bytes = 0
         self._primary: BinlogPosition | None = None
-        # The writer counts since its own start, which may have been after ours or before.
+        # The writer counts from its own start, which may be before or after ours.
         state, had = relay.state, self.progress
         self._groups = had.groups - state[Cell.groups]
         self._events_before = state[Cell.events]
@@ -104,19 +108,20 @@ class Session(asyncio.BufferedProtocol):
         self._statements = had.statement_dml - state[Cell.statements]
 
     async def run(self, transport: asyncio.Transport, leftover: bytes = b"") -> None:
-        """Pump until the connection ends; always raises. Cancelling it closes the connection.
+        """Receive until the connection ends; always raises. Cancelling the task closes the connection.
+
+        At the end the open group is dropped, because the server sends it again in full.
 
         Args:
-            transport: of a connection whose next bytes are packets of a dump, with reading paused.
+            transport: a connection whose next bytes are packets of a dump, with reading paused.
             leftover: bytes that were read from it already.
-            The open group is dropped at the end: the server sends it again in full.
 
         Raises:
             DisconnectedError: the connection ended, or was silent for too long.
-            ServerError: an ERR packet; its subclasses, ConfigError and PrerequisiteError where its text is known.
+            ServerError: an ERR packet. If its text is known, a subclass, a ConfigError or a PrerequisiteError.
             ProtocolError: damaged or unknown events; the groups before them are in the log.
             OutOfOrderGtidError: with `strict`; the groups before it are in the log.
-            DiskFullError: no room for more; the groups before it are in the log.
+            DiskFullError: the disk is full; the groups before it are in the log.
             RelayError: the log cannot be written.
         """
         loop = asyncio.get_running_loop()
@@ -144,7 +149,7 @@ class Session(asyncio.BufferedProtocol):
             self._finish()
 
     def leave(self, why: str) -> None:
-        """End the connection from our side: `run` raises a DisconnectedError that says why."""
+        """End the connection from our side. `run` then raises a DisconnectedError with this reason."""
         self._end(DisconnectedError(why))
 
     def _finish(self) -> None:
@@ -224,10 +229,10 @@ class Session(asyncio.BufferedProtocol):
             self._end(exc)
 
     def pause_writing(self) -> None:
-        """Drop a connection on which thousands of acknowledgements lie unread: the primary's ACK receiver has dropped
-        us, and a new dump enrols again.
+        """Drop a connection with thousands of unread acknowledgements.
 
-        The transport calls it when its buffer is over its high-water mark (asyncio: 64 KiB).
+        The primary's ACK receiver has dropped us, and a new dump registers us there again. The transport calls this
+        method when its buffer exceeds its high-water mark (asyncio: 64 KiB).
         """
         self._end(DisconnectedError("The server no longer reads our acknowledgements."))
 
@@ -239,7 +244,7 @@ class Session(asyncio.BufferedProtocol):
     # -- between receives ----------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Stop reading while there is no room, go on when there is."""
+        """Pause reading while space is lacking, and resume when there is space."""
         self._unchecked_bytes = 0
         reason = self.room.lacking(paused=self._paused_at_s is not None)
         progress = self.progress
@@ -264,7 +269,7 @@ class Session(asyncio.BufferedProtocol):
             self._paused_at_s = now
 
     async def _watch(self) -> None:
-        """Look for silence, for room and for a relay file that is old enough to be closed, until the session ends."""
+        """Check for silence, for space, and for a relay file that is old enough to be closed, until the end."""
         rolled_at_s = self._loop.time()
         while not self._ended.done():
             now = self._loop.time()
@@ -279,7 +284,7 @@ class Session(asyncio.BufferedProtocol):
                 await asyncio.sleep(min(self._listen_for_life(), _TICK_S))
 
     def _listen_for_life(self) -> float:
-        """Return the seconds until it has to be looked at again whether the link is dead."""
+        """Return the seconds until the next check whether the link is dead."""
         if not self._agreed.heartbeat_s:
             return _TICK_S
         started = self._groups_seen or self._primary is not None
@@ -293,24 +298,25 @@ class Session(asyncio.BufferedProtocol):
         ask = NUDGE_HEARTBEATS * self._agreed.heartbeat_s
         if self._agreed.semi_sync and silent >= ask:
             self._nudge()
-        # No longer than the short limit, which may have come into force meanwhile.
+        # At most the short limit, which may have become valid meanwhile.
         return min(
             limit - silent, ask - silent if silent < ask else limit, SILENT_HEARTBEATS * self._agreed.heartbeat_s
         )
 
     def _nudge(self) -> None:
-        """Repeat the last acknowledgement, once a silence: it acknowledges nothing new.
+        """Repeat the last acknowledgement, once in a silence. It acknowledges nothing new.
 
-        A primary that ended our dump, because another replica came with our server id, says so only when its ACK
-        receiver wakes, and that sleeps until one of its replicas sends something (10.11 and later, seen to last for
-        minutes). Taken for a dead link we would come back and throw the other one out.
+        A primary that ended our dump, because another replica came with our server id, reports it only when its ACK
+        receiver wakes. The receiver sleeps until one of its replicas sends something (10.11 and later, seen to last for
+        minutes). If we took that for a dead link, we would reconnect and disconnect the other replica.
         """
         if self._nudged_at_s > self._last_receipt_s or self._relay.state[Cell.events] == self._events_before:
             return
         self._nudged_at_s = self._loop.time()
         ack = self._acknowledged
         if ack is None:
-            # Its current file's beginning: whatever stands before that came before, in this connection or an earlier.
+            # The beginning of its current file: everything before it was received earlier, in this connection or
+            # another.
             ack = BinlogPosition(self._relay.primary_file, FIRST_POSITION)
         if self._agreed.sync_before_ack:
             self._relay.sync()

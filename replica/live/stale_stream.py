@@ -1,9 +1,9 @@
-"""The watch over a primary that sends nothing but heartbeats: whether what it says it has is what was received.
+"""Detection of a primary that sends only heartbeats although its position differs from the received one.
 
-Behind RESET MASTER a server keeps its dump connections, sends heartbeats, and never a transaction again. A heartbeat
-says that nothing is left to send. So where two of them came behind an answer that names another position than ours, the
-connection is of no use: it is ended, and the next one finds out what became of the history. Each answer ends one
-connection at most, in case a server has reasons that are not known here.
+After RESET MASTER a server keeps its dump connections, sends heartbeats, and never a transaction again. A heartbeat
+means that the server has nothing left to send. So if two heartbeats arrive after the server reported another position
+than ours, the connection is useless. It is ended, and the next connection checks the server's history. Each reported
+position ends at most one connection, because a server may have reasons that are not known here.
 
 Source: measured on 10.5, 10.11 and 11.8 (tests/integration/test_reset_master.py).
 """
@@ -28,20 +28,21 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition
 
 QUIET_S: Final = 30.0
-"""The time without a transaction after which the primary is asked: a login of some milliseconds each time."""
+"""Seconds without a transaction after which the primary is asked, which takes a login of some milliseconds."""
 ANSWER_TIMEOUT_S: Final = 10.0
 PROOF_HEARTBEATS: Final = 2
-"""The first one may have been sent before the answer."""
+"""Number of heartbeats after the answer. The first one may have been sent before the answer."""
 _TICK_S: Final = 0.25
 
 
 class StaleStreamCheck:
-    """The watch of one replica; `run` it beside each of its sessions.
+    """Check for one replica. Call `run` beside each of its sessions.
 
     Args:
-        position: the position up to which groups were received.
+        position: returns the position up to which groups were received.
         progress: counts the heartbeats.
-        quiet_s: how long nothing has to come before the primary is asked.
+        log: receives events with key-value pairs.
+        quiet_s: seconds without a transaction before the primary is asked.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class StaleStreamCheck:
         self._known: tuple[str, str] | None = None
 
     async def run(self, config: ReplicaConfig, endpoint: Endpoint, leave: Callable[[str], None]) -> None:
-        """Watch a session until it ends, or call `leave` with a reason; the caller cancels this with the session."""
+        """Watch a session until it ends, or call `leave` with a reason. The caller cancels this with the session."""
         while config.heartbeat_s:
             ours = self._position()
             if not await self._silent(ours, self._quiet_s, heartbeats=1):
@@ -76,7 +77,7 @@ class StaleStreamCheck:
                 return
 
     async def _silent(self, ours: GtidPosition, seconds: float, *, heartbeats: int) -> bool:
-        """Wait for so long and for so many heartbeats; tell whether no transaction came meanwhile."""
+        """Wait for so many seconds and heartbeats; return False as soon as a transaction arrives."""
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + seconds, self._progress.heartbeats + heartbeats
         while loop.time() < until or self._progress.heartbeats < seen:
@@ -86,7 +87,7 @@ class StaleStreamCheck:
         return True
 
     async def _asked(self, config: ReplicaConfig, endpoint: Endpoint) -> GtidPosition | None:
-        """Return the primary's position; None where it cannot be asked now."""
+        """Return the primary's position, or None if it cannot be asked now."""
         try:
             async with asyncio.timeout(config.connect_timeout_s + ANSWER_TIMEOUT_S):
                 login = await log_in(config, endpoint)

@@ -5,8 +5,9 @@ client and our own group are read, in the order of the file. [mariadb-replica] m
 client and every option of the replica; other names are refused there. Unknown names in the shared groups belong to
 other programs and are ignored. The password stays in the file and is read at each login, so that a change takes effect.
 
-Refused: a TLS option, in any group and with any prefix, that is not understood or cannot be honoured, because the login
-would be less safe than the file says; and a password without a value, which clients ask for on a terminal.
+Refused: a TLS option that is not understood or cannot be honoured, in any group and with any prefix. Without the option
+the login would be less safe than the file says. A password without a value is refused too, because clients ask for it
+on a terminal.
 """
 
 from __future__ import annotations

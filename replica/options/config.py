@@ -46,8 +46,8 @@ ENVIRONMENT_PREFIX = "MARIADB_REPLICA_"
 class ReplicaConfig(BaseModel):
     """Checked, immutable options of a replica. Make one with `parse`.
 
-    A field has the name of its option in docs/daemon-reference.md. The options of the daemon's HTTP server and logs are
-    not included. The password never appears in a `repr`, a message or a log.
+    A field has the name of its option in docs/daemon-reference.md. Options that only the daemon has are not included.
+    The password never appears in a `repr`, a message or a log.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
@@ -144,7 +144,7 @@ class ReplicaConfig(BaseModel):
 
     @property
     def tls_mode(self) -> TlsMode:
-        """The effective TLS mode. If `tls` is not set, a `tls_ca` implies verify-identity."""
+        """The effective TLS mode. If `tls` is not set, tls_ca implies verify-identity, and tls_cert alone required."""
         if self.tls is not None:
             return self.tls
         if self.tls_ca:
@@ -199,8 +199,7 @@ class ReplicaConfig(BaseModel):
 
         Args:
             given: option name -> value. A name may be spelt relay_dir, relay-dir or relayDir. A value is text, as in a
-                file
-            or on a command line, or has the Python type of the option.
+                file or on a command line, or has the Python type of the option.
             sources: origin of each key of `given`, which error messages show.
 
         Returns:

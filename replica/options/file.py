@@ -3,8 +3,9 @@
 In: the path of a file. Out: its settings in order, with those of an included file at the place of the include. Quotes,
 escapes, comments and includes follow mysys/my_default.c, which Python's configparser does not support.
 
-Refused: a file that every user of the machine may write, a file that cannot be read or is not UTF-8, an option outside
-of a group, includes deeper than MAX_DEPTH. A relative include is resolved against the folder of the including file.
+Refused: a file that every user of the machine may write, and a file that cannot be read or is not UTF-8. An option
+outside of a group and includes deeper than MAX_DEPTH are refused too. A relative include is resolved against the folder
+of the including file.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In: the text of an option. Out: a `Position`, whose text is the canonical one. A time means the place before the first
 transaction, in binlog order, that was committed at that time or later. A range that starts at the time includes that
-transaction and a range that ends there excludes it, so that [t1, t2) and [t2, t3) share no row. Refused with a
-ValueError, whose words follow the option's text: ambiguous text, and positions in the notation of other programs.
+transaction, and a range that ends there excludes it. So [t1, t2) and [t2, t3) share no row. Refused with a ValueError,
+whose words follow the option's text: ambiguous text, and positions in the notation of other programs.
 """
 
 from __future__ import annotations

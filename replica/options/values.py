@@ -53,7 +53,7 @@ def seconds(value: str | float) -> float:
     return value
 
 
-def switch(value: str | bool) -> bool:  # noqa: FBT001 (a value that is parsed already)
+def switch(value: str | bool) -> bool:  # noqa: FBT001  (a value that is parsed already)
     """Parse a switch: true, yes, on and 1, or false, no, off and 0, in any case."""
     if not isinstance(value, str):
         return value
@@ -106,7 +106,7 @@ Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts), Field(min_length=1)]
 Listen = Annotated[tuple[str, int], BeforeValidator(_listen)]
 
 
-def written(name: str, value: object) -> str:  # noqa: PLR0911 (one return for each kind of value)
+def written(name: str, value: object) -> str:  # noqa: PLR0911  (one return for each kind of value)
     """Return a value as text that its parser accepts: 67108864 bytes -> 64m, 3600.0 s -> 1h. Secrets are masked."""
     match value:
         case None:

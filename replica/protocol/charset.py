@@ -1,8 +1,8 @@
 """Character sets of the server: from a collation id or name to decoded text.
 
-Most sets agree with a Python codec. Where they differ, the server is right, and the tables here hold the differences,
-measured on a server for every single byte and every lead and trail byte of each set. Bytes that a set does not define
-become U+FFFD, because a damaged string must not stop a stream. An unknown collation or set raises an
+Most sets agree with a Python codec. If they differ, the server is right, and the tables here hold the differences. They
+were measured on a server for every single byte and every lead and trail byte of each set. Bytes that a set does not
+define become U+FFFD, because a damaged string must not stop a stream. An unknown collation or set raises an
 UnsupportedColumnError that names it.
 """
 

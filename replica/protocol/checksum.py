@@ -26,8 +26,8 @@ from replica.protocol.constants import (
 def event_crc32(data: memoryview) -> int:
     """Return the CRC32 of an event. `data` is the event without its last four bytes.
 
-    For a FORMAT_DESCRIPTION event, BINLOG_IN_USE counts as cleared. The server sets that flag in the file that it has
-    open, and clears it at close without a new checksum (sql/log_event.cc: event_checksum_test, 10.11 and 11.8).
+    For a FORMAT_DESCRIPTION event, BINLOG_IN_USE counts as cleared. The server sets that flag in its open file, and
+    clears it at close without a new checksum (sql/log_event.cc: event_checksum_test, 10.11 and 11.8).
     """
     if data[TYPE_AT] != EventType.FORMAT_DESCRIPTION:
         return crc32(data)

@@ -5,9 +5,9 @@ In: a block, which holds the SQL of QUERY_COMPRESSED or the images of a compress
 no bytes for an empty value, a zero byte and the plain value, or a block. Bit 3 of the first byte of such a block marks
 a raw deflate stream. Out: exactly as many bytes as the block claims.
 
-Refused before any memory is allocated: an unknown algorithm, a size above the limit, and a size that no deflate stream
-of that length can reach. Refused afterwards: a stream of another size, or one that cannot be inflated. Bytes after the
-end of a stream are ignored, as the server does.
+Refused before memory is allocated: an unknown algorithm, a size above the limit, and a size that the deflate stream
+cannot reach. Refused afterwards: a stream of another size, or one that cannot be inflated. Bytes after the end of a
+stream are ignored, as the server does.
 """
 
 from __future__ import annotations

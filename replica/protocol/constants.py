@@ -1,7 +1,7 @@
 """Numbers of the binlog protocol, under the server's own names.
 
 A server may add event types, column types and status variables. Read their codes as plain integers and compare them
-with these enums, so that the caller decides about an unknown code and no enum raises a ValueError.
+with these enums. Then the caller decides about an unknown code, and no enum raises a ValueError.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Facts about an event type: its decoder, its role in event groups, the servers that write it, and the sources.
 
 `EventRow` defines the columns of the table, and `constants.EventType` is the table with one row for each event type.
-All code that depends on the type derives from this table: the decoders (events/decode.py), the grouping rule
-(groups/groups.py), the arrays of the kernels (native/kernel_header.py) and the page docs/events.md.
+All code that depends on the type derives from this table: the decoders (events/decode.py) and the grouping rule
+(groups/groups.py). So do the arrays of the kernels (native/kernel_header.py) and the page docs/events.md.
 """
 
 from __future__ import annotations

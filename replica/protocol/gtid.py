@@ -220,10 +220,9 @@ class BinlogPosition(NamedTuple):
 # A server without gtid_strict_mode takes any number that a session sets (SET gtid_seq_no, every replay of
 # mariadb-binlog): 0-1-2 may follow 0-1-9. Then 0-1-2 names two places of its binlog. So do 0-1-3 to 0-1-9, because they
 # may come once more. A server that is asked for one of them sends from the first place, or from whichever file it reads
-# first. 0-1-10 is above every earlier number and names one place again. So a position is **ambiguous** as long as the
-# following holds in any domain: its sequence number is not above the highest number after which that domain went back.
-# mariadbd's own rule counts, whatever the server ids: a number went back if it is not above the last number of its
-# domain.
+# first. 0-1-10 is above every earlier number and names one place again. So a position is **ambiguous** if its sequence
+# number in any domain is not above the highest number after which that domain went back. mariadbd's own rule counts,
+# whatever the server ids: a number went back if it is not above the last number of its domain.
 #
 # The place identifies an ambiguous position: a file of the primary's binlog and an offset in it, on that server only.
 

@@ -1,8 +1,8 @@
 """Semi-synchronous replication on the wire: the two bytes before each event, and the acknowledgement.
 
-A connection that set @rpl_semi_sync_slave gets `EF flag` between the status byte and every event of its dump, also
-while the primary's semi-sync is off; another connection never does. An event may itself begin with EF, so the form is
-known from what was asked for and never found by looking.
+A connection that set @rpl_semi_sync_slave gets `EF flag` between the status byte and every event of its dump, even
+while the primary's semi-sync is off. Other connections never get these bytes. An event may itself begin with EF, so the
+request decides about the form; never detect it from the bytes.
 
 Source: the server's sql/semisync_master.cc (dump_start, reserve_sync_header, update_sync_header, report_reply_packet)
 of 10.11 and 11.8, which agree; measured on both.
@@ -20,12 +20,14 @@ MAGIC: Final = 0xEF
 ACK_WANTED: Final = 0x01
 HEADER_LENGTH: Final = 2
 MAX_FILE_NAME: Final = 512
-"""FN_REFLEN: the primary ignores, with an error in its log, a reply of more than this and 10 bytes."""
+"""FN_REFLEN. The primary ignores a reply of more than this and 10 bytes, with an error in its log."""
 
 
 def strip(content: memoryview) -> tuple[memoryview, bool]:
-    """Split a payload after its status byte into the event and whether a transaction on the primary waits for its
-    ack.
+    """Split a payload after its status byte into the event and whether the primary waits for its acknowledgement.
+
+    Raises:
+        ProtocolError: the semi-sync header is missing.
     """
     if len(content) < HEADER_LENGTH or content[0] != MAGIC:
         raise ProtocolError(
@@ -37,21 +39,25 @@ def strip(content: memoryview) -> tuple[memoryview, bool]:
 
 
 def ack_packet(file: str, position: int) -> bytes:
-    """Build the whole packet that says: everything up to `position` of the primary's `file` is safe here.
+    """Return the packet that acknowledges everything up to `position` of the primary's `file`.
 
-    Its sequence id is 0 whatever was received (another id and the primary stops listening), and it must go out in ONE
-    write: the primary waits 1 ms for the rest of a reply it has begun to read (semisync_master_ack_receiver.cc: run).
-    `file` is the base name from the last ROTATE: a path compares as an older file. `position` is the end of an event
-    that was received, never further: the primary believes it.
+    Send it in ONE write: the primary waits 1 ms for the rest of a reply that it has begun to read
+    (semisync_master_ack_receiver.cc: run). Its sequence id is always 0, because with another id the primary stops
+    listening.
+
+    Args:
+        file: base name from the last ROTATE. A path compares as an older file.
+        position: end of an event that was received, never further, because the primary believes it.
     """
     begin, name = _around_position(file)
     return begin + position.to_bytes(8, "little") + name
 
 
-@functools.lru_cache(maxsize=2)  # the file that is read, and the one before it
+@functools.lru_cache(maxsize=2)  # the current file, and the one before it
 def _around_position(file: str) -> tuple[bytes, bytes]:
-    """Return what stands before and behind the position: the same for a whole file, and a client's COMMIT waits for
-    it.
+    """Return the bytes before and after the position.
+
+    They are cached because they are the same for a whole file, and a client's COMMIT waits for the packet.
     """
     name = file.encode()
     if not 0 < len(name) <= MAX_FILE_NAME or b"/" in name or b"\0" in name:

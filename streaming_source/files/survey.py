@@ -39,8 +39,8 @@ from replica.schema.definition.session import ServerRules
 from replica.schema.patterns import table_text
 from replica.schema.statements.temporary_tables import TemporaryTables
 from streaming_source.files.partition import RANGE_BYTES, FileAccess, FilePartition, PreparedInFile, Stretch
-from streaming_source.rows.ddl_rows import DdlRows
-from streaming_source.rows.statement_dml import changed_selection, completed, statement_error
+from streaming_source.rows.statements.ddl_rows import DdlRows
+from streaming_source.rows.statements.statement_dml import changed_selection, completed, statement_error
 from streaming_source.selection.group_extent import extent_of
 
 if TYPE_CHECKING:

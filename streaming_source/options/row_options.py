@@ -1,9 +1,9 @@
 """An option as a row of a table, and the options that streams and files share: the tables, and the shape of rows.
 
 `option` makes a dataclass field with the name that users write, a parser and a help text. `options_of` returns these
-fields as `Option` rows, which the parsers (source_options.py), docs/spark-reference.md and error messages use. `RowOptions` are
-the options that do not depend on where bytes come from. Errors: tables and table together, neither of them, and
-rowShape=flat with many tables.
+fields as `Option` rows, which the parsers (source_options.py), docs/spark-reference.md and error messages use.
+`RowOptions` are the options that do not depend on where bytes come from. Errors: tables and table together, neither of
+them, and rowShape=flat with many tables.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 all others. A `SourceOptions` needs no server if it names a daemon's relay log. A `ConfigError` names the option for
 unknown names (with the nearest known one), values outside their type or range, options of a server together with a
 path, and contradictory combinations. The options of the replica (connection, TLS, relay log) are those of
-`replica.options.config`, under the same names in camelCase, and are checked there. A test compares docs/spark-reference.md with
-this table.
+`replica.options.config`, under the same names in camelCase, and are checked there. A test compares docs/spark-
+reference.md with this table.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 _KERNELS: Final = (
-    "replica.rows.decode.kernel_walk",
-    "replica.rows.types.kernel_utf8",
-    "streaming_source.rows.kernel_group_columns",
-    "streaming_source.rows.kernel_row_texts",
+    "replica.rows.decode.kernels.kernel_walk",
+    "replica.rows.types.kernels.kernel_utf8",
+    "streaming_source.rows.kernels.kernel_group_columns",
+    "streaming_source.rows.kernels.kernel_row_texts",
 )
 """Kernels that tasks call and this process does not import. If the cache is empty, this process compiles them before
 the first task.

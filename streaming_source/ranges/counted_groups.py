@@ -114,7 +114,7 @@ class CountedGroups:
             count_group,
             count_rows,
         )
-        from streaming_source.rows.ddl_rows import DdlRows
+        from streaming_source.rows.statements.ddl_rows import DdlRows
 
         number = relay_number(Path(part.path))
         start, end = RelayLocation(number, part.start), RelayLocation(number, part.end)

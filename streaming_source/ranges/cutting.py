@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from replica.protocol.groups.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.log import RelayLog, RelayRange
-    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows.frontier import DeliveredKeys
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
     from streaming_source.ranges.places import OffsetPlace

@@ -1,8 +1,8 @@
 """The end of a batch inside a transaction that alone exceeds the limits.
 
 `GroupCut.end` takes the ordinal at which the batch begins, and returns the ordinal before which it ends. It uses the
-places where the transaction can be cut, as `replica.rows.decode.row_index` finds them. The batch has at least one row
-change and at most `max_rows` selected ones. It exceeds `max_bytes` only if two adjacent places are further apart.
+places where the transaction can be cut, as `replica.rows.decode.keys.row_index` finds them. The batch has at least one
+row change and at most `max_rows` selected ones. It exceeds `max_bytes` only if two adjacent places are further apart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.rows.decode.row_index import RowIndex
+    from replica.rows.decode.keys.row_index import RowIndex
 
     Ints = npt.NDArray[np.int64]
 

@@ -21,11 +21,11 @@ from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumA
 from replica.protocol.events.encode import encode_event
 from replica.protocol.header import parse_header
 from replica.relay_log.walks.mapped_range import MappedRelayRange
-from replica.rows.decode.open_ends import OpenEnds
-from replica.rows.decode.row_index import RowIndex, index_rows
+from replica.rows.decode.keys.row_index import RowIndex, index_rows
+from replica.rows.decode.open_rows.open_ends import OpenEnds
 from replica.rows.scan import records as r
-from streaming_source.rows.changes_in_texts import changes_without_rows
 from streaming_source.rows.partition import MappedRange, RowBounds, Surroundings
+from streaming_source.rows.statements.changes_in_texts import changes_without_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from replica.errors import SchemaError
 from replica.native.arrays import address
 from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated, validity
-from streaming_source.rows.kernel_group_columns import take_numbers
+from streaming_source.rows.kernels.kernel_group_columns import take_numbers
 from streaming_source.rows.row_texts import Words, gtid_texts, sequence_texts
 
 if TYPE_CHECKING:

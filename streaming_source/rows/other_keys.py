@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.rows.decode.unfit_keys import unfit_keys
+from replica.rows.decode.keys.unfit_keys import unfit_keys
 from streaming_source.rows.reader import tables_in
 
 if TYPE_CHECKING:

@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import DataLossError, RelayError
-from replica.rows.decode.open_ends import WHOLE, OpenEnds
+from replica.rows.decode.open_rows.open_ends import WHOLE, OpenEnds
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Sequence
 
     from replica.native.array_memory import ArrayMemory
-    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows.frontier import DeliveredKeys
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.table import TableSchema
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from replica.rows.decode.batch import ChangeBatch, Groups
     from replica.rows.decode.decode import GroupChoice
-    from streaming_source.rows.ddl_rows import DdlRows
     from streaming_source.rows.partition import GroupBounds, RowBounds
+    from streaming_source.rows.statements.ddl_rows import DdlRows
     from streaming_source.selection.resolver import SelectedTables
 
     Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -62,7 +62,7 @@ class RecordBatches:
 
         statements = None
         if self._tables.include_ddl:
-            from streaming_source.rows.ddl_rows import DdlRows
+            from streaming_source.rows.statements.ddl_rows import DdlRows
 
             statements = DdlRows(self._tables, data, checksum=checksum, carried=carried)
         return RangeChoice(self._tables, statements, bounds, rows)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from replica.errors import ProtocolError
 from replica.native.arrays import address
-from streaming_source.rows.kernel_row_texts import SLACK, WORD_BYTES, write_gtids, write_sequences, write_words
+from streaming_source.rows.kernels.kernel_row_texts import SLACK, WORD_BYTES, write_gtids, write_sequences, write_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

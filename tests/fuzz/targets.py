@@ -14,7 +14,7 @@ from replica.protocol.events.decode import RowsEvent, TableMapEvent, Transaction
 from replica.protocol.rows.rows_event import ROWS_EVENTS
 from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget, count_rows
-from replica.rows.decode.images import ARENA_BYTES, Arena
+from replica.rows.decode.images.images import ARENA_BYTES, Arena
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import find_xa_groups
 from replica.rows.tables.layout import compile_layout

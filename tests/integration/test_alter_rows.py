@@ -20,8 +20,8 @@ from pymysql.converters import encoders
 
 from replica.handshake.primary.catalog import read_tables
 from replica.protocol.charset import charset_key
-from replica.rows.types.floats import decimals_of
 from replica.rows.types.types import ValuePolicy
+from replica.rows.types.values.floats import decimals_of
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue

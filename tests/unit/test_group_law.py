@@ -26,10 +26,10 @@ from replica.protocol.header import parse_header
 from replica.relay_log.files.state import StreamState
 from replica.relay_log.kernels import stops
 from replica.relay_log.kernels.stream_record import Cell
-from replica.rows.scan import kernel_state as s
-from replica.rows.scan.kernel_scan import scan_range
-from replica.rows.scan.kernel_statements import StatementRecord, find_statements
-from replica.rows.scan.kernel_xa import XaRecord, find_xa
+from replica.rows.scan.kernels import kernel_state as s
+from replica.rows.scan.kernels.kernel_scan import scan_range
+from replica.rows.scan.kernels.kernel_statements import StatementRecord, find_statements
+from replica.rows.scan.kernels.kernel_xa import XaRecord, find_xa
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord, SavepointRecord
 
 if TYPE_CHECKING:

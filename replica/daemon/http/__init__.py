@@ -1,1 +1,1 @@
-"""The daemon's HTTP side: server, guard, endpoints, metrics."""
+"""HTTP interface of the daemon: server, guard, endpoints, metrics."""

@@ -1,9 +1,9 @@
-"""The answers of the daemon's HTTP side, by path.
+"""Answers of the daemon's HTTP interface, by path.
 
 * /metrics: Prometheus.
-* /healthz: 200 while the receiving loop answers and has not failed; 503 says why not. For liveness probes: it does not
-  depend on the primary, because restarting the daemon does not help there.
-* /readyz: 200 while connected and not further behind than ready_lag_s; 503 says why not.
+* /healthz: 200 while the receiving loop answers and has not failed; 503 with the reason. For liveness probes. It does
+  not depend on the primary, because restarting the daemon does not help there.
+* /readyz: 200 while connected and not further behind than ready_lag_s; 503 with the reason.
 * /status: the status record.
 """
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from replica.live.progress import Progress
 
 HUNG_S: Final = 30.0
-"""A disk may hold an fsync up for seconds; a loop that has not run for so long is taken for dead."""
+"""Seconds after which a loop that has not run counts as dead. A disk may delay an fsync for seconds."""
 
 
 class Endpoints:
-    """The answers, one method a path. `silent_s`: for how long the receiving loop has not run."""
+    """Answers, one method for each path. `silent_s` returns for how many seconds the receiving loop has not run."""
 
     def __init__(self, observer: Observer, progress: Progress, *, silent_s: Callable[[], float]) -> None:
         self._observer = observer

@@ -1,9 +1,9 @@
-"""The guard of the daemon's HTTP side: a token that requests bring, and TLS.
+"""Access control of the daemon's HTTP interface: a token in requests, and TLS.
 
-In: the file of a token, the files of a certificate and its key. Out: whether a request brings the token, the context
-that connections are wrapped with. A file that cannot be used is a ConfigError at the start. The token's file is read at
-every request that needs it, so that another token counts at once; while it cannot be read, no one gets an answer. The
-token is in no message, answer or log.
+In: the file of a token, the files of a certificate and its key. Out: whether a request has the token, and the TLS
+context of connections. A file that cannot be used is a ConfigError at the start. The token's file is read at every
+request that needs it, so that a new token takes effect at once. While the file cannot be read, no request is answered.
+The token must never appear in a message, answer or log.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
-"""Paths that need no token: they say whether, not what, and those who probe mostly have no header to send."""
+"""Paths without a token. They reveal only the health, and most probes cannot send a header."""
 MIN_TOKEN: Final = 16
-"""Fewer characters than this are a password that someone guesses."""
+"""Minimum length of a token. A shorter one can be guessed like a password."""
 MAX_TOKEN_BYTES: Final = 4096
-"""More does not fit into a header line that common servers and scrapers take."""
+"""Maximum length of a token in bytes: longer header lines are refused by common servers and scrapers."""
 
 
 class Guard(NamedTuple):
-    """The guard of the HTTP side; by default it lets everyone in, in plain text."""
+    """Access control of the HTTP interface. By default it admits everyone, in plain text."""
 
     token_file: Path | None = None
     tls: ssl.SSLContext | None = None
 
     @classmethod
     def of(cls, config: DaemonConfig) -> Guard:
-        """Make it of the options.
+        """Return the guard for these options.
 
         Raises:
             ConfigError: a file cannot be used.
@@ -45,7 +45,11 @@ class Guard(NamedTuple):
         return cls(config.http_token_file, _context(config))
 
     def admits(self, path: str, authorization: str | None) -> bool:
-        """Tell whether a request may be answered.
+        """Return True if a request may be answered.
+
+        Args:
+            path: path of the request.
+            authorization: its Authorization header, if any.
 
         Raises:
             ConfigError: the token's file cannot be read any more.
@@ -53,7 +57,7 @@ class Guard(NamedTuple):
         if self.token_file is None or path in OPEN:
             return True
         wanted = f"Bearer {read_token(self.token_file)}"
-        # In the same time wherever they differ: the time of an answer must not tell how much of a guess was right.
+        # Constant time, because the duration of an answer must not reveal how much of a guess was right.
         return hmac.compare_digest((authorization or "").encode(), wanted.encode())
 
 
@@ -82,7 +86,7 @@ def _context(config: DaemonConfig) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Without an answer here, OpenSSL asks a terminal for the passphrase of a protected key, and waits.
+        # Without a password here, OpenSSL asks a terminal for the passphrase of a protected key, and waits.
         context.load_cert_chain(config.http_tls_cert, config.http_tls_key, password=b"")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError(

@@ -1,9 +1,9 @@
 """The status record in Prometheus' text format, under names mariadb_replica_*.
 
-In: a `StatusRecord` and the histogram of acknowledgements. Out: the bytes of one scrape. A registry of our own: nothing
-that a library registers elsewhere appears here. Figures that are not known are left out, because a zero would mislead
-alerts. Labels have few values: states, reasons, domains and readers, the last two up to a limit, and the
-cluster's name, where the daemon has one, in all of them.
+In: a `StatusRecord` and the histogram of acknowledgements. Out: the bytes of one scrape. The metrics have their own
+registry, so that nothing that a library registers elsewhere appears. Unknown figures are left out, because a zero would
+mislead alerts. Labels have few values: states, reasons, domains and readers, the last two up to a limit. If the daemon
+has a cluster name, it is a label of all metrics.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_1_0_0
 MAX_LABELS: Final = 64
-"""Domains and readers beyond this many are not labelled one by one: each is a time series forever."""
+"""Maximum number of labelled domains and of labelled readers, because each is a time series forever."""
 _PREFIX: Final = "mariadb_replica_"
 _HOUR_S: Final = 3600.0
 
 
 class Metrics:
-    """The metrics of a daemon; `text()` is one scrape."""
+    """Metrics of a daemon. `text()` returns one scrape."""
 
     def __init__(self, record: Callable[[], StatusRecord], latency: AckLatency) -> None:
         self._registry = CollectorRegistry(auto_describe=False)

@@ -1,10 +1,9 @@
-"""A small HTTP server for the daemon's endpoints. Reading only; a guard may want a token and TLS.
+"""Small read-only HTTP server for the daemon's endpoints, with an optional token and TLS.
 
-In: GET and HEAD requests in what http.server allows (100 header lines). Out: what the path's route gives, else 404; 401
-without the token.
-Liveness probes ask here, so that clients who ask nothing must not keep others out: a request has to be there within
-HEAD_TIMEOUT_S, and where all places are taken the one that has kept silent longest is hung up on. This machine has
-places of its own. Whatever clients do costs the receiving path nothing but its share of the processor.
+In: GET and HEAD requests within the limits of http.server (100 header lines). Out: the answer of the path's route, 404
+without a route, 401 without the token. Liveness probes use this server, so idle clients must not lock others out. A
+request has to arrive within HEAD_TIMEOUT_S. If all places are taken, the client that has been silent longest is
+disconnected. Clients of this machine have separate places. Clients cost the receiving path only processor time.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ Answer = tuple[int, str, bytes]
 Route: TypeAlias = "Callable[[], Answer]"
 
 MAX_CLIENTS: Final = 8
-"""A scraper or two, probes, and someone with a browser; each costs a thread while it lasts."""
+"""Maximum number of remote clients: one or two scrapers, probes, and a person with a browser. Each costs a thread."""
 MAX_LOCAL_CLIENTS: Final = 4
-"""The same for clients of this machine: its probe, `status --url`, and someone who looks why nothing else answers."""
+"""Maximum number of clients of this machine: its probe, `status --url`, and a person who investigates."""
 HEAD_TIMEOUT_S: Final = 2.0
-"""The time from the connection to the end of the request's head, however busily the client drips bytes."""
+"""Seconds from the connection to the end of the request's head, however slowly a client sends bytes."""
 CLIENT_TIMEOUT_S: Final = 10.0
-"""The time from there to the last byte of the answer."""
+"""Seconds from the end of the request's head to the last byte of the answer."""
 JSON_TYPE: Final = "application/json; charset=utf-8"
 
 
@@ -53,7 +52,11 @@ def as_metrics(text: bytes) -> Answer:
 
 
 class HttpServer:
-    """A server of `routes`: path -> what answers it. It raises ConfigError where the address cannot be used."""
+    """Server of `routes`, which maps a path to the function that answers it.
+
+    Raises:
+        ConfigError: the address cannot be used.
+    """
 
     def __init__(self, listen: tuple[str, int], routes: Mapping[str, Route], guard: Guard | None = None) -> None:
         host, port = listen
@@ -87,7 +90,7 @@ class _Client:
     deadline_s: float
     local: bool
     asked: bool = False
-    """Whether its request is there."""
+    """Whether its request has arrived."""
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -110,7 +113,7 @@ class _Server(http.server.ThreadingHTTPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if self._dual else 1)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
-        # Without the look into DNS for our own name that http.server does here.
+        # Without the DNS query for our own name that http.server makes here.
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "mariadb-replica", self.server_address[1]
 
@@ -118,11 +121,11 @@ class _Server(http.server.ThreadingHTTPServer):
         client, address = super().get_request()
         if self.guard.tls is not None:
             try:
-                # The handshake is for the client's own thread: here a silent one would keep all others out.
+                # The client's own thread does the handshake: here a silent client would lock all others out.
                 client = self.guard.tls.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
             except (OSError, ValueError):
                 client.close()
-                raise OSError from None  # the one error that socketserver takes for a client that is gone
+                raise OSError from None  # socketserver takes OSError for a lost client
         return client, address
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
@@ -139,7 +142,7 @@ class _Server(http.server.ThreadingHTTPServer):
         return True
 
     def asked(self, request: socket.socket) -> None:
-        """Note that a connection's request is there: now it has the time of an answer."""
+        """Record that the request of a connection has arrived; the time limit of the answer now applies."""
         with self._lock:
             client = self._clients.get(request)
             if client is not None:
@@ -151,18 +154,21 @@ class _Server(http.server.ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cut off clients that took too long, between two requests and several times a second."""
+        """Disconnect clients that exceeded their time limit.
+
+        This runs between two requests and several times a second.
+        """
         now_s = time.monotonic()
         with self._lock:
             for client in [client for client, known in self._clients.items() if known.deadline_s < now_s]:
                 _cut_off(client)
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """Ignore a client that hung up; what a route raises is answered as 500."""
+        """Ignore a client that disconnected. An error of a route is answered as 500."""
 
 
 def is_local(host: str) -> bool:
-    """Tell whether an address of a client is of this machine's loopback."""
+    """Return True if a client's address is of this machine's loopback."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 client of a dual-stack socket
     return (mapped or address).is_loopback
@@ -170,7 +176,7 @@ def is_local(host: str) -> bool:
 
 def _cut_off(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # Below TLS, which would have to be told by the client's thread: that wakes up and ends.
+        # Below TLS, whose shutdown would need the client's thread. That thread wakes up and ends.
         socket.socket.shutdown(client, socket.SHUT_RDWR)
 
 
@@ -200,7 +206,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self, *, body: bool) -> None:
         try:
             code, kind, content = self._answer_of(self.path.split("?", 1)[0])
-        except Exception as error:  # noqa: BLE001  (whatever it is, the client has to see that there is one)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the client has to receive an error)
             code, kind, content = as_json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": type(error).__name__})
         self.send_response(code)
         if code == HTTPStatus.UNAUTHORIZED:
@@ -221,4 +227,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return route()
 
     def log_message(self, _format: str, *_arguments: Any) -> None:
-        """Log nothing: probes come every few seconds."""
+        """Log nothing, because probes arrive every few seconds."""

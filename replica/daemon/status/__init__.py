@@ -1,1 +1,1 @@
-"""The daemon's status record: how it is made, kept in a file, judged and shown."""
+"""Status record of the daemon: its creation, its file, its verdict and its page."""

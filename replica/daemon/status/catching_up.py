@@ -1,7 +1,7 @@
-"""The log lines of a daemon that catches up: how far behind, how fast, how long still, and when it is done.
+"""Log lines of a daemon that catches up: its lag, its speed, the remaining time, and the end.
 
-In: status records, looked at every second. Out: a line every ten seconds while the replica is far behind, and one when
-it has all that the primary has. A daemon that is never far behind has that one line, once.
+In: status records, checked every second. Out: a line every ten seconds while the replica lags far, and one line when it
+has all transactions of the primary. A daemon that never lags far logs only the latter, once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 1.0
 SAID_EVERY_S: Final = 10.0
-"""A person who watches the first start sees that something moves, and a log of a day of it has some thousand lines."""
+"""Seconds between two lines.
+
+A person who watches the first start sees progress, and a day of it logs some thousand lines.
+"""
 FAR_S: Final = 30.0
-"""Less than this behind is every busy primary's moment, and no catching up."""
+"""Lag in seconds above which a daemon catches up. A smaller lag occurs on every busy primary."""
 NEAR_S: Final = 2.0
 
 
 class CatchingUp:
-    """The watcher of one daemon; `turn` looks again."""
+    """Watcher of one daemon. `turn` checks it once."""
 
     def __init__(self, record: Callable[[], StatusRecord], log: FilteringBoundLogger) -> None:
         self._record = record
         self._log = log
         self._ever = False
         self._before: StatusRecord | None = None
-        """The record of the last line, while it is far behind."""
+        """The record of the last line, while the daemon lags far."""
 
     def turn(self) -> None:
-        """Look, and say what there is to say."""
+        """Check the record, and log a line if one is due."""
         now = self._record()
         behind = now.behind.seconds
         if behind is None or now.state != "streaming":

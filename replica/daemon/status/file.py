@@ -1,7 +1,7 @@
-"""The status file `relay.status` in the relay directory: the newest record, for those who may read that directory.
+"""Status file `relay.status` in the relay directory: the newest record, for those who may read that directory.
 
-In: a `StatusRecord`. Out: the file, replaced as a whole every second, so that a reader sees the old one or the new one;
-only where the disk is full is it written over in place, and a reader who meets half of it reads again.
+In: a `StatusRecord`. Out: the file, replaced as a whole every second, so that a reader sees the old or the new one.
+Only on a full disk is it overwritten in place, and a reader that finds an incomplete record retries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ if TYPE_CHECKING:
 STATUS_NAME = "relay.status"
 WRITE_EVERY_S = 1.0
 STALE_S = 15.0
-"""A record this old means that its writer stopped or hangs; a busy machine makes one a few seconds late."""
+"""Age in seconds from which a record's writer has stopped or hangs. On a busy machine a record may be a few seconds
+late.
+"""
 
 _ATTEMPTS = 5
 _PAUSE_S = 0.02
 
 
 def write_status(directory: Path, record: StatusRecord) -> None:
-    """Replace the file. An OSError is raised, but not for a full disk."""
+    """Replace the file.
+
+    Raises:
+        OSError: the file cannot be written. A full disk raises nothing.
+    """
     path, data = directory / STATUS_NAME, record.model_dump_json().encode()
     try:
         replace_file(path, data)
@@ -41,7 +47,7 @@ def write_status(directory: Path, record: StatusRecord) -> None:
 
 
 def _overwrite(path: Path, data: bytes) -> None:
-    """Write into the blocks that the file has already: a record says most when the disk is full."""
+    """Overwrite the existing blocks of the file, because the status matters most when the disk is full."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -52,7 +58,7 @@ def _overwrite(path: Path, data: bytes) -> None:
 
 
 def read_status(directory: Path) -> StatusRecord | None:
-    """Return the last record; None where no daemon has written one.
+    """Return the last record, or None if no daemon has written one.
 
     Raises:
         RelayError: the file cannot be read, or is of another version of this program.

@@ -1,15 +1,15 @@
-"""The distance of a replica behind its primary, from what is known: the stream, its heartbeats, and the monitor's
-answers.
+"""Lag of a replica behind its primary, computed from the stream, its heartbeats, and the monitor's answers.
 
-In: samples in order of time. Out: seconds, bytes and event groups behind, and for how long our place in the primary's
-binlog is safe. No one can know how far ahead the primary is at this very moment, so each figure says what it counts:
+In: samples in order of time. Out: lag in seconds, bytes and event groups, and how long our place in the primary's
+binlog is safe. The primary's position at this very moment is unknown, so each figure needs a definition:
 
-* seconds: 0 after a heartbeat (the primary had nothing to send) or an answer, asked for after the newest group came,
-  that names nothing we lack; else how old the newest group was on arrival, by the primary's clock; while nothing
-  arrives, or an answer names groups we lack, it grows with the time since we last had everything. Binlog timestamps
-  have whole seconds: the part of a second that they may lack is not counted.
-* groups: sequence numbers we lack, summed over the domains. An upper bound: sequence numbers may jump.
-* bytes: between our place and the primary's, at its last answer; None where the files' sizes may not be seen.
+* seconds: 0 after a heartbeat, because the primary had nothing to send. 0 also after an answer without a missing group
+  that was requested after the newest group arrived. Else the age of the newest group on its arrival, by the primary's
+  clock. While nothing arrives, or an answer names missing groups, it grows with the time since we last had everything.
+  Binlog timestamps have whole seconds, so their possible missing fraction is not counted.
+* groups: number of missing sequence numbers, summed over the domains. An upper bound, because sequence numbers may
+  jump.
+* bytes: distance between our place and the primary's, at its last answer. None if the file sizes are not visible to us.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ TIMESTAMP_STEP_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """All that is known at `now` (our clock). `head_server_id`: whose binlog the head's place in the primary is of.
+    """All facts known at `now` (our clock).
 
-    `head_uid` tells it apart from servers with the same id; None where it was not noted.
+    `head_server_id` is the server in whose binlog the head's place is. `head_uid` distinguishes it from servers with
+    the same id; None if it was not stored.
     """
 
     now: float
@@ -45,24 +46,24 @@ class Sample:
     binlogs: tuple[ListedBinlog, ...] | None
     progress: Progress
     quiet_s: float
-    """The silence, without even a heartbeat, after which the stream is no evidence of anything."""
+    """Seconds of silence, without even a heartbeat, after which the stream proves nothing."""
     head_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The figures of the distance; None: not known, or not known yet."""
+    """Figures of the lag. None: not known, or not known yet."""
 
     seconds: float | None
     bytes: int | None
     groups: int | None
     safe_s: float | None
-    """The time for which the primary keeps at least what we need next; None with `purge` "never" or "unknown"."""
+    """Minimum seconds for which the primary keeps what we need next. None if `purge` is "never" or "unknown"."""
     purge: Purge
 
 
 class PrimaryLag:
-    """The distance over time; it remembers what the samples before have proved. One thread."""
+    """Lag over time. It remembers what earlier samples have proved. Use it in one thread."""
 
     def __init__(self) -> None:
         self._complete_at = 0.0
@@ -81,7 +82,7 @@ class PrimaryLag:
             self._complete_at = max(self._complete_at, min(answer.asked_at, now))
         self._follow_stream(known)
         if answer is not None and covered and answer.asked_at >= self._arrived_at:
-            self._age_s = 0.0  # at that time the primary had nothing newer than what was here already
+            self._age_s = 0.0  # the primary then had nothing newer than the groups here
         seconds = self._seconds(known, covered=covered)
         self._sampled_at = now
         safe_s, purge = self._safe_s(known, covered=covered)
@@ -98,10 +99,10 @@ class PrimaryLag:
             self._age_s = max(0.0, self._arrived_at + _offset_s(known) - head.timestamp - TIMESTAMP_STEP_S)
         if progress.heartbeats != self._heartbeats:
             self._heartbeats = progress.heartbeats
-            # It came since the last sample: that there was nothing to send then is certain.
+            # It arrived after the last sample, so the primary had nothing to send at that sample's time.
             self._complete_at = max(self._complete_at, min(self._sampled_at, known.now))
             if progress.primary is not None and progress.primary >= head.primary:
-                self._age_s = 0.0  # and it came behind the newest group
+                self._age_s = 0.0  # and it arrived after the newest group
 
     def _seconds(self, known: Sample, *, covered: bool) -> float | None:
         answer, progress, now = known.answer, known.progress, known.now
@@ -117,8 +118,9 @@ class PrimaryLag:
         return grown if self._age_s is None else min(grown, self._age_s)
 
     def _committed_at(self, known: Sample) -> float:
-        """Return when the newest group was committed, by our clock: not after it came, whatever its session's clock
-        said (SET timestamp).
+        """Return the commit time of the newest group by our clock.
+
+        It is never later than the group's arrival, whatever the clock of its session was (SET timestamp).
         """
         return min(known.head.timestamp - _offset_s(known), self._arrived_at)
 
@@ -128,20 +130,20 @@ class PrimaryLag:
             return None, "unknown"
         if not covered and _same_server(known) and answer.file_kept is False:
             return 0.0, "gone"
-        # A file is purged by its last write, which is not before our last group's; and with everything here, what we
-        # need next had not even been written when the primary answered.
+        # A file is purged by its last write, which is not before our last group's. If we have everything, what we need
+        # next was not written yet when the primary answered.
         last = min(known.now, answer.asked_at)
         if not covered and known.head.timestamp:
             last = max(self._complete_at, self._committed_at(known))
         if answer.max_total_bytes is not None and not covered:
-            return None, "unknown"  # by size: it depends on what will be written
+            return None, "unknown"  # by size: it depends on future writes
         if answer.expiry_s is not None:
             return max(0.0, last + answer.expiry_s - known.now), "by age"
         return (None, "never") if answer.max_total_bytes is None else (None, "by size")
 
 
 def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
-    """Count the sequence numbers of `theirs` that `ours` lacks, over all domains."""
+    """Return how many sequence numbers of `theirs` are missing in `ours`, summed over all domains."""
     total = 0
     for gtid in theirs:
         have = ours.get(gtid.domain_id)
@@ -150,9 +152,7 @@ def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
 
 
 def bytes_between(ours: BinlogPosition, theirs: BinlogPosition, binlogs: tuple[ListedBinlog, ...] | None) -> int | None:
-    """Count the bytes of one server's binlog from one place to a later one; None where a file between has no known
-    size.
-    """
+    """Return the number of bytes of one server's binlog from one place to a later one; None if a size is unknown."""
     if ours.file == theirs.file:
         return max(0, theirs.position - ours.position)
     sizes = {one.name: one.size for one in binlogs or ()}
@@ -176,8 +176,9 @@ def _covers(ours: GtidPosition, theirs: GtidPosition) -> bool:
 
 
 def _of_our_primary(known: Sample, answer: PrimaryAnswer) -> bool:
-    """Tell whether a sample is from the server we stream from, or streamed from last: what another has proves
-    nothing.
+    """Return True if an answer is from the server we stream from or streamed from last.
+
+    An answer of another server proves nothing.
     """
     return answer.server_id in (known.head_server_id, known.progress.primary_server_id)
 

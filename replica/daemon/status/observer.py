@@ -1,7 +1,7 @@
-"""The maker of the status record: the one place that looks at everything.
+"""Creation of the status record from all parts of the daemon.
 
-In: the progress, the relay log, the monitor, retention, the registered readers. Out: a `StatusRecord`. Called from
-several threads, one at a time; nothing here is seen by the receiving path.
+In: the progress, the relay log, the monitor, retention, the registered readers. Out: a `StatusRecord`. Several threads
+call it, one at a time. The receiving path uses nothing of this module.
 """
 
 from __future__ import annotations
@@ -45,15 +45,18 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 FRESH_S = 0.5
-"""Questions closer together than this get the same record: a flood of them costs nothing."""
+"""Seconds within which calls get the same record, so that many requests cost nothing."""
 QUIET_HEARTBEATS = 1.5
 MAX_COUNTED_FILES = 1000
-"""More than the default limits of the relay log make of it; each is a look at the disk, every second."""
+"""Maximum number of counted files. The default limits give fewer; each file costs a stat call every second."""
 HOUR_S = 3600.0
 
 
 class Observer:
-    """The observer. `record()` for the newest; `failed` is set once, by what ended the daemon."""
+    """Observer of the daemon.
+
+    `record()` returns the newest record. `failed` is set once, by the error that ended the daemon.
+    """
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class Observer:
         self._head_server: tuple[int, int, str | None] = (0, 0, None)
 
     def record(self, *, fresh: bool = False) -> StatusRecord:
-        """Return the status now, or of half a second ago unless it has to be `fresh`."""
+        """Return the current status. Without `fresh` it may be up to half a second old."""
         with self._lock:
             now, last = time.time(), self._record
             if fresh or last is None or not 0 <= now - last.written_at < FRESH_S:
@@ -137,7 +140,7 @@ class Observer:
         )
         behind = self._lag.sample(sample)
         if behind.seconds and behind.groups == 0 and self._progress.state == "streaming":
-            self._monitor.ask_soon()  # what the primary named then is here by now, and perhaps it has no more
+            self._monitor.ask_soon()  # the primary's last known position has been received, so it may have nothing more
         return Lagging(
             seconds=None if behind.seconds is None else round(behind.seconds, 3),
             bytes=behind.bytes,
@@ -153,7 +156,7 @@ class Observer:
             try:
                 written_by = read_file_head(relay_path(self._relay.directory, number)).server_id
             except (OSError, RelayError):
-                return 0  # begun again this moment
+                return 0  # the log was restarted at this moment
             self._head_server = (number, written_by, source_of(self._relay.directory, number))
         return self._head_server[1] if self._head_server[0] == number else 0
 
@@ -174,7 +177,7 @@ class Observer:
     def _relay_log(self, head: RelayHead) -> Relay:
         directory, done = self._relay.directory, self._retaining
         self._files.extend(head.location.file - 1)
-        # The file of the head, which a log that has just begun may not have yet, and one behind it without a group.
+        # The file of the head, which a new log may not have yet, and one after it without a group.
         begun = itertools.takewhile(lambda n: relay_path(directory, n).exists(), itertools.count(head.location.file))
         return Relay(
             directory=str(directory.absolute()),
@@ -201,8 +204,9 @@ class Observer:
 
 
 def _log_bytes(directory: Path, start: RelayLocation, end: RelayLocation) -> int | None:
-    """Count the bytes of the relay log from one place to a later one; None where it takes too long to count or files
-    are gone.
+    """Return the number of bytes of the relay log from one place to a later one.
+
+    None means that files are missing, or that there are too many to count.
     """
     if start >= end:
         return 0
@@ -215,9 +219,8 @@ def _log_bytes(directory: Path, start: RelayLocation, end: RelayLocation) -> int
     return sizes + end.offset - start.offset
 
 
-# Parts of the status record, made from the replica's progress and the monitor's answer.
-#
-# In: numbers where 0 stands for never. Out: values where None does.
+# Parts of the status record, from the replica's progress and the monitor's answer. In the input 0 means never; in the
+# output None does.
 
 CONNECTED: Final = ("streaming", "paused")
 

@@ -1,7 +1,7 @@
-"""The status record as a page for people: the verdict first, then what to do, then the figures.
+"""The status record as a page for people: the verdict first, then a hint, then the figures.
 
-In: the record, or none; the head of the relay log; the verdict. Out: lines of text with ANSI colours, which click takes
-out where there is no terminal. Figures that are not known say so.
+In: the record, if there is one; the head of the relay log; the verdict. Out: lines of text with ANSI colours, which
+click removes if there is no terminal. Unknown figures are shown as unknown.
 """
 
 from __future__ import annotations

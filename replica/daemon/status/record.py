@@ -1,7 +1,7 @@
-"""The status record: what a daemon says about itself, as one JSON object.
+"""Status record: the state of a daemon as one JSON object.
 
-Everything that `mariadb-replica status`, /status and the metrics say stands in a `StatusRecord`; nothing secret has a
-field. Times are seconds since 1970; None: never, or not known. Counters are since the daemon started.
+`mariadb-replica status`, /status and the metrics show the fields of a `StatusRecord`. No field may hold a secret. Times
+are seconds since 1970; None means never or unknown. Counters start with the daemon.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from replica.live.progress import PauseReason, State  # noqa: TC001
 
 
 class _Part(BaseModel):
-    # A field that a later version adds is no error to an older reader.
+    # An older reader must accept a field that a later version adds.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Connection(_Part):
-    """The connection to the primary, and how the ones before it ended."""
+    """The connection to the primary, and how earlier connections ended."""
 
     endpoint: str
     primary_version: str
@@ -50,7 +50,7 @@ class Position(_Part):
 
 
 class Lagging(_Part):
-    """The distance behind the primary; see lag.py for what each figure counts."""
+    """The lag behind the primary. lag.py defines each figure."""
 
     seconds: float | None
     bytes: int | None
@@ -73,7 +73,7 @@ class Primary(_Part):
 
 
 class Stream(_Part):
-    """Counters since the daemon started."""
+    """Counters since the start of the daemon."""
 
     received_bytes: int
     groups: int
@@ -81,7 +81,7 @@ class Stream(_Part):
     ignored_events: int
     discarded_groups: int
     statement_dml: int = 0
-    """Changes that were logged as statements, without rows."""
+    """Number of changes that were logged as statements, without rows."""
     checksum_errors: int
     heartbeats: int
     last_receipt_at: float | None
@@ -90,7 +90,7 @@ class Stream(_Part):
 
 
 class Acks(_Part):
-    """Semi-synchronous acknowledgements; seconds from the receipt of the bytes to the ACK."""
+    """Semi-synchronous acknowledgements. Latencies are seconds from the receipt of the bytes to the ACK."""
 
     count: int
     syncs: int
@@ -102,7 +102,7 @@ class Acks(_Part):
 
 
 class Relay(_Part):
-    """The relay log on disk, and what retention did to it."""
+    """The relay log on disk, and the effects of retention."""
 
     directory: str
     files: int
@@ -114,7 +114,7 @@ class Relay(_Part):
 
 
 class ReaderStatus(_Part):
-    """A registered reader; `bytes_behind` is what the relay log holds after the place it keeps."""
+    """A registered reader. `bytes_behind` is the size of the relay log after the reader's place."""
 
     name: str
     position: str
@@ -133,12 +133,12 @@ class Failure(_Part):
 
 
 class StatusRecord(_Part):
-    """Everything `mariadb-replica status`, /status and the metrics say."""
+    """All fields of `mariadb-replica status`, /status and the metrics."""
 
     v: Literal[1] = 1
     version: str
     cluster: str = ""
-    """The name that the option gives; empty without one."""
+    """The option `cluster`; empty without one."""
     pid: int
     written_at: float
     started_at: float
@@ -146,14 +146,14 @@ class StatusRecord(_Part):
     pause: PauseReason
     ready: bool
     not_ready: str
-    """Why not, in words; empty when ready."""
+    """The reason in words; empty if ready."""
     failure: Failure | None
     connection: Connection
     position: Position
     behind: Lagging
     primary: Primary | None
     primary_error: str
-    """Why the monitor has no fresh answer."""
+    """Why the monitor has no newer answer."""
     stream: Stream
     acks: Acks
     relay: Relay
@@ -161,4 +161,4 @@ class StatusRecord(_Part):
     dropped_readers: tuple[str, ...]
     loop_delay_s: float
     errors: dict[str, int]
-    """Turns of the parts beside the stream that failed, by part."""
+    """Number of failed runs of each part beside the stream."""

@@ -1,14 +1,14 @@
-"""The meaning of a status record for a person on call: one word, one sentence, what to do, and an exit code.
+"""Verdict on a status record for a person on call: one word, one sentence, a hint, and an exit code.
 
-In: the newest record (or none), how old it is, and whether a process holds the relay log. Out: a `Verdict`. The record
-alone is not believed: a process that was killed leaves one that looks healthy.
+In: the newest record (or None), the current time, and whether a process holds the relay log. Out: a `Verdict`. The
+record alone is not sufficient: a killed process leaves one that looks healthy.
 
     0   healthy: connected, and not further behind than ready_lag_s
     3   not running: stopped, failed, or killed
     4   running, but it has stopped writing its status
     10  running, not connected to a primary
-    11  running and connected, too far behind or not yet known how far
-    12  running, receiving stands still for want of room
+    11  running and connected, too far behind or the lag is not known yet
+    12  running, receiving is paused for lack of space
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_ROOM: Final = 12
 
 
 class Verdict(NamedTuple):
-    """The verdict on a daemon. `advice` is empty where there is nothing to do."""
+    """Verdict on a daemon. `advice` is empty if there is nothing to do."""
 
     exit_code: int
     word: str
@@ -39,7 +39,13 @@ class Verdict(NamedTuple):
 
 
 def judge(record: StatusRecord | None, *, holder: str | None, now: float) -> Verdict:
-    """Judge the record. `holder`: the process that has the relay log's lock, None for no process."""
+    """Return the verdict on a record.
+
+    Args:
+        record: the newest record, if there is one.
+        holder: id of the process that has the relay log's lock, or None.
+        now: current time in seconds since 1970.
+    """
     if holder is None:
         return _not_running(record, now)
     if record is None:

@@ -1,4 +1,4 @@
-"""Times and sizes in words, for people."""
+"""Times, durations and sizes as text for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def moment(at: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a duration: 0.4 ms, 12 s, 5 min 3 s, 7 h 10 min, 3 d 4 h."""
+    """Return a duration as text: 0.4 ms, 12 s, 5 min 3 s, 7 h 10 min, 3 d 4 h."""
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 60:
@@ -27,7 +27,7 @@ def span(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Write a size in powers of 1024: 512 B, 1.5 MiB."""
+    """Return a size as text, in powers of 1024: 512 B, 1.5 MiB."""
     for unit in _UNITS[:-1]:
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.4g} {unit}"

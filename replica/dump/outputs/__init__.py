@@ -1,1 +1,1 @@
-"""The outputs of the dump: for people, SQL, JSON of rows, JSON of events, counts."""
+"""Outputs of the dump: text for people, SQL, JSON of rows, JSON of events, counts."""

@@ -1,8 +1,8 @@
-"""The output `dump --count`: how much of what is in the files, without decoding a row: groups, tables, event types,
-time range. Changes that were logged as statements are counted by the tables that their texts name.
+"""Output of `dump --count`: transactions, row changes, event types and times of the files, without decoding rows.
 
-In: the ranges of a `Reading`. Out: a `Summary`, as a table for people or one JSON object. Events of groups that are not
-asked for are not counted; row changes are counted once each, those of XA transactions where they are committed.
+In: the ranges of a `Reading`. Out: a `Summary`, as a table for people or one JSON object. Changes that were logged as
+statements are counted by the tables in their text. Events of transactions that are not selected are not counted. Row
+changes are counted once, and those of XA transactions at their commit.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName as StatementTable
 
 MAX_NAMED = 4096
-"""Tables that statements are counted by; of a file with more, those that come later count as any table."""
+"""Maximum number of tables by which statements are counted. Further tables count as any table."""
 
 
 @dataclass(slots=True)
 class Domain:
-    """The first and the last GTID of a domain, in the order of the log."""
+    """The first and last GTID of a domain, in the order of the log."""
 
     first: str
     last: str
     groups: int = 0
     last_number: int = 0
     out_of_order: int = 0
-    """Transactions whose sequence number is not above that of the one before."""
+    """Number of transactions whose sequence number is not above the previous one."""
     first_out_of_order: str | None = None
 
     @property
     def words(self) -> str:
-        """The domain in words, for people."""
+        """Out-of-order transactions of the domain in words; '' if there are none."""
         if self.first_out_of_order is None:
             return ""
         return f"; {self.out_of_order:,} out of order, the first one {self.first_out_of_order}"
@@ -76,9 +76,9 @@ class Summary:
     types: Records = field(default_factory=lambda: np.zeros(k.TYPES, k.TypeCount.dtype))
     skipped: Counter[str] = field(default_factory=Counter)
     statements: int = 0
-    """Changes that were logged as statements, without rows."""
+    """Number of changes that were logged as statements, without rows."""
     changed_by_statements: Counter[StatementTable | None] = field(default_factory=Counter)
-    """The same by table; None: any."""
+    """The same number by table. None means any table."""
     _texts: StatementChanges | None = None
 
     def add(self, part: Part, reading: Reading) -> None:
@@ -118,9 +118,10 @@ class Summary:
     def _count_rows(
         self, part: Part, reading: Reading, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
     ) -> list[UnreadableGroup]:
-        """Count the rows of these groups; those whose images cannot be walked, found by halving, count nothing.
+        """Count the rows of these groups, and return the groups whose images cannot be walked.
 
-        Where damage ends the counting, neither does what stands behind the first of them.
+        Such groups are found by halving, and their rows are not counted. If damage ends the counting, the groups after
+        the first damaged one are not counted either.
         """
         found = reading.scan(part)
         try:
@@ -177,7 +178,7 @@ class Summary:
             first, last = (gtid_at(part, groups, number) for number in (of_domain[0], of_domain[-1]))
             known = self.domains.setdefault(domain, Domain(first, last))
             known.last = last
-            if data_type(part, groups, of_domain[0]) == EventType.GTID:  # MySQL's numbers are another thing
+            if data_type(part, groups, of_domain[0]) == EventType.GTID:  # MySQL's numbers have another meaning
                 self._note_order(known, part, groups, np.array(of_domain))
             known.groups += len(of_domain)
 
@@ -235,7 +236,7 @@ class Summary:
         return sorted(self.rows.items(), key=lambda item: (-int(item[1].sum()), item[0]))
 
     def as_text(self) -> str:
-        """Write tables for people."""
+        """Return tables for people."""
         times = ""
         if self.first_commit is not None and self.last_commit is not None:
             times = f", committed {utc(self.first_commit)} to {utc(self.last_commit)} UTC"
@@ -265,7 +266,7 @@ class Summary:
 
 
 def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Align lines with the first column to the left and the others to the right; none without rows."""
+    """Align lines: the first column to the left, all other columns to the right. Without rows there are no lines."""
     if not rows:
         return []
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
@@ -282,7 +283,7 @@ def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def write_counts(reading: Reading, out: BinaryIO, *, as_json: bool) -> None:
-    """Write the summary, also of what stands before damage or a torn end."""
+    """Write the summary, even if damage or a torn end stops the reading."""
     summary = Summary()
     try:
         for part in reading.parts():

@@ -1,8 +1,8 @@
-"""The output `dump --events`: one JSON object an event, with its place, its header and its decoded fields.
+"""Output of `dump --events`: one JSON object for each event, with its place, its header and its decoded fields.
 
-Bytes that are text are shown as text, others as {"hex": …}; row images and payloads are shown by their size, because
---json shows their rows. Fields that the server did not log are left out. Events of groups that are not asked for are
-left out; what stands between groups is shown unless a selection is made.
+Text is shown as text, other bytes as {"hex": …}. Row images and payloads are shown by their size, because --json shows
+their rows. Fields that the server did not log are left out. Events of transactions that are not selected are left out,
+and with a selection so are events between transactions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from replica.row_reader.reading import Reading
 
 _LARGE = frozenset({"images", "payload", "content"})
-"""Fields shown by their size: what they hold is shown elsewhere."""
+"""Fields that are shown by their size, because other outputs show their content."""
 
 
 def write_events(reading: Reading, out: BinaryIO) -> None:
@@ -92,8 +92,8 @@ def fields(event: Event) -> dict[str, Any]:
     return found
 
 
-def plain(value: object) -> object:  # noqa: PLR0911  (one a kind)
-    """Return a value as JSON holds it."""
+def plain(value: object) -> object:  # noqa: PLR0911  (one return for each kind)
+    """Return a value as JSON can represent it."""
     match value:
         case None | bool() | str() | float():
             return value

@@ -1,8 +1,8 @@
-r"""The dump for people: events of each transaction under its GTID, rows as assignments, with names and types.
+r"""Default output of the dump: events of each transaction under its GTID, rows as assignments, with names and types.
 
-It follows mariadb-binlog -vv: `# at OFFSET` before each event, `#Q>` before the text of a statement, `###` before
-rows. All times are UTC. Values of text keep their characters; what would command a terminal is shown as \x1b.
-With patterns for tables only transactions that change such tables are shown, and of their events only the rows.
+The format follows mariadb-binlog -vv: `# at OFFSET` before each event, `#Q>` before the text of a statement, `###`
+before rows. All times are UTC. Text values keep their characters; control characters are shown as \x1b. With patterns
+of tables, only transactions that change such tables are shown, and of their events only the rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERBS: Final = {r.OP_INSERT: "INSERT INTO", r.OP_UPDATE: "UPDATE", r.OP_DELETE: 
 
 
 def program(table: CompiledTable, *, unnamed: bool) -> Program:
-    """Make the templates: `### UPDATE `d`.`t``, `### WHERE` and `### SET`, a line a column with its type."""
+    """Return the templates: `### UPDATE `d`.`t``, `### WHERE` and `### SET`, a line for each column with its type."""
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)
     columns = []
@@ -56,7 +56,7 @@ def program(table: CompiledTable, *, unnamed: bool) -> Program:
 
 
 class HumanDump:
-    """One dump; `write` goes through all files."""
+    """One dump. `write` processes all files."""
 
     def __init__(self, reading: Reading, out: BinaryIO, *, only_rows: bool) -> None:
         self._reading = reading
@@ -64,7 +64,7 @@ class HumanDump:
         self._only_rows = only_rows
         names = reading.names
         self._texts = RowTexts(PLAIN, lambda table: program(table, unnamed=names.is_unnamed(table.table_map)))
-        self._waiting: list[str] = []  # what is shown before the next rows, and with `only_rows` never without them
+        self._waiting: list[str] = []  # text to show before the next rows, and with `only_rows` never without rows
         self._time = 0
         self._file = ""
 
@@ -106,7 +106,7 @@ class HumanDump:
         self._say("\n".join(lines) + "\n", keep=isinstance(event, AnnotateRowsEvent | RowsQueryEvent))
 
     def _say(self, text: str, *, keep: bool = True) -> None:
-        """Write, or with `only_rows` keep for the rows that may follow."""
+        """Write text. With `only_rows`, keep it for the rows that may follow."""
         text = visible(text)
         if not self._only_rows:
             self._out.write(text.encode("utf-8", "backslashreplace"))

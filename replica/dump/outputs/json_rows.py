@@ -1,12 +1,12 @@
-"""The output `dump --json`: one JSON object a row change, a line each, in the order of the commits.
+"""Output of `dump --json`: one JSON object for each row change, one a line, in commit order.
 
 {"gtid":"0-1-7","ordinal":0,"commit_time":"2026-11-21 13:00:00","file":"bin.000001","position":4711,"op":"update",
 "database":"d","table":"t","before":{"id":1,"n":"x"},"after":{"id":1,"n":null}}
 
-`position` is where the transaction starts in the file; times are UTC. A column that is not in the image is absent,
-NULL is null. Integers beyond 2^53, DECIMAL, dates and times are text as SELECT prints them with time_zone '+00:00',
-bytes {"hex":"00FF"}, FLOAT and DOUBLE numbers in the fewest digits that give the same value again, VECTOR an array.
-Rows of system-versioned tables say in `history` whether they are old versions.
+`position` is the start of the transaction in the file; times are UTC. A column that is not in the image is absent, and
+NULL is null. Integers beyond 2^53, DECIMAL, dates and times are text as SELECT prints them with time_zone '+00:00'.
+Bytes are {"hex":"00FF"}. FLOAT and DOUBLE are numbers with the fewest digits that give the same value. VECTOR is an
+array. In rows of system-versioned tables, `history` says whether the row is an old version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAMES: Final = {BEFORE: "before", AFTER: "after"}
 
 
 def program(table: CompiledTable, image: Image, *, unnamed: bool) -> Program:
-    """Make the templates of one table; `image` says which of the two are written."""
+    """Return the templates of one table. `image` selects the images that are written."""
     shown = shown_columns(table, unnamed=unnamed)
     columns = [ColumnText(one, f"{as_json(one.plan.name)}:") for one in shown]
     made = Program()

@@ -1,4 +1,4 @@
-"""Events counted by type: one look at each header."""
+"""Kernel that counts events by type, from their headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TypeCount(Record):
 
 
 class SpanRecord(Record):
-    """Whole events that stand one after the other."""
+    """Consecutive whole events."""
 
     start = word("offset of the first")
     end = word("offset after the last")
@@ -26,8 +26,10 @@ class SpanRecord(Record):
 
 @kernel
 def count_types(data: int, spans: int, span_count: int, counts: int) -> int:
-    """Count the events of each type. `spans`: SpanRecords; `counts`: TypeCounts. Return 0, or the offset of what is no
-    event, plus 1.
+    """Count the events of each type.
+
+    `spans` is the address of SpanRecords, `counts` of TypeCounts. Return 0, or the offset of bytes that are no event
+    plus 1.
     """
     for i in range(span_count):
         at = load_u8(spans + i * SpanRecord.BYTES + SpanRecord.start)

@@ -1,4 +1,4 @@
-"""The session that SQL runs in: the settings that a statement or a row change needs, and SET for those that differ."""
+"""Session settings of a statement or a row change, and the SET statements for those that differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from replica.protocol.events.query import QueryEvent
 
 ROWS_MODE: Final = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-"""Values go in as they are: zeros, dates that no calendar has. Not strict: a generated column is computed again."""
+"""The mode stores values unchanged, even zeros and dates that no calendar has.
+
+It is not strict, because generated columns are recomputed.
+"""
 # Bits of the status variable flags2 (the server's OPTION_* flags).
 _AUTO_IS_NULL: Final = 1 << 14
 _NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
@@ -23,7 +26,7 @@ _RELAXED_UNIQUE_CHECKS: Final = 1 << 27
 
 @dataclass(slots=True)
 class SessionSettings:
-    """The settings so far."""
+    """The current session settings."""
 
     _now: dict[str, str] = field(
         default_factory=lambda: {"time_zone": "'+00:00'", "sql_mode": f"'{ROWS_MODE}'", "foreign_key_checks": "1"}
@@ -31,7 +34,7 @@ class SessionSettings:
     _database: str = ""
 
     def change(self, wanted: Mapping[str, str]) -> str:
-        """Return SET for what differs, '' for nothing."""
+        """Return a SET statement for the settings that differ, '' if none does."""
         changed = {name: value for name, value in wanted.items() if self._now.get(name) != value}
         self._now.update(changed)
         if not changed:
@@ -45,12 +48,12 @@ class SessionSettings:
         return f"USE {quoted(database)};\n"
 
     def leave(self) -> None:
-        """Forget the database in use: it may be gone."""
+        """Forget the database in use, because it may have been dropped."""
         self._database = ""
 
 
 def settings_of_rows(flags: int, timestamp: int) -> dict[str, str]:
-    """Return the settings that the `flags` of a rows event ask for."""
+    """Return the settings that the `flags` of a rows event require."""
     return {
         "timestamp": str(timestamp),
         "time_zone": "'+00:00'",
@@ -62,7 +65,7 @@ def settings_of_rows(flags: int, timestamp: int) -> dict[str, str]:
 
 
 def settings_of(event: QueryEvent) -> dict[str, str]:
-    """Return what the statement ran with; what was not logged it does not depend on."""
+    """Return the settings with which the statement ran. It does not depend on settings that were not logged."""
     status = event.status
     fraction = f".{status.microseconds:06}" if status.microseconds else ""
     found = {"timestamp": f"{event.header.timestamp}{fraction}"}

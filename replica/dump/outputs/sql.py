@@ -1,12 +1,12 @@
-"""`dump --sql`: the row changes as INSERT, UPDATE and DELETE, and the statements between them, for the mariadb client.
+"""Output of `dump --sql`: row changes as INSERT, UPDATE and DELETE, with the statements between them.
 
-Rows are found by their primary key where it is known, else by all columns of the image before, compared exactly, one
-row each. Literals are exact: FLOAT in the digits of the double that equals it, bytes in hex, times in UTC, under a
-session whose settings are written out. Statements run with the settings that they ran with.
+The output is for the mariadb client. Each statement finds one row: by the primary key if it is known, else by all
+columns of the before image, compared exactly. Literals are exact: FLOAT with the digits of the equal double, bytes in
+hex, times in UTC, with session settings in the output. Statements run with the settings of their original session.
 
-What cannot be reproduced is said in the output as a comment, on standard error, and in the exit code: LOAD DATA that
-was logged as a statement, tables whose columns have no known names, text that is damaged in its character set. Old
-versions of rows of system-versioned tables are left to the server, which makes its own.
+Content that cannot be reproduced is reported in the output as a comment, on standard error, and in the exit code. That
+is LOAD DATA that was logged as a statement, tables whose column names are unknown, and text that is invalid in its
+character set. Old row versions of system-versioned tables are left out, because the server writes them itself.
 """
 
 # ruff: noqa: S608  (SQL is what this makes)
@@ -56,13 +56,13 @@ SET NAMES utf8mb4;
 SET time_zone = '+00:00', sql_mode = '{ROWS_MODE}';
 """
 _EXACT: Final = " COLLATE utf8mb4_nopad_bin"
-"""Text that equals by its table's collation need not be the same text."""
+"""Text that is equal in its table's collation may still differ."""
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 _DELIMITERS: Final = (";", "//", "$$", "||", "mariadb-replica-end")
 
 
 def program(table: CompiledTable) -> Program:
-    """Make the templates: INSERT … SET, UPDATE … SET … WHERE … LIMIT 1, DELETE … WHERE … LIMIT 1."""
+    """Return the templates: INSERT … SET, UPDATE … SET … WHERE … LIMIT 1, DELETE … WHERE … LIMIT 1."""
     shown = shown_columns(table)
     written = [one for one in shown if not _is_period(one, shown)]
     where = ".".join(map(quoted, table.name))
@@ -82,7 +82,7 @@ def program(table: CompiledTable) -> Program:
         ],
     )
     made.add(len(shown), delete)
-    # Old versions: the server writes its own when the current row changes; a row whose period ends was deleted.
+    # Old versions: the server writes its own when the current row changes. A row whose period ends was deleted.
     note = f"-- an old version of a row of {one_line(where)}\n"
     made.add(len(shown), [Side(AFTER, note, "", "", [])])
     made.add(len(shown), delete)
@@ -91,7 +91,7 @@ def program(table: CompiledTable) -> Program:
 
 
 def _is_period(one: Shown, shown: list[Shown]) -> bool:
-    """Tell whether the server fills the column: start or end of the row's period in a system-versioned table."""
+    """Return True if the server fills the column: start or end of the row's period in a system-versioned table."""
     end = next((index for index, other in enumerate(shown) if other.plan.row_end), None)
     if end is None:
         return False
@@ -103,12 +103,12 @@ def _exact(one: Shown) -> str:
 
 
 class SqlDump:
-    """One dump; `write` goes through all files."""
+    """One dump. `write` processes all files."""
 
     def __init__(self, reading: Reading, out: BinaryIO, *, only_rows: bool) -> None:
         self._reading = reading
         self._out = out
-        self._only_rows = only_rows  # with patterns for tables: statements cannot be told by table
+        self._only_rows = only_rows  # with patterns of tables: statements have no known table
         self._texts = RowTexts(SQL, program)
         self._session = SessionSettings()
         self._waiting: list[str] = []
@@ -179,7 +179,7 @@ class SqlDump:
             self._begin()
         self._write(self._session.change(settings_of(event)))
         if event.header.flags & HeaderFlag.SUPPRESS_USE:
-            self._session.leave()  # CREATE DATABASE and DROP DATABASE: there may be nothing to use
+            self._session.leave()  # CREATE DATABASE and DROP DATABASE: the database may not exist
         elif event.database:
             self._write(self._session.use(event.database))
         delimiter = next((mark for mark in _DELIMITERS if mark not in text), _DELIMITERS[-1])
@@ -189,7 +189,7 @@ class SqlDump:
             self._write(f"DELIMITER {delimiter}\n{text}{delimiter}\nDELIMITER ;\n")
 
     def _context(self, event: Event) -> None:
-        """Take in what a statement depends on and its QUERY event does not hold."""
+        """Apply the context of a statement that its QUERY event does not contain."""
         if self._only_rows:
             return
         match event:

@@ -1,4 +1,4 @@
-"""Numbers, times and bytes as digits, for the kernel that writes rows. The caller makes sure that there is room."""
+"""Kernel helpers that write numbers, times and bytes as digits. The caller ensures that the output has space."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_short(p: int, size: int) -> int:
 
 @helper
 def put_digits(q: int, value: int, width: int) -> int:
-    """Put `value` >= 0 with leading zeros."""
+    """Write `value` >= 0 with leading zeros."""
     for i in range(width - 1, -1, -1):
         rest = value // 10
         store_u1(q + i, 48 + value - rest * 10)
@@ -52,7 +52,7 @@ def put_number(q: int, value: int) -> int:
 
 @helper
 def put_unsigned(q: int, value: int) -> int:
-    """Put the 64 bits of `value` as a number without a sign, as GTID sequence numbers are."""
+    """Write the 64 bits of `value` as an unsigned number, the type of GTID sequence numbers."""
     if value >= 0:
         return put_number(q, value)
     tens = (value >> 1 & _HIGHEST_INT64) // 5
@@ -63,7 +63,7 @@ def put_unsigned(q: int, value: int) -> int:
 
 @helper
 def put_time(q: int, seconds: int) -> int:
-    """Put seconds since 1970 as YYYY-MM-DD hh:mm:ss in UTC."""
+    """Write seconds since 1970 as YYYY-MM-DD hh:mm:ss in UTC."""
     days = seconds // 86400
     clock = seconds - days * 86400
     # Days to a date of the Gregorian calendar, by eras of 400 years that start in March (days_from_civil, reversed).
@@ -89,7 +89,7 @@ def put_time(q: int, seconds: int) -> int:
 
 @helper
 def put_decimal(q: int, p: int, size: int, scale: int) -> int:
-    """Put a number of `size` bytes without its point, which stands before the last `scale` digits."""
+    """Write a scaled integer of `size` bytes with a decimal point before the last `scale` digits."""
     if size == 16:
         low = load_u8(p)
         high = load_u8(p + 8)

@@ -1,7 +1,7 @@
 # ruff: noqa: PLR0911  (one return a kind of byte)
-"""Text in quotes, with the escapes of each notation, for the kernel that writes rows.
+"""Kernel helpers that write quoted text with the escapes of each notation.
 
-Eight bytes at a time as long as none of them needs an escape.
+They copy eight bytes at a time while none of them needs an escape.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _BACKSLASH = 0x5C5C5C5C5C5C5C5C
 
 @helper
 def zero_byte(word: int) -> int:
-    """Return a value that is not 0 if one of the eight bytes is 0."""
+    """Return a value other than 0 if one of the eight bytes is 0."""
     return (word - _LOW) & ~word & _HIGH
 
 
 @helper
 def needs_escape(word: int, notation: int) -> int:
-    """Return a value that is not 0 if one of these eight bytes cannot stand in quoted text as it is."""
+    """Return a value other than 0 if one of the eight bytes needs an escape in quoted text."""
     found = (word - _BELOW_SPACE) & ~word & _HIGH | zero_byte(word ^ _BACKSLASH)
     if notation == JSON:
         return found | zero_byte(word ^ _QUOTE)
-    # 0x7F too would be a command to a terminal; it is rare enough to go the slow way.
+    # 0x7F would command a terminal too. It is rare, so it may take the slow path.
     return found | zero_byte(word ^ _APOSTROPHE) | zero_byte(word ^ 0x7F7F7F7F7F7F7F7F)
 
 
 @helper
 def short_escape(byte: int, notation: int) -> int:
-    """Return the letter after the backslash; 0 where the byte stands as it is, -1 where it is written in hex."""
+    """Return the letter after the backslash, 0 if the byte needs no escape, or -1 if it is written in hex."""
     if byte == 92:
         return 92
     if byte == 10:
@@ -120,7 +120,7 @@ def put_escaped(q: int, p: int, size: int, notation: int) -> int:
 
 @helper
 def put_text(q: int, p: int, size: int, notation: int) -> int:
-    """Put text in its quotes."""
+    """Write text in its quotes."""
     mark = 34 if notation == JSON else 39
     store_u1(q, mark)
     q = put_escaped(q + 1, p, size, notation)

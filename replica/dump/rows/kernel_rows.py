@@ -1,10 +1,12 @@
-"""Rows as VARIANT -> text, one kernel call a batch: JSON objects, SQL statements, or lines for people.
+"""Kernel that writes rows in VARIANT as text, one call for each batch: JSON objects, SQL statements, or lines for
+people.
 
-What is the same for all rows of a table (names, quotes, commas, types) comes ready made in templates: per table map and
-operation the sides to write, per side its columns. The kernel walks the columns in table order, leaves out those that
-the image does not hold, and writes the values between. In JSON each row starts with its transaction's identity.
+Templates contain the text that all rows of a table share (names, quotes, commas, types). A table map and operation have
+one or two sides to write, and a side has its columns. The kernel walks the columns in table order, skips those that the
+image lacks, and writes the values between the templates. In JSON each row starts with its transaction's identity.
 
-A row is written whole or not at all: without room the kernel returns, says what it needs, and starts that row again.
+A row is written whole or not at all. Without enough space the kernel returns the required sizes, and the next call
+starts that row again.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class TemplatePiece(Record):
 
 
 class ColumnProgram(Record):
-    """The form of one column of one side."""
+    """The form of one column of a side."""
 
     rank = word("its place among the sorted names of the table")
     style = word("STYLE_*")
@@ -53,7 +55,7 @@ class ColumnProgram(Record):
 
 
 class SideProgram(Record):
-    """One side of a row: which image, what stands around and between its columns."""
+    """One side of a row: its image, and the text around and between its columns."""
 
     image = word("0 before, 1 after")
     open = part(TemplatePiece, "before the first column")
@@ -76,7 +78,7 @@ PROGRAMS = 2 * OPERATIONS  # of a table: by operation, and again for rows that a
 
 
 class BatchRecord(Record):
-    """The input of a batch; addresses, where nothing else is said."""
+    """The input of a batch. Words are addresses unless they say otherwise."""
 
     op = word("int8 a row")
     slot = word("int64 a row")
@@ -103,7 +105,7 @@ class BatchRecord(Record):
 
 
 class TextState(Record):
-    """The state that the kernel keeps between two calls."""
+    """State of the kernel between two calls."""
 
     row = word("the next row")
     used = word("bytes of text so far")
@@ -122,7 +124,7 @@ HEAD_ROOM = 256
 
 @helper
 def put_head(q: int, batch: int, row: int, group: int) -> int:
-    """Put the start of a JSON object: which transaction the row belongs to, where it stands."""
+    """Write the start of a JSON object: the row's transaction, and its place."""
     record = load_u8(batch + BatchRecord.groups) + group * GroupRecord.BYTES
     q = put_bytes(q, batch + BatchRecord.gtid_piece)
     gtids = load_u8(batch + BatchRecord.gtids)
@@ -154,7 +156,11 @@ def put_head(q: int, batch: int, row: int, group: int) -> int:
 @kernel
 def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, notes: int, note_capacity: int,
                ends: int, state: int) -> int:  # fmt: skip
-    """Write rows from TextState.row on; `ends` takes the end of each row's text (int64), `notes` the floats."""
+    """Write rows from TextState.row on.
+
+    `ends` receives the end of each row's text (int64 a row), `notes` the floats (NoteRecords). Return DONE, ROOM,
+    NOT_A_VALUE or NO_COLUMNS.
+    """
     row = load_u8(state + TextState.row)
     q = out + load_u8(state + TextState.used)
     limit = out + capacity - SLACK
@@ -280,9 +286,11 @@ def write_rows(batch: int, rows: int, notation: int, out: int, capacity: int, no
 @kernel
 def put_floats(out: int, used: int, notes: int, count: int, doubles: int, doubles_data: int, floats: int,
                floats_data: int, target: int, ends: int, rows: int) -> int:  # fmt: skip
-    """Copy the text to `target` with the noted floats' texts in their places; `ends` move along. Return the size.
+    """Copy the text to `target` with the texts of the noted floats inserted, and adjust `ends`.
 
-    `doubles` and `floats`: int32 offsets of the texts of the two kinds, each in the order of the notes.
+    Return the size in bytes.
+
+    `doubles` and `floats` are addresses of int32 offsets of the two kinds' texts, each in the order of the notes.
     """
     q = target
     done = 0

@@ -1,7 +1,7 @@
 # ruff: noqa: PLR0911, PLR1714  (one return a type; numba has no sets)
-"""One VARIANT value as text, for the kernel that writes rows: as JSON, as an SQL literal, or as a person reads it.
+"""Kernel helpers that write one VARIANT value as text: as JSON, as an SQL literal, or for people.
 
-Floats are not written but noted: their shortest decimal text comes from Arrow afterwards, for a whole batch at once.
+Floats are not written but noted. Arrow makes their shortest decimal texts afterwards, for a whole batch at once.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from replica.native.memory import (
     store_u8,
 )
 from replica.native.record import Record, word
-from replica.rows.types.kernel_numbers import copy_short
-from replica.rows.types.kernel_utf8 import is_utf8
+from replica.rows.types.kernels.kernel_numbers import copy_short
+from replica.rows.types.kernels.kernel_utf8 import is_utf8
 
-# What a column's declaration adds to the value.
+# Effect of a column's declaration on the text of its values.
 STYLE_NONE = 0
 STYLE_YEAR = 1  # four digits; text in JSON, as every point in time
-STYLE_GUESS = 2  # text or bytes, nothing says which: text if it is valid UTF-8
-STYLE_GUESS_PADDED = 3  # the same of CHAR or BINARY: as text without the zeros that BINARY is padded with
+STYLE_GUESS = 2  # text or bytes, which is unknown: text if it is valid UTF-8
+STYLE_GUESS_PADDED = 3  # the same for CHAR or BINARY: as text without the padding zeros of BINARY
 
 
 class NoteRecord(Record):
@@ -44,16 +44,16 @@ NOTE_DOUBLE = 0
 NOTE_FLOAT = 1
 NOTE_FLOAT_AS_DOUBLE = 2  # all digits of the double that equals the FLOAT, so that `=` finds it in SQL
 
-SLACK = 32  # bytes behind the text, and behind each piece of a template: short copies go by whole words
+SLACK = 32  # bytes after the text, and after each piece of a template: short copies move whole words
 FIXED_ROOM = 96  # the longest text of a value that is neither text nor bytes: a DECIMAL is composed in 64
-LONG_TEXT = 4096  # above, characters that need an escape are counted before room is made for the text
+LONG_TEXT = 4096  # above, characters that need an escape are counted before space is reserved for the text
 MOST_PER_BYTE = 6  # JSON's escape of a control character: \\u001f
-NOWHERE = 0  # no address: where the text ends of a value that no column gives
-EXACT_IN_JSON = 1 << 53  # readers of JSON take numbers for doubles, which hold integers up to here
+NOWHERE = 0  # no address: the end of the text of a value that no column can have
+EXACT_IN_JSON = 1 << 53  # readers of JSON treat numbers as doubles, which hold integers up to here
 
 
 def ascii_word(text: bytes) -> int:
-    """Pack up to 8 ASCII characters into the integer whose store writes them."""
+    """Return up to 8 ASCII characters as the integer whose store writes them."""
     return int.from_bytes(text, "little")
 
 
@@ -66,7 +66,7 @@ _SQL_HEX = ascii_word(b"X'")
 
 @helper
 def text_at(p: int) -> tuple[int, int]:
-    """Return (where it starts, size) of text or bytes."""
+    """Return (address, size) of text or bytes."""
     head = load_u1(p)
     if head & 3 == 1:
         return p + 1, head >> 2
@@ -75,7 +75,7 @@ def text_at(p: int) -> tuple[int, int]:
 
 @helper
 def array_at(p: int) -> tuple[int, int]:
-    """Return (where the values start, how many) of an array of numbers of one size."""
+    """Return (address of the values, count) of an array of numbers of one size."""
     head = load_u1(p) >> 2
     width = (head & 3) + 1
     if head & 4:
@@ -87,7 +87,7 @@ def array_at(p: int) -> tuple[int, int]:
 
 @helper
 def value_room(p: int, notation: int, style: int) -> int:
-    """Return the bytes that the text of a value can take at most; -1 for a value that no column gives."""
+    """Return the maximum size of a value's text in bytes; -1 for a value that no column can have."""
     head = load_u1(p)
     basic = head & 3
     if basic == 1 or head == 16 << 2 or head == 15 << 2:
@@ -108,7 +108,7 @@ def value_room(p: int, notation: int, style: int) -> int:
 
 @helper
 def value_notes(p: int) -> int:
-    """Return how many floats a value has."""
+    """Return the number of floats in a value."""
     head = load_u1(p)
     if head & 3 == 3:
         _, count = array_at(p)
@@ -139,7 +139,10 @@ def put_integer(q: int, value: int, notation: int, style: int) -> int:
 
 @helper
 def put_value(q: int, p: int, notation: int, style: int, note: int, out: int) -> tuple[int, int]:
-    """Write the value at `p`; `value_room` and `value_notes` say what has to fit. Return where text and notes end."""
+    """Write the value at `p`, and return the ends of text and notes.
+
+    `value_room` and `value_notes` give the space it needs.
+    """
     head = load_u1(p)
     basic = head & 3
     kind = head >> 2
@@ -211,7 +214,7 @@ def put_value(q: int, p: int, notation: int, style: int, note: int, out: int) ->
 
 @helper
 def put_bytes(q: int, record: int) -> int:
-    """Copy a piece of a template: its address and its size stand at `record`; SLACK bytes behind it can be read."""
+    """Copy a piece of a template, whose TemplatePiece is at `record`. SLACK bytes after the piece can be read."""
     size = load_u8(record + 8)
     copy_short(q, load_u8(record), size, SLACK)
     return q + size

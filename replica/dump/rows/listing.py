@@ -1,11 +1,11 @@
-"""A range event by event, with the rows of each rows event behind it: what the human dump and the SQL dump go through.
+"""A range event by event, with the rows of each rows event after it, for the human dump and the SQL dump.
 
-In: a `Part` and the texts of its rows. Out: items in the order of the log. Rows stand behind their event; those that
-come with the end of their group (an XA transaction that was prepared elsewhere) stand before the event that ends it.
-Groups that are not asked for are left out, and so are events between groups unless everything is asked for.
+In: a `Part` and the texts of its rows. Out: items in the order of the log. Rows are after their event. Rows that come
+with the end of their group (an XA transaction that was prepared elsewhere) are before the event that ends it. Groups
+that are not selected are left out, and so are events between groups unless everything is selected.
 
-What rows cannot be decoded from (INCIDENT, an unknown event, a damaged image) is raised after all events and rows that
-stand before it.
+An event whose rows cannot be decoded (INCIDENT, an unknown event, a damaged image) raises an error after all events and
+rows before it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ItemKind(Enum):
-    OUTSIDE = "outside"  # of every group
+    OUTSIDE = "outside"  # outside of every group
     BEGIN = "begin"
     MEMBER = "member"
     END = "end"
@@ -43,7 +43,7 @@ class ItemKind(Enum):
 
 
 class Item(NamedTuple):
-    """One item of the list. `event` unless `kind` is ROWS or CUT, `chunk` only then."""
+    """One item of the list. It has a `chunk` if `kind` is ROWS, nothing if it is CUT, and else an `event`."""
 
     kind: ItemKind
     found: FileEvent
@@ -87,7 +87,7 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
 
 
 def _items(part: Part, found: FileEvent, kind: ItemKind, group: int, feed: RowFeed | None) -> Iterator[Item]:
-    """Yield an event with the rows that belong before or behind it."""
+    """Yield an event, with its rows before or after it."""
     event = part.read(found)
     if kind is ItemKind.END and feed is not None:
         yield from (Item(ItemKind.ROWS, found, chunk=chunk) for chunk in feed.take(group))
@@ -105,24 +105,24 @@ def _place(tracker: GroupTracker, part: Part, found: FileEvent) -> Place:
         raise relocated(error, part.name, found.offset) from None
 
 
-# The texts of a range's rows, handed out event by event to the code that lists the events beside them.
+# Texts of a range's rows, by event, for the code that lists the events.
 
 
 class Chunk(NamedTuple):
-    """Rows of one rows event in one batch; `text` is valid until the next chunk is asked for."""
+    """Rows of one rows event in one batch. `text` is valid until the next chunk is requested."""
 
     group: int
-    """Where the group that commits them starts in the range."""
+    """Offset in the range of the group that commits the rows."""
     event: int
-    """Where their rows event starts."""
+    """Offset in the range of the rows event."""
     rows: int
     text: memoryview
 
 
 class RowFeed:
-    """The texts of a range. Rows come in the order of the log; those of an XA transaction where it is committed.
+    """Texts of a range. Rows come in the order of the log, those of an XA transaction at its commit.
 
-    `failure` is why there are no more of them, known ahead of the events that stand before it.
+    `failure` is the error that ends them. It is known before the events that precede it are listed.
     """
 
     def __init__(self, part: Part, rows: Iterator[ShownRows], texts: RowTexts) -> None:
@@ -132,12 +132,12 @@ class RowFeed:
         self._go_on()
 
     def fails_at(self, found: FileEvent) -> bool:
-        """Tell whether the event is the one whose rows cannot be read."""
+        """Return True if the event is the one whose rows cannot be read."""
         offset = None if self.failure is None else self.failure.offset
         return offset is not None and found.offset <= offset < found.offset + len(found.event)
 
     def take(self, group: int, event: int | None = None) -> Iterator[Chunk]:
-        """Yield the next rows, as long as they belong to this group and this event (None: any event)."""
+        """Yield the next chunks that belong to this group and this event (None: any event)."""
         while self._next is not None and self._next.group == group and event in (None, self._next.event):
             yield self._next
             self._go_on()
@@ -152,7 +152,7 @@ class RowFeed:
 def _chunks(part: Part, rows: Iterator[ShownRows], texts: RowTexts) -> Iterator[Chunk]:
     place = RangeOrigin(part.name, part.piece.offset)
     for batch, shown, gtids in rows:
-        assert batch.events is not None  # noqa: S101  (decoders of VARIANT give them)
+        assert batch.events is not None  # noqa: S101  (decoders of VARIANT provide them)
         assert batch.event is not None  # noqa: S101
         text, ends = texts.write(batch, place, shown=shown, gtids=gtids)
         starts = batch.events["start"][batch.event]

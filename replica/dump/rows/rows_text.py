@@ -1,7 +1,7 @@
-"""A batch of row changes -> their text, in one of the notations: the row kernel's buffers, and its calls.
+"""Text of a batch of row changes in one of the notations: buffers and calls of the row kernel.
 
-In: batches of a RangeDecoder in the shape `variant`. Out: bytes, and where the text of each row ends in them. Buffers
-grow to the largest row and stay.
+In: batches of a RangeDecoder in the shape `variant`. Out: bytes, and the end of each row's text in them. The buffers
+grow to the largest row and are reused.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ FIRST_NOTES: Final = 1 << 12
 
 
 class Texts(NamedTuple):
-    """The texts of a batch. `data` is valid until the next batch; `ends[i]` is where the text of row i ends, empty for
-    rows not shown.
+    """Texts of a batch.
+
+    `data` is valid until the next batch. `ends[i]` (int64) is the end of the text of row i, which is empty for a row
+    that is not shown.
     """
 
     data: memoryview
@@ -48,14 +50,14 @@ class Texts(NamedTuple):
 
 @dataclass(slots=True)
 class RangeOrigin:
-    """The source of a range: its file's name and offset there."""
+    """Source of a range: the name of its file, and its byte offset there."""
 
     file: str
     offset: int
 
 
 class RowTexts:
-    """A writer of batches in one notation; `compile_` makes the program of a table that was not met before."""
+    """Writer of batches in one notation. `compile_` makes the program of a new table."""
 
     def __init__(self, notation: int, compile_: Callable[[CompiledTable], Program]) -> None:
         self._notation = notation
@@ -81,8 +83,17 @@ class RowTexts:
         shown: npt.NDArray[np.bool_] | None = None,
         gtids: pa.LargeStringArray | None = None,
     ) -> Texts:
-        """Write a batch. `shown`: per group, whether its rows are asked for. `gtids`: per group, where they are not
-        three numbers.
+        """Write a batch.
+
+        Args:
+            batch: the row changes.
+            place: source of the batch's range.
+            shown: whether the rows of a group are selected, bool by group; None for all.
+            gtids: GTIDs by group, if they are not three numbers.
+
+        Raises:
+            SchemaError: an image has no column that an SQL statement could use.
+            ProtocolError: a value is of no known kind.
         """
         record, keep = self._record(batch, place, shown, gtids)
         ends = np.empty(batch.rows, np.int64)
@@ -117,8 +128,8 @@ class RowTexts:
         shown: npt.NDArray[np.bool_] | None,
         gtids: pa.LargeStringArray | None,
     ) -> tuple[Records, list[object]]:
-        """Return the kernel's view of the batch, and what has to live as long."""
-        assert batch.event is not None  # noqa: S101  (decoders of VARIANT give them)
+        """Return the kernel's record of the batch, and the objects that have to live as long."""
+        assert batch.event is not None  # noqa: S101  (decoders of VARIANT provide them)
         assert batch.events is not None  # noqa: S101
         record = np.zeros((), k.BatchRecord.dtype)
         slots = np.ascontiguousarray(batch.events["slot"][batch.event])
@@ -167,7 +178,7 @@ class RowTexts:
         return found
 
     def forget(self) -> None:
-        """Drop the programs: the tables they belong to are gone."""
+        """Drop the programs, because their tables have changed or no longer exist."""
         self._programs.clear()
 
     def _grow(self, state: Records) -> None:
@@ -183,7 +194,7 @@ class RowTexts:
             self._notes = more
 
     def _with_floats(self, used: int, noted: int, ends: npt.NDArray[np.int64]) -> Texts:
-        """Put the floats in their places, each in the fewest digits that give the same float again."""
+        """Insert the floats, each with the fewest digits that give the same float again."""
         notes = self._notes[:noted]
         kinds, bits = notes["kind"], notes["bits"]
         double = kinds == kv.NOTE_DOUBLE
@@ -223,10 +234,10 @@ class RowTexts:
 def _shortest(numbers: npt.NDArray[np.float64] | npt.NDArray[np.float32], *, json: bool) -> pa.StringArray:
     texts = array_of(numbers).cast(pa.string())
     negative_zero = (numbers == 0) & np.signbit(numbers)
-    if negative_zero.any():  # "-0" reads as the integer 0, which has no sign
+    if negative_zero.any():  # "-0" would be read as the integer 0, which has no sign
         texts = pc.if_else(array_of(negative_zero), repeated("-0.0", len(numbers)), texts)
     finite = np.isfinite(numbers)
-    if json and not finite.all():  # no server stores them, but damaged bytes may
+    if json and not finite.all():  # no server stores them, but damaged bytes may contain them
         texts = array_of_values(
             [t if f else f'"{t}"' for t, f in zip(texts.to_pylist(), finite.tolist(), strict=True)], pa.string()
         )
@@ -234,9 +245,7 @@ def _shortest(numbers: npt.NDArray[np.float64] | npt.NDArray[np.float32], *, jso
 
 
 def _text_of(texts: pa.StringArray) -> tuple[int, int, int]:
-    """Return (address of the offsets, address of the characters, bytes of them); zeros where there is nothing to
-    read.
-    """
+    """Return (address of the offsets, address of the characters, number of bytes); zeros without texts."""
     if not len(texts):
         return 0, 0, 0
     _, ends, data = texts.buffers()

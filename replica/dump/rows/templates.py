@@ -1,7 +1,7 @@
-"""The text that is the same for all rows of a table: one program per table map and operation for the row kernel.
+"""Text that is the same for all rows of a table: one program of the row kernel for each table map and operation.
 
 In: the sides of a row with the text around each value, from the module of a notation. Out: a `Program`, memory that the
-kernel reads. Columns stand in table order; hidden columns that VARIANT leaves out have no place here either.
+kernel reads. Columns are in table order, without hidden columns, which VARIANT lacks too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BEFORE, AFTER = 0, 1
 
 
 class Shown(NamedTuple):
-    """A column that VARIANT images can hold; `rank`: its place among the sorted names."""
+    """A column that VARIANT images can hold. `rank` is its index in the sorted names."""
 
     plan: ColumnPlan
     column: ColumnDef
@@ -43,7 +43,7 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnText:
-    """The form of one column of a side: text before and after its value; `null_suffix` after a NULL."""
+    """The form of one column of a side: text before and after its value. `null_suffix` follows a NULL."""
 
     shown: Shown
     prefix: str
@@ -53,7 +53,7 @@ class ColumnText:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One image of a row with what stands around it."""
+    """One image of a row with the text around it."""
 
     image: int
     before: str
@@ -62,19 +62,19 @@ class Side:
     columns: Sequence[ColumnText]
 
     def ending(self, text: str) -> Side:
-        """Return the same with more text behind it."""
+        """Return the same side with more text at its end."""
         return replace(self, after=self.after + text)
 
 
 @dataclass(slots=True)
 class Program:
-    """Templates of the three operations of one table, as memory: `addresses[op]` is what the kernel wants."""
+    """Templates of the operations of one table, as memory. `addresses[op]` is the kernel's input."""
 
     addresses: list[int] = field(default_factory=list)
     _keep: list[object] = field(default_factory=list)
 
     def add(self, names: int, sides: Sequence[Side]) -> None:
-        """Add the next operation: the sides in the order they are written."""
+        """Add the next operation, with its sides in writing order."""
         record = np.zeros((), k.RowProgram.dtype)
         record["side_count"], record["names"] = len(sides), names
         for target, side in zip(record["sides"], sides, strict=False):
@@ -92,11 +92,11 @@ class Program:
         self.addresses.append(self._hold(record))
 
     def all_addresses(self) -> list[int]:
-        """Return the addresses of current rows, then those of old versions: the same, unless they were added too."""
+        """Return the addresses for current rows and for old versions. They are the same unless both were added."""
         return self.addresses if len(self.addresses) == k.PROGRAMS else self.addresses * 2
 
     def _piece(self, text: str) -> tuple[int, int]:
-        """Put a TemplatePiece that lives as long as the program."""
+        """Return a TemplatePiece whose memory lives as long as the program."""
         data = piece(text)
         return self._hold(data), len(data)
 
@@ -106,7 +106,7 @@ class Program:
 
 
 def piece(text: str) -> npt.NDArray[np.uint8]:
-    """Return text as bytes that stay where they are, with room to read on behind them."""
+    """Return text as bytes that stay in place, followed by SLACK readable bytes."""
     data = text.encode()
     return np.frombuffer(data + bytes(kv.SLACK), np.uint8)[: len(data)]
 
@@ -121,8 +121,9 @@ def dictionary(metadata: bytes) -> list[str]:
 
 
 def shown_columns(table: CompiledTable, *, unnamed: bool = False) -> list[Shown]:
-    """Return the columns that images can hold, in table order. `unnamed`: nothing tells text from bytes in this
-    table.
+    """Return the columns that images can hold, in table order.
+
+    With `unnamed`, the table's metadata does not distinguish text from bytes.
     """
     table.decode  # noqa: B018  (compiles the dictionary)
     assert table.metadata is not None, "rows are decoded as VARIANT"  # noqa: S101

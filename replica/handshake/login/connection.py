@@ -1,11 +1,11 @@
-"""The driver's connection with a login of our own: TLS that never falls back, every plugin, compression.
+"""The driver's connection with our own login: TLS that never falls back, every plugin, compression.
 
-In: a configuration and an endpoint. Out: a connection that has logged in. What aiomysql has of this is left out because
-it goes on in plain text where the server offers no TLS, knows two plugins, stops at a second change of plugin, and
-neither compresses nor checks a certificate through the password; and because it takes whatever a server says, as much
-of it as comes, and sends it our files.
+In: a configuration and an endpoint. Out: a connection that has logged in. aiomysql's own login is not used. It
+continues in plain text if the server offers no TLS, knows two plugins, and stops at a second change of plugin. It
+neither compresses nor checks a certificate through the password. It also accepts replies of any size, and sends our
+files to a server that asks for them.
 
-Refused: a server without TLS or compression when they are asked for; replies of more bytes than `expect` allows, before
+Refused: a server without TLS or compression if they are configured; replies of more bytes than `expect` allows, before
 they are read.
 """
 
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
     from replica.options.config import Endpoint, ReplicaConfig
 
 MAX_LOGIN_BYTES: Final = 256 << 10
-"""All that a server says before it lets us in: a dozen packets, the largest of them a public key or an error."""
+"""Maximum number of bytes of a server during the login.
+
+It sends a dozen packets, the largest of them a public key or an error.
+"""
 PACKET_COST: Final = 64
-"""Counted for each packet beside its bytes: what Python needs to keep a row of one byte."""
+"""Number of bytes that each packet counts beside its length: the memory that Python needs for a row of one byte."""
 
 
 class DriverConnection(Driver):
-    """One connection; `open()` makes it and logs in. The driver never sees the password."""
+    """One connection. `open()` connects and logs in. The driver never sees the password."""
 
     def __init__(self, config: ReplicaConfig, endpoint: Endpoint) -> None:
         super().__init__(endpoint, config.user)
@@ -48,12 +51,12 @@ class DriverConnection(Driver):
         self.expect(MAX_LOGIN_BYTES)
 
     def expect(self, most: int) -> None:
-        """Allow the server to say so many bytes from now on, until the next call."""
+        """Set the number of bytes that the server may send until the next call."""
         self._most = self._left = most
 
     @property
     def tls(self) -> str:
-        """Version and cipher of TLS, empty without."""
+        """Version and cipher of TLS; '' without TLS."""
         channel = self._ssl_object()
         if channel is None:
             return ""
@@ -99,7 +102,7 @@ class DriverConnection(Driver):
     async def _start_tls(self, context: ssl.SSLContext, request: bytes) -> None:
         self.write_packet(request)
         plain = self.transport
-        # What an attacker may have put behind the greeting must not be read as if it had come inside TLS: the new
+        # An attacker may have put bytes after the greeting. They must not count as received inside TLS, so the new
         # reader starts empty.
         plain.pause_reading()
         raw = plain.get_extra_info("socket").dup()
@@ -133,12 +136,14 @@ class DriverConnection(Driver):
         return certificate
 
     async def read_payload(self, longest: int = MAX_PAYLOAD) -> bytes:
-        """Return the next payload, whatever its sequence id: inside frames the server counts in its own way.
+        """Return the next payload.
 
-        One that is longer than `longest` is cut there, and the connection closed.
+        Sequence ids are not checked, because the server counts them differently inside frames.
+
+        A payload longer than `longest` bytes is cut there, and the connection is closed.
 
         Raises:
-            ProtocolError: it is empty, or longer than what is left of what we expect.
+            ProtocolError: the payload is empty, or longer than the rest of the bytes that `expect` allows.
         """
         payload = bytearray()
         length = MAX_PIECE
@@ -172,7 +177,7 @@ class DriverConnection(Driver):
 
 
 def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:
-    """Return the password, and whether a connection to `endpoint` keeps what is sent to itself.
+    """Return the password, and whether the connection to `endpoint` keeps it private.
 
     Raises:
         AuthenticationError: the certificate is to be verified through a password that is empty.
@@ -184,26 +189,26 @@ def secret_of(config: ReplicaConfig, endpoint: Endpoint) -> Secret:
             "tls=verify-password cannot work with an empty password.",
             hint="Give the account a password, or use tls=verify-identity with tls_ca.",
         )
-    # Through the password the server is known only after the login, too late for a password in clear.
+    # Verification through the password identifies the server only after the login, too late for a password in clear.
     private = bool(endpoint.unix_socket) or mode not in ("disabled", "verify-password")
     return Secret(password, private=private, public_key=config.server_public_key)
 
 
-# The TLS context of a connection: which of the five modes, which certificates. Never a mode that falls back.
+# TLS context of a connection, for the five modes and the certificates. No mode falls back to plain text.
 #
-# Source: measured on 10.5, 10.11 and 11.8. A server without TLS, or one of which a man in the middle says so, leaves
-# out its capability flag; the login above refuses it then, while the driver would go on in plain text.
+# Source: measured on 10.5, 10.11 and 11.8. A server without TLS leaves out its capability flag, and a man in the middle
+# can remove the flag. The login above refuses such a server, while the driver would continue in plain text.
 
 
 def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
-    """Return the context for `config.tls_mode`, None for disabled.
+    """Return the TLS context for `config.tls_mode`, None for disabled.
 
-    required encrypts and checks nothing; verify-ca checks who signed the certificate; verify-identity also that it
-    names the host. Without tls_ca the system's authorities are trusted. verify-password takes any certificate here:
-    it is checked when the password was accepted (`check_certificate`).
+    `required` encrypts and verifies nothing. `verify-ca` verifies the signer of the certificate, and `verify-identity`
+    also the host name. Without tls_ca the system's authorities are trusted. `verify-password` accepts any certificate
+    here; `check_certificate` verifies it after the login.
 
     Raises:
-        ConfigError: a certificate or key file cannot be read or is none.
+        ConfigError: a certificate or key file cannot be read or is invalid.
     """
     mode = config.tls_mode
     if mode == "disabled":
@@ -216,11 +221,11 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
         else:
             context = ssl.create_default_context(cafile=config.tls_ca)
             context.check_hostname = mode == "verify-identity"
-        # Not what the machine's OpenSSL allows: every server tested (10.5, 10.11, 11.8) speaks 1.2, and older versions
-        # of TLS can be broken.
+        # Independent of the machine's OpenSSL settings: every server tested (10.5, 10.11, 11.8) supports 1.2, and older
+        # versions of TLS can be broken.
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if config.tls_cert and config.tls_key:
-            # Without an answer here, OpenSSL asks a terminal for the passphrase of a protected key, and waits.
+            # Without a password here, OpenSSL asks a terminal for the passphrase of a protected key, and waits.
             context.load_cert_chain(config.tls_cert, config.tls_key, password=b"")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         files = ", ".join(str(path) for path in (config.tls_ca, config.tls_cert, config.tls_key) if path)
@@ -228,26 +233,27 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
     return context
 
 
-# The server's certificate checked through the password, for servers (11.4+) that made it themselves.
+# Verification of the server's certificate through the password, for servers (11.4+) that made it themselves.
 #
-# In: the plugin that logged us in, the scramble of the greeting, the certificate TLS was made with, and the final OK
-# packet's text. The server puts there a digest of all three; one that does not know the account's password, a man in
-# the middle with a certificate of his own, cannot make it. Source: the server's sql_acl.cc (make_ssl_info) and
-# Connector/C's my_auth.c.
+# In: the plugin that logged us in, the scramble of the greeting, the certificate of the TLS session, and the text of
+# the final OK packet. The server puts a digest of the first three there. A server that does not know the account's
+# password, such as a man in the middle with another certificate, cannot compute it. Source: the server's sql_acl.cc
+# (make_ssl_info) and Connector/C's my_auth.c.
 #
-# Refused: another digest; none, from a server that has no such thing or for an account whose password is empty.
+# Refused: another digest, and a missing one, which means that the server lacks the feature or the password is empty.
 
 _DIGEST_CHARACTERS = 64
 _DIGEST_HEAD = bytes((1 + _DIGEST_CHARACTERS, 1))
-"""Length of what follows, and its kind: a digest with SHA-256."""
+"""Length of the rest, and its kind: a digest with SHA-256."""
 _OTHER_WAY = "Use tls=verify-identity with the server's certificate authority as tls_ca."
 
 
 def check_certificate(done: Authenticated, scramble: bytes, certificate: bytes) -> None:
-    """Compare what the server says with what it must say about `certificate` (DER).
+    """Compare the server's digest with the one that `certificate` (DER) requires.
 
     Raises:
-        AuthenticationError: it is not the certificate of a server that knows the password, or that cannot be told.
+        AuthenticationError: the certificate does not belong to a server that knows the password, or this cannot be
+            checked.
     """
     stored = done.plugin.stored()
     if stored is None:

@@ -2,8 +2,8 @@
 
 In: an endpoint, and a subclass that handles the greeting. Out: packets in both directions, and finally the streams
 without the driver. The driver opens the connection, counts packets, escapes values and sets autocommit. It calls three
-private methods that we override, and we read or set seven of its private names. `tests/unit/handshake/login/
-test_driver.py` lists them all, with the effect that a change in the driver would have.
+private methods that we override, and we read or set seven of its private names. The test
+tests/unit/handshake/login/test_driver.py lists them all, with the effect that a change in the driver would have.
 """
 
 from __future__ import annotations

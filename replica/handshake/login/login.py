@@ -8,8 +8,8 @@ stream.
 The peer may be anything. Whatever it sends ends in a `ReplicaError`, after a bounded number of bytes and a bounded
 time.
 
-Source: sql/sql_parse.cc, 10.11: a dump command ends its connection, so `dump` uses up a login. protocol/packets/
-packets.py names the source for the restart of the sequence numbers.
+Source: sql/sql_parse.cc, 10.11: a dump command ends its connection, so `dump` uses up a login. The source for the
+restart of the sequence numbers is in protocol/packets/packets.py.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 STATEMENT_TIMEOUT_S = 120.0
-"""Timeout of one step in seconds. BINLOG_GTID_POS reads the binlog file up to the position: a gigabyte on a slow disk
-takes most of a minute (measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory; 11.8 has an index).
+"""Timeout of one step in seconds. BINLOG_GTID_POS reads the binlog file up to the position, and a gigabyte on a slow
+disk takes most of a minute. Measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory. 11.8 has an index.
 """
 LOOK_BYTES = 1 << 20
 """Maximum number of bytes that are read of an event, if only its header matters or the event has to be short."""

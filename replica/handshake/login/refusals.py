@@ -1,7 +1,8 @@
-"""The driver's errors as ours: it raises OperationalError(code, text) for everything; ours say whether to try again.
+"""Translation of the driver's errors to ours. The driver raises OperationalError(code, text) for everything; our types
+show whether a retry may help.
 
 Source: the numbers are those of the server's sql/share/errmsg-utf8.txt (1000 to 1999, 4000 and above), of a client's
-errmsg.h (2000 to 2999) and of MySQL (3159); which of them a login ends in was measured on 10.5, 10.11 and 11.8.
+errmsg.h (2000 to 2999) and of MySQL (3159). Which of them end a login was measured on 10.5, 10.11 and 11.8.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from replica.options.config import Endpoint
 
 AUTHENTICATION_CODES = frozenset({1044, 1045, 1130, 1142, 1227, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 3159, 4151})
-"""Wrong account, password, plugin, host or privilege; TLS required; expired or locked. None passes by itself."""
+"""Wrong account, password, plugin, host or privilege; TLS required; expired or locked. A retry does not help."""
 CONNECTION_CODES = frozenset(
     {1040, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1226, 1927, 2003, 2006, 2013, 2014}
 )
-"""Too many connections, shutting down, killed, lost, init_connect failed: another attempt may succeed."""
+"""Too many connections, shutting down, killed, lost, init_connect failed. A retry may succeed."""
 _CANNOT_CONNECT = 2003
-"""What the driver says of it names another product's server, and the host without its port: the cause has the rest."""
+"""The driver's text for this error names another product's server, and no port. The cause has the details."""
 _OF_DRIVER = range(2000, 3000)
-"""What the driver finds by itself. Texts of a server are shown as they come."""
+"""Errors that the driver detects itself. Texts of a server are shown unchanged."""
 _NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (
     (
         ConnectionRefusedError,
@@ -44,18 +45,18 @@ _NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (
         "Look at the host's name and port, whether that machine is up, and at firewalls.",
     ),
 )
-"""What the system says where there is no connection yet: in words, and what to look at."""
+"""Errors of the system while connecting: their type, their meaning in words, and a hint."""
 _HOURLY: Final = ("max_queries_per_hour", "max_connections_per_hour", "max_updates_per_hour")
-"""Limits of an account in an hour, as error 1226 has them."""
+"""Hourly limits of an account, as error 1226 names them."""
 TLS_REFUSALS = (
     *("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "INSUFFICIENT_SECURITY", "LEGACY"),
     *("NO_CIPHERS", "NO_PROTOCOLS", "NO_SHARED", "PROTOCOL_VERSION", "TOO_SMALL", "TOO_WEAK", "UNSUPPORTED_PROTOCOL"),
 )
-"""Parts of OpenSSL's reasons: certificates, versions and ciphers of two sides that do not fit. None goes away."""
+"""Parts of OpenSSL's reasons for incompatible certificates, versions and ciphers. A retry does not help."""
 
 
 def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
-    """Return the error to raise for what the driver or the socket raised while talking to `endpoint`."""
+    """Return the error to raise for an error of the driver or the socket while talking to `endpoint`."""
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLError) and _is_refusal(cause):
         return _tls_refused(cause, endpoint)
@@ -75,14 +76,14 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
 
 
 def _reason(cause: BaseException) -> str:
-    """Return why a connection could not be made: in words where these are known, and always in the system's."""
+    """Return the reason of a failed connection: in words if it is known, and always in the system's words."""
     system = str(cause) or type(cause).__name__
     words, _ = _known(cause)
     return f"{words} ({system})" if words else system
 
 
 def _known(cause: BaseException) -> tuple[str, str]:
-    """Return what is said of a cause, and what to look at; both are empty where it is no known one."""
+    """Return words and hint for a cause; both are empty if the cause is unknown."""
     return next(((words, hint) for kind, words, hint in _NO_WAY_IN if isinstance(cause, kind)), ("", ""))
 
 
@@ -107,7 +108,7 @@ def _way_in(code: int, cause: BaseException, text: str) -> str:
 
 
 def _limit_of_account(text: str) -> str:
-    """Return what to do about a limit of the account, which the server names in its error."""
+    """Return the hint for a limit of the account, which the server names in its error."""
     name = next((name for name in _HOURLY if name in text.lower()), "")
     if name:
         limit = name.upper()
@@ -139,7 +140,7 @@ def _advice(code: int) -> str:
 
 
 def _is_refusal(error: ssl.SSLError) -> bool:
-    """Tell whether one side does not want the other; anything else, such as a wrong MAC, is damage on the way."""
+    """Return True if one side refuses the other. Any other error, such as a wrong MAC, is damage on the way."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
     return any(words in (error.reason or "") for words in TLS_REFUSALS)

@@ -1,9 +1,9 @@
 """Settings of every session of ours: set after the login, read back, and refused if the server keeps other values.
 
 A server gives a new session its global variables, and then runs init_connect in it, for accounts without SUPER or
-CONNECTION ADMIN. Either may change the meaning of a statement, the character set of its answer, and how much of the
-answer is left out without an error. `login.log_in` runs `settle_session` on every connection, before any other
-statement. A session that needs more (`snapshot/connection/session.py`) adds its own settings to these.
+CONNECTION ADMIN. Either may change the meaning of a statement and the character set of its answer. Either may also cut
+the answer without an error. `login.log_in` runs `settle_session` on every connection, before any other statement. A
+session that needs more (`snapshot/connection/session.py`) adds its own settings to these.
 
 A setting that the server does not know is left out. Such a server is no MariaDB, and later checks refuse it.
 """

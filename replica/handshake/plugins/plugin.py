@@ -1,8 +1,7 @@
-"""The parts that every authentication plugin has: an answer to the server's first data, answers to more of it, and a
-proof.
+"""Interface of authentication plugins: an answer to the server's first data, answers to more data, and a proof.
 
-In: the account's secret. Out: the payloads to send, none of which holds the password itself unless `Secret.private`
-says that no one between us and the server can read it.
+In: the account's secret. Out: the payloads to send. None contains the password itself unless `Secret.private` says that
+no one between us and the server can read it.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCRAMBLE_BYTES = 20
-"""Random bytes in the server's greeting (SCRAMBLE_LENGTH); a NUL may follow them."""
+"""Number of random bytes in the server's greeting (SCRAMBLE_LENGTH). A NUL may follow them."""
 NONCE_BYTES = 32
-"""What ed25519 and parsec let the client sign."""
+"""Number of bytes that the client signs with ed25519 and parsec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A password in the bytes that a client sends, UTF-8."""
+    """A password as UTF-8 bytes, the form in which a client sends it."""
 
     password: bytes = field(repr=False)
     private: bool
-    """Whether the connection hides what is sent and leads to the right server, as far as the user wants to know."""
+    """Whether the connection is encrypted or local. The configured `tls` decides how far the server is verified."""
     public_key: Path | None = None
-    """The server's RSA key, from a source that is trusted."""
+    """The server's RSA key, from a trusted source."""
 
 
 class Plugin(ABC):
-    """One attempt to log in; the server decides with which plugin, and may change its mind."""
+    """One attempt to log in. The server chooses the plugin, and may change it."""
 
     name: ClassVar[str]
-    """The server's name for it: in its greeting, and in an AuthSwitchRequest."""
+    """The server's name of the plugin, in its greeting and in an AuthSwitchRequest."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
@@ -47,20 +46,18 @@ class Plugin(ABC):
         """Return the first answer, to the data of the greeting or of an AuthSwitchRequest.
 
         Raises:
-            AuthenticationError: the answer would give the password away.
-            ProtocolError: the data is not what this plugin's server sends.
+            AuthenticationError: the answer would expose the password.
+            ProtocolError: the data does not fit this plugin.
         """
 
     def more(self, data: bytes) -> bytes | None:
-        """Return the answer to what the server says next (AuthMoreData); None where it wants none and goes on
-        itself.
-        """
+        """Return the answer to further data of the server (AuthMoreData); None if it expects no answer."""
         raise ProtocolError(f"the server goes on with {self.name}, which ends after one answer ({len(data)} bytes)")
 
     def stored(self) -> bytes | None:
-        """Return what the server keeps of the password (`hash_password_bin`); None where it does not tell a secret.
+        """Return the server's stored form of the password (`hash_password_bin`), or None if that form is no secret.
 
-        A server of 11.4 or later mixes it with its certificate, so that only one that knows the account can do so.
+        A server of 11.4 or later mixes it with its certificate, so that only a server that knows the account can do so.
         """
         return None
 
@@ -71,7 +68,7 @@ class Plugin(ABC):
 
 
 def would_expose(plugin: str) -> AuthenticationError:
-    """Return the refusal to send a password where others may read it."""
+    """Return the error that refuses to send a password where others may read it."""
     return AuthenticationError(
         f"authentication plugin {plugin} would send the password where it can be read.",
         hint="Use TLS that verifies the server (tls=verify-identity), the unix socket, or an account with ed25519 or "

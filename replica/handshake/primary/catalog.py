@@ -1,4 +1,4 @@
-"""The server's catalog over a logged-in connection: what tables look like now, as a generator of steps."""
+"""The server's catalog over a logged-in connection, as a generator of steps that returns current table definitions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, str], TableSchema]]:
-    """Return the selected tables (a database and a table, or a database and None for all of it) by their names.
+    """Return the selected tables by (database, table).
+
+    Args:
+        selection: pairs of a database and a table, or of a database and None for all its tables.
 
     Raises:
-        SchemaError: a table that was asked for by name does not exist, or the account may not see it.
+        SchemaError: a table that is selected by name does not exist, or the account may not see it.
     """
     columns = yield Query(*columns_query(selection), MAX_CATALOG_BYTES)
     keys = yield Query(*keys_query(selection), MAX_CATALOG_BYTES)
@@ -30,7 +33,7 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
         for doubtful in doubtful_labels(schema):
             told[doubtful.column] = doubtful.answered((yield Query(doubtful.query())))
         tables[name] = replace(schema, columns=tuple(told))
-    # The names come back as the server spells them, which with lower_case_table_names is not as they were asked for.
+    # The server returns names in its own spelling, which differs from the selection with lower_case_table_names.
     found = {(database.lower(), table.lower()) for database, table in tables}
     missing = [f"{d}.{t}" for d, t in selection if t is not None and (d.lower(), t.lower()) not in found]
     if missing:

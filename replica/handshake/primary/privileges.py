@@ -1,8 +1,8 @@
-"""The tables that the account may read, asked of the server by reading nothing.
+"""Privileges of the account on tables, determined with queries that read no rows.
 
-information_schema leaves out what the account has no privilege on, and so cannot tell a table that is hidden from one
-that is not there. A SELECT can: it is denied, or the table does not exist. Of a whole database it is asked with a name
-that no table has; roles and grants with wildcards are the server's business that way.
+information_schema leaves out tables on which the account has no privilege, so a hidden table looks like an absent one.
+A SELECT distinguishes them: it is denied, or the table does not exist. A whole database is tested with a table name
+that does not exist. So the server itself evaluates roles and grants with wildcards.
 
 Source: measured on 10.5, 10.11 and 11.8 (tests/integration/test_check.py); the numbers are those of the server's
 sql/share/errmsg-utf8.txt.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Answer = Literal["readable", "denied", "absent"]
 
 _DENIED: Final = frozenset({1044, 1142, 1143})
-"""ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR: some column of the table."""
+"""ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR (at least one column)."""
 _ABSENT: Final = frozenset({1049, 1146})
 """ER_BAD_DB_ERROR, ER_NO_SUCH_TABLE."""
 _NO_NAME: Final = "no table is called like this"
@@ -31,8 +31,9 @@ _COLUMN_GRANTS: Final = "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM informati
 
 
 def may_read(database: str, table: str) -> Steps[Answer]:
-    """Tell whether the account may read all columns of a table. One that is absent counts as denied for an account that
-    may not read it.
+    """Return whether the account may read all columns of a table.
+
+    An absent table counts as denied if the account may not read it.
     """
     try:
         yield Query(f"SELECT * FROM {_quoted(database)}.{_quoted(table)} LIMIT 0")  # noqa: S608  (names are quoted)
@@ -42,12 +43,18 @@ def may_read(database: str, table: str) -> Steps[Answer]:
 
 
 def may_read_all(database: str | None) -> Steps[bool]:
-    """Tell whether the account may read every table of a database, those to come included; None: of all databases."""
+    """Return whether the account may read every table of a database, including future ones.
+
+    None means all databases.
+    """
     return (yield from may_read(_NO_NAME if database is None else database, _NO_NAME)) != "denied"
 
 
 def read_in_part(among: Collection[tuple[str, str]]) -> Steps[list[tuple[str, str]]]:
-    """Return tables of which the account may read some columns only, granted by name: the catalog hides the others."""
+    """Return the tables of which the account may read only some columns, by column grants.
+
+    The catalog hides the rest.
+    """
     found = []
     for database, table in (yield Query(_COLUMN_GRANTS)):
         name = str(database), str(table)

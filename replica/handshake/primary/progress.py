@@ -1,11 +1,11 @@
-"""The progress of a primary, and how long it keeps its binlog: what a monitor asks beside the stream.
+"""Progress of a primary and retention of its binlog, which the monitor queries beside the stream.
 
-In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. Everything but the sizes of the binlog files is
-answered to an account with REPLICATION SLAVE alone; those need BINLOG MONITOR and are None without it. What a version
-does not know is None too.
+In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. An account with REPLICATION SLAVE gets all of
+it except the sizes of the binlog files. These need BINLOG MONITOR and are None without it. Variables that a version
+does not know are None too.
 
-Source: which privilege each statement needs, and what it answers without, was measured on 10.5, 10.11 and 11.8, each
-statement with each grant. Of a file that was purged BINLOG_GTID_POS gives NULL (the same versions).
+Source: which privilege each statement needs, and its answer without that privilege, was measured on 10.5, 10.11 and
+11.8, each statement with each grant. BINLOG_GTID_POS returns NULL for a purged file (the same versions).
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ DENIED_CODES = (1227, 1045)
 SECONDS_A_DAY = 86_400.0
 
 _CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-"""The clock without a time zone in between: UNIX_TIMESTAMP(NOW(6)) is an hour wrong for an hour when the clocks are put
-back."""
+"""The clock without a time zone.
+
+UNIX_TIMESTAMP(NOW(6)) is wrong by an hour for an hour when the clocks are put back.
+"""
 _VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "max_binlog_total_size", *PLACE_OF_A_SERVER)
 _STATUS = (
     "Binlog_snapshot_file",
@@ -41,7 +43,10 @@ _STATUS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrimaryAnswer:
-    """One answer. Times are seconds since 1970; `asked_at` and `answered_at` by our clock, `clock` by the primary's."""
+    """State of a primary at one time.
+
+    Times are seconds since 1970: `asked_at` and `answered_at` by our clock, `clock` by the primary's.
+    """
 
     server_id: int
     position: GtidPosition
@@ -50,20 +55,20 @@ class PrimaryAnswer:
     asked_at: float
     answered_at: float
     expiry_s: float | None
-    """Binlog files older than this are purged; None: not by age."""
+    """Age in seconds after which binlog files are purged. None: not by age."""
     max_total_bytes: int | None
-    """Binlog files are purged beyond this total (max_binlog_total_size, 11.4); None: not by size."""
+    """Total size in bytes beyond which binlog files are purged (max_binlog_total_size, 11.4). None: not by size."""
     file_kept: bool | None
-    """Whether the file that was asked about is still there."""
+    """Whether the primary still has `held_file`."""
     semi_sync: bool | None
     """Whether commits wait for an acknowledgement now (Rpl_semi_sync_master_status)."""
     semi_sync_clients: int | None
     uid: str = ""
-    """What tells the server apart, where its id may be that of several (`ServerInfo.uid`)."""
+    """Identity of the server, because several servers may have one server id (`ServerInfo.uid`)."""
 
     @property
     def clock_offset_s(self) -> float:
-        """The primary's clock minus ours, give or take half the time of the answer."""
+        """The primary's clock minus ours in seconds, with an error of at most half the time of the answer."""
         return self.clock - (self.asked_at + self.answered_at) / 2
 
 
@@ -76,7 +81,7 @@ class ListedBinlog:
 
 
 def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
-    """Ask how far it is, and whether `held_file` ('' for none yet) is still there."""
+    """Return the primary's state, and whether it still has the binlog file `held_file` ('' for none yet)."""
     asked_at = time.time()
     clocked = yield Query(f"SELECT {_CLOCK}, @@GLOBAL.gtid_binlog_pos, @@GLOBAL.server_id")
     answered_at = time.time()
@@ -106,7 +111,7 @@ def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
 
 
 def list_binlogs() -> Steps[tuple[ListedBinlog, ...] | None]:
-    """Return the primary's binlog files, oldest first; None where the account may not see them (BINLOG MONITOR)."""
+    """Return the primary's binlog files, oldest first; None if the account may not list them (BINLOG MONITOR)."""
     try:
         rows = yield Query("SHOW BINARY LOGS")
     except ServerError as error:
@@ -117,7 +122,7 @@ def list_binlogs() -> Steps[tuple[ListedBinlog, ...] | None]:
 
 
 def _expiry_s(variables: Mapping[str, str]) -> float | None:
-    # 10.6 and newer know both, as two spellings of one value; 10.5 knows whole days only (measured on both).
+    # 10.6 and newer know both, as two spellings of one value. 10.5 knows whole days only (measured on both).
     seconds = float(variables.get("binlog_expire_logs_seconds", "0"))
     return seconds or float(variables.get("expire_logs_days", "0")) * SECONDS_A_DAY or None
 

@@ -1,11 +1,12 @@
-"""The prerequisites of a primary that can be replicated from, and how to say all that is wrong in one go.
+"""Prerequisites of a primary, and one error that reports all unmet ones.
 
-`inspect_server()` asks, as a generator of steps; `check()` judges, without I/O. Every unmet prerequisite comes with the
-exact statement that meets it, because an administrator who fixes one thing a run gives up at the third. What only makes
-life harder (no column names in the binlog, partial row images, no checksums) is a warning.
+`inspect_server()` queries the server, as a generator of steps. `check()` evaluates the answers without I/O. Every unmet
+prerequisite comes with the exact statement that meets it. All are reported at once, because an administrator who learns
+one problem a run gives up at the third. Settings that only make work harder (no column names in the binlog, partial row
+images, no checksums) are warnings.
 
-Source: sql/repl_failsafe.cc (register_slave), 10.11, for what a registration needs and leaves behind; the variables and
-what each changes in the binlog were measured on 10.5, 10.11 and 11.8.
+Source: sql/repl_failsafe.cc (register_slave), 10.11, for the requirements and traces of a registration. The variables
+and their effects on the binlog were measured on 10.5, 10.11 and 11.8.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ER_ACCESS_DENIED = 1045
-"""What COM_REGISTER_SLAVE answers without REPLICATION SLAVE (measured on 10.11 and 11.8)."""
+"""Error of COM_REGISTER_SLAVE without REPLICATION SLAVE (measured on 10.11 and 11.8)."""
 PROBING_ID = 0
-"""Registers without being taken for a replica: ours, if it runs, must not meet its own id in the list. Servers take it
-(measured on 10.11 and 11.8)."""
+"""Server id for a registration that only tests the privilege. A running replica of ours must not find its own id in the
+list. Servers accept 0 (measured on 10.11 and 11.8).
+"""
 OLDEST_TESTED = (10, 5)
 
 _VARIABLES = (
@@ -50,8 +52,9 @@ _VARIABLES = (
     "wsrep_on",
 )
 PLACE_OF_A_SERVER = ("server_uid", "hostname", "port", "datadir")
-"""What tells servers apart. server_uid is made of the port and a network card's address (10.5, 10.11, 11.8): two
-containers on two hosts may have the same, and one that is made again may get another."""
+"""Variables that together identify a server. server_uid is made of the port and a network card's address (10.5, 10.11,
+11.8). So containers on two hosts may have the same one, and a recreated container may get another one.
+"""
 _UID_DIGITS = 16
 _CONFIGURED = "[mariadb] in the server's configuration file and restart the server"
 GALERA_GTIDS = (
@@ -59,13 +62,13 @@ GALERA_GTIDS = (
     "and on each node a gtid_domain_id of its own, under [mariadb] in their configuration files, and start the cluster "
     "again with them (galera_new_cluster)"
 )
-"""What MariaDB documents for asynchronous replicas of a cluster."""
+"""Settings that MariaDB documents for asynchronous replicas of a cluster."""
 _TRUE = ("ON", "1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A server's settings that matter to a replica, as it told them; None where it does not know the variable."""
+    """Settings of a server that matter to a replica, as it reports them. None: the server lacks the variable."""
 
     version: str
     server_id: int
@@ -79,19 +82,19 @@ class ServerInfo:
     gtid_domain_id: int | None = None
     version_comment: str = ""
     uid: str = ""
-    """Equal for one server's data at one place, over restarts, and never for two servers."""
+    """Identity of a server's data at one place. It is stable over restarts, and different for any two servers."""
     log_slave_updates: bool = True
     lower_case: bool = False
-    """The names of tables are stored in small letters, or met without regard to case (lower_case_table_names)."""
+    """Whether table names are stored in lower case or compared without regard to case (lower_case_table_names)."""
     wsrep_on: bool = False
-    """A Galera node."""
+    """Whether the server is a Galera node."""
     wsrep_gtid_mode: bool = False
     """Whether a write set has one GTID on all nodes."""
     wsrep_gtid_domain_id: int | None = None
 
     @property
     def is_mariadb(self) -> bool:
-        # The version text can be set to anything in a configuration file; this variable cannot.
+        # A configuration file can set the version text to anything, but not this variable.
         return self.gtid_domain_id is not None
 
     @property
@@ -101,7 +104,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, and what to do about it (SQL first, where SQL can change it)."""
+    """One problem of a server, and its fix (SQL first, if SQL can change it)."""
 
     check: str
     what: str
@@ -110,24 +113,24 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`unmet` prerequisites make replication impossible or lossy; `warnings` do not."""
+    """Problems of a server. `unmet` prerequisites make replication impossible or lossy; `warnings` do not."""
 
     unmet: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
 
 
 def plain_version(greeting: str) -> str:
-    """Cut '5.5.5-10.11.19-MariaDB' to '10.11.19-MariaDB': the prefix that servers before 11.0 send is no version.
+    """Return the version of a greeting without the prefix of servers before 11.0: 5.5.5-10.11.19-MariaDB.
 
-    Measured: 10.5 and 10.11 send it, 11.8 does not.
+    Measured: 10.5 and 10.11 send the prefix, 11.8 does not.
     """
     return greeting.removeprefix("5.5.5-")
 
 
 def inspect_server(server_id: int) -> Steps[ServerInfo]:
-    """Ask the server about itself; register as `server_id` to find out whether the account may."""
+    """Query the server's settings, and register as `server_id` to test the privilege."""
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
-    # SHOW VARIABLES leaves out what a server does not know, where SELECT @@name would fail as a whole.
+    # SHOW VARIABLES leaves out unknown variables, while SELECT @@name would fail as a whole.
     variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")))
     account = (yield Query("SELECT CURRENT_USER()"))[0][0] or ""
     domain = variables.get("gtid_domain_id")
@@ -136,7 +139,7 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
         version_comment=variables.get("version_comment", ""),
         server_id=int(variables.get("server_id", "0")),
         account=account,
-        # MySQL would understand the command too, but it is refused anyway: do not leave an entry there.
+        # MySQL would accept the command too, but is refused later, so leave no entry there.
         may_replicate=(yield from _may_register(server_id)) if domain is not None else False,
         log_bin=variables.get("log_bin", "").upper() in _TRUE,
         binlog_format=variables.get("binlog_format"),
@@ -154,14 +157,15 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
 
 
 def ask_uid() -> Steps[str]:
-    """Return the text that tells this server from all others."""
+    """Return the identity of this server, see `ServerInfo.uid`."""
     names = ", ".join(f"'{name}'" for name in PLACE_OF_A_SERVER)
     return uid_of(_pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))))
 
 
 def uid_of(variables: Mapping[str, str]) -> str:
-    """Return the same in short, from the server's variables: a hash, so that no path of the server gets into an
-    offset.
+    """Return the identity of a server from its variables.
+
+    It is a hash, so that no path of the server gets into an offset.
     """
     place = "\0".join(variables.get(name, "") for name in PLACE_OF_A_SERVER)
     return hashlib.sha256(place.encode()).hexdigest()[:_UID_DIGITS]
@@ -172,7 +176,7 @@ def _pairs(rows: Rows) -> dict[str, str]:
 
 
 def _may_register(server_id: int) -> Steps[bool]:
-    # The command itself is the one reliable probe: roles and wildcards make SHOW GRANTS hard to read.
+    # The command is the only reliable test, because roles and wildcards make SHOW GRANTS hard to interpret.
     try:
         yield Send(com_register_slave(server_id))
     except ServerError as error:
@@ -183,7 +187,7 @@ def _may_register(server_id: int) -> Steps[bool]:
 
 
 def check(server: ServerInfo, server_id: int, *, hosts: int = 1) -> Findings:
-    """Find everything that stands between this server and a replica with this id, which may go to one of `hosts`."""
+    """Return all problems of a server for a replica with this id, which may connect to one of `hosts` servers."""
     if not server.is_mariadb:
         named = f"{server.version} ({server.version_comment})" if server.version_comment else server.version
         mysql = Finding(
@@ -238,7 +242,7 @@ def _warnings(server: ServerInfo, hosts: int) -> Iterator[Finding]:
 
 
 def grant(privilege: str, account: str, on: str = "*.*") -> str:
-    """Return the statement that gives an account (as CURRENT_USER() names it) a privilege."""
+    """Return the statement that grants a privilege to an account (in the notation of CURRENT_USER())."""
     user, _, host = account.rpartition("@")
     return f"GRANT {privilege} ON {on} TO {_quote(user)}@{_quote(host)};"
 
@@ -249,8 +253,9 @@ def _quote(name: str) -> str:
 
 
 def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError | None:
-    """Return the one error for all unmet prerequisites, or None. A missing privilege alone is an
-    AuthenticationError.
+    """Return one error for all unmet prerequisites, or None.
+
+    If only a privilege is missing, the error is an AuthenticationError.
     """
     if not findings.unmet:
         return None

@@ -1,1 +1,1 @@
-"""The start of a dump: where it begins, and whether the server's binlog is still the one that was read."""
+"""Start of a dump: its position or place, and checks that the server's binlog is still the same."""

@@ -1,8 +1,8 @@
-"""The server's binlog files: which there are, what each begins with, and the last one that begins by a time.
+"""The server's binlog files: their numbers, their first events, and the last file that was begun by a given time.
 
-File numbers have no gaps, so halving finds the oldest file without SHOW BINARY LOGS, which needs a privilege of its
-own. When a file was begun is in its first event, and only a dump shows that: one short dump, and one login, for each
-file that halving looks at, some fourteen of 10 000.
+File numbers have no gaps, so a binary search finds the oldest file. SHOW BINARY LOGS is not used, because it needs
+another privilege. The begin time of a file is in its first event, which only a dump returns. The search for a time
+therefore takes one short dump and one login for each file that it tests, about fourteen for 10 000 files.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class BinlogFiles(NamedTuple):
 
 
 class BegunFile(NamedTuple):
-    """A binlog file, and when it was begun: seconds since 1970 by the server's clock."""
+    """A binlog file, and its begin time in seconds since 1970 by the server's clock."""
 
     name: str
     begun_s: int
 
 
 def binlog_files() -> Steps[BinlogFiles]:
-    """Return the numbers of the files that the server still has.
+    """Return the range of files that the server still has.
 
     Raises:
-        PrerequisiteError: it writes no binlog.
+        PrerequisiteError: the server writes no binlog.
     """
     rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_file'")
     current = rows[0][1] if rows else None
@@ -63,10 +63,10 @@ def binlog_files() -> Steps[BinlogFiles]:
 
 
 def state_at(file: str, position: int) -> Steps[str | None]:
-    """Return the GTIDs reached at an offset of a binlog file; None for a file that is not there or an offset inside an
-    event.
+    """Return the GTIDs reached at an offset of a binlog file.
 
-    Inside an event group, behind its GTID event, the group counts as reached although it is not (measured).
+    None means that the file does not exist, or that the offset is inside an event. Inside an event group, after its
+    GTID event, the group counts as reached although it is not (measured).
     """
     quoted = file.replace("\\", "\\\\").replace("'", "''")
     rows = yield Query(f"SELECT BINLOG_GTID_POS('{quoted}', {position})")
@@ -74,7 +74,7 @@ def state_at(file: str, position: int) -> Steps[str | None]:
 
 
 async def begun_at(config: ReplicaConfig, endpoint: Endpoint, file: str) -> int | None:
-    """Return the time at which the server began the file; None where it was purged."""
+    """Return the time at which the server began the file, in seconds since 1970; None if the file was purged."""
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
         try:
@@ -86,11 +86,9 @@ async def begun_at(config: ReplicaConfig, endpoint: Endpoint, file: str) -> int 
 
 
 async def last_begun_by(config: ReplicaConfig, endpoint: Endpoint, files: BinlogFiles, time_s: int) -> BegunFile | None:
-    """Return the last file that was begun at `time_s` or before, by halving; None where the oldest one was begun
-    later.
-    """
+    """Return the last file that was begun at `time_s` or before; None if even the oldest was begun later."""
     found = None
-    low, high = files.oldest, files.newest + 1  # the first one begun later is in [low, high]
+    low, high = files.oldest, files.newest + 1  # the first file begun later is in [low, high]
     while low < high:
         middle = (low + high) // 2
         begun_s = await begun_at(config, endpoint, files.name(middle))

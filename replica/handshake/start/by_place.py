@@ -1,12 +1,12 @@
-"""Choose where a dump is told to begin: at a place of the server's binlog, or behind a GTID position.
+"""Choice of the start of a dump: a place of the server's binlog, or a GTID position.
 
-In: what is stored of the place where we stopped, and whether this very server has it still, byte for byte (resume.py).
-Out: that place, or None for the position. A place names one point of one server's binlog, whatever the sequence numbers
-do; a position is looked for by the server, in the newest of its files that begins before it, and where numbers went
-back that may be another point than ours: rows would be lost or come twice. So the place is taken wherever there is one.
+In: the stored place where we stopped, and whether the connected server still has it, byte for byte (content.py). Out:
+the place, or None for the position. A place names one point of one server's binlog, whatever the sequence numbers do.
+The server searches a position in the newest of its files that begins before it. If sequence numbers went back, that may
+be another point than ours, and rows would be lost or delivered twice. So the place is used whenever there is one.
 
-The position is left for another server, and for places that the dump command cannot name. There a position that names
-more than one place is refused (protocol/ambiguity.py tells when it does).
+The position is used for another server, and for places that the dump command cannot name. Then a position that names
+more than one place is refused (`ambiguous` in protocol/gtid.py).
 
 Source: the server's sql/sql_repl.cc (gtid_find_binlog_file), 10.11.
 """
@@ -33,11 +33,14 @@ HINT: Final = (
 
 
 def place_of_start(stored: Stored, *, there: bool) -> BinlogPosition | None:
-    """Return the place to begin at; None means behind the stored position. `there`: the server has the place,
-    unchanged.
+    """Return the place to begin at, or None to begin after the stored position.
+
+    Args:
+        stored: where we stopped.
+        there: whether the server has the stored place, unchanged.
 
     Raises:
-        AmbiguousPositionError: only the position is left, and it names more than one place.
+        AmbiguousPositionError: only the position can be used, and it names more than one place.
     """
     place = stored.primary
     of_start = stored.reached in (None, stored.position)

@@ -1,8 +1,8 @@
-"""Ask whether a replica can go on at this position, before anything is read and before a relay log is touched.
+"""Check that a replica can continue at a position, before anything is read and before a relay log is touched.
 
-In: the configuration and where we stopped. Out: nothing, or the error that the dump would end with. The position is
-looked up and compared (resume.py), then a dump is asked for and ended at its first event (peek.py), because only the
-server's own search tells what was purged.
+In: the configuration and the stored position. Out: nothing, or the error with which the dump would end. The position is
+looked up and compared (resume.py, content.py). Then a dump is started and ended at its first event (peek.py), because
+only the server's own search shows what was purged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 
 async def check_start(config: ReplicaConfig, stored: Stored) -> None:
-    """Raise unless one of the configured servers can send what follows `stored`.
+    """Raise an error unless one of the configured servers can send the transactions after `stored`.
 
     Raises:
-        PositionPurgedError: the server has removed what follows.
+        PositionPurgedError: the server has removed them.
         PositionLostError: the server was reset, is another one, or has diverged.
-        DisconnectedError: no server can be reached, or none has got to the position; names those that refused.
-        ReplicaError: whatever else login and server raise; with several servers, what the first one says.
+        DisconnectedError: no server can be reached, or none has reached the position; the message names those that
+            refused.
+        ReplicaError: any other error of login or server. With several servers, it is the error of the first.
     """
     refused: dict[Endpoint, ReplicaError] = {}
 
@@ -43,7 +44,7 @@ async def check_start(config: ReplicaConfig, stored: Stored) -> None:
             refused[endpoint] = error
             if len(refused) == len(set(config.endpoints)):
                 raise refused[config.endpoints[0]] from None
-            raise DisconnectedError(error.message, hint=error.hint) from error  # on to the next one
+            raise DisconnectedError(error.message, hint=error.hint) from error  # tries the next server
 
     try:
         await attempt(config, one)
@@ -61,10 +62,10 @@ async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> Non
     with contextlib.closing(login):
         here = await login.run(verify(stored, await login.run(inspect_server(PROBING_ID)), may_lag=may_lag))
         if here is not Here.PLACE:
-            place_of_start(stored, there=False)  # before contents are compared by a number that may come twice
+            place_of_start(stored, there=False)  # before the content check, which uses a number that may occur twice
         compared = await verify_content(config, endpoint, stored, here, None)
         if place_of_start(stored, there=compared.there) is not None:
-            return  # what follows a place that is there has not been removed
+            return  # a place that exists proves that the transactions after it were not removed
         await probe(
             login,
             stored.position,

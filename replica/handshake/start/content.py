@@ -1,11 +1,11 @@
-"""Check that the last stored transaction is the one that the server has: compare it itself, because numbers come again.
+"""Comparison of the last stored transaction with the server's, because sequence numbers may be assigned again.
 
-On the server where we stopped, the last event of the group is compared byte for byte with the one at its place: XID,
-time and thread are never all the same again. On any other server, the group is looked up by its GTID, and what all
-copies of a transaction have in common is compared (protocol/fingerprint.py). Both need a connection of their own.
+On the server where we stopped, the last event of the group is compared byte for byte with the event at its place. XID,
+time and thread never repeat together. On any other server, the group is looked up by its GTID, and the properties that
+all copies of a transaction share are compared (protocol/groups/fingerprint.py). Both need a separate connection.
 
-Source: measured on 10.11 and 11.8: after RESET MASTER a server accepts an old position, and once its new binlog has
-reached the same numbers it goes on behind the new group of that number, without an error.
+Source: measured on 10.11 and 11.8. After RESET MASTER a server accepts an old position. Once its new binlog has reached
+the same numbers, it continues after the new group of that number, without an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """The outcome of a comparison."""
+    """Outcome of a comparison."""
 
     there: bool
     elsewhere: bool = False
@@ -37,9 +37,14 @@ class Compared(NamedTuple):
 async def verify_content(
     config: ReplicaConfig, endpoint: Endpoint, stored: Stored, here: Here, event: bytes | None
 ) -> Compared:
-    """Raise unless the last stored group is the one that the server has. `here`: what `verify` found out.
+    """Raise an error unless the last stored group is the one that the server has.
 
-    `event`: the last one of the group, if it is at hand.
+    Args:
+        config: the account.
+        endpoint: the server.
+        stored: where we stopped.
+        here: the result of `verify`.
+        event: the last event of the group, if it is available.
 
     Raises:
         PositionLostError: the server has another transaction there.
@@ -55,8 +60,8 @@ async def verify_content(
             except PositionLostError:
                 if stored.uid is not None or stored.last is None:
                     raise
-                here = Here.ELSEWHERE  # only its server id says that it is the same one
-    if here is not Here.ELSEWHERE or place is None:  # without a place: a position that someone named
+                here = Here.ELSEWHERE  # only the server id, which is not unique, says that it is the same server
+    if here is not Here.ELSEWHERE or place is None:  # without a place, someone gave the position
         return Compared(there=here is Here.PLACE)
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
@@ -64,7 +69,9 @@ async def verify_content(
 
 
 async def verify_event(login: Login, position: GtidPosition, place: BinlogPosition, event: bytes) -> None:
-    """Raise unless the event that ends at `place`, where `position` ended, is `event`. Uses the connection up.
+    """Raise an error unless `event` is the server's event that ends at `place`, where `position` ended.
+
+    The login cannot be used afterwards.
 
     Raises:
         PositionLostError: there is another event there, or none.
@@ -72,7 +79,7 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
     """
     start = BinlogPosition(place.file, place.position - len(event))
     try:
-        # One byte more than ours: a longer event is another one, however long it is.
+        # One byte more than our event, because a longer event is a different one, whatever its length.
         found = await event_at(login, start, longest=max(len(event) + 1, LOOK_BYTES))
     except ServerError as error:
         if error.code != ER_NO_SUCH_PLACE:
@@ -86,9 +93,12 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
 
 
 async def verify_group(login: Login, stored: Stored) -> str:
-    """Raise if the server has another transaction under the GTID of our last one. Uses the connection up.
+    """Raise an error if the server has another transaction under the GTID of our last one.
 
-    Returns why the two could not be compared, or nothing where they are the same.
+    The login cannot be used afterwards.
+
+    Returns:
+        Why the two could not be compared, or '' if they are the same.
 
     Raises:
         PositionLostError: it is another transaction.

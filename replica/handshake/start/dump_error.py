@@ -1,7 +1,7 @@
-"""The meaning of the ERR packet that ends a dump: the typed error for it, and what to do.
+"""Meaning of the ERR packet that ends a dump: its typed error, and a hint.
 
-In: the packet. Out: an error that says whether another attempt makes sense (only a DisconnectedError does). The server
-sends almost everything as 1236 and says what it is in the text only (sql_repl.cc: mysql_binlog_send, set_read_error).
+In: the packet. Out: an error whose type says whether a retry makes sense (only for a DisconnectedError). The server
+sends almost all errors as 1236, and only their text differs (sql_repl.cc: mysql_binlog_send, set_read_error).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Meaning(NamedTuple):
-    """One meaning of an ERR packet in a dump: its code, words that stand in its text, our error, our advice."""
+    """One meaning of an ERR packet in a dump: its code, words in its text, our error type, our hint."""
 
     code: int
     words: str
@@ -36,7 +36,7 @@ class _Meaning(NamedTuple):
 _PURGED = "Take a new snapshot and start behind it, or start at the server's oldest position and accept the gap."
 _DAMAGED = "The primary cannot read its own binlog there: see its error log; go on with another server or a snapshot."
 _GRANT = "GRANT REPLICATION SLAVE ON *.* to the account."
-# First match wins.
+# The first match is used.
 MEANINGS = (
     _Meaning(
         4052,

@@ -1,10 +1,10 @@
-"""The end of the server's binlog: its position, and the place in its files, which names one point whatever numbers do.
+"""End of the server's binlog: its position, and its place in the files, which names one point whatever the numbers do.
 
-In: a configuration. Out: a `ServerEnd`. Where sequence numbers go back, the last GTID may stand in the binlog more than
-once (protocol/ambiguity.py), and a reading that ends at the first one has less than the server.
+In: a configuration. Out: a `ServerEnd`. If sequence numbers go back, the last GTID may occur in the binlog more than
+once (`ambiguous` in protocol/gtid.py). A read that ended at the first occurrence would miss transactions.
 
-Source: measured on 10.5, 10.11 and 11.8. The snapshot's variables name the place behind a file's last event, also where
-that is a binlog checkpoint, and BINLOG_GTID_POS of a file's first place gives the position that the file begins at.
+Source: measured on 10.5, 10.11 and 11.8. The snapshot's variables name the place after a file's last event, even if
+that event is a binlog checkpoint. BINLOG_GTID_POS of a file's first offset is the position with which the file begins.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class ServerEnd(NamedTuple):
-    """The end of a server's binlog. `place` is in the binlog of server `uid`: where its last group ends, or the
-    beginning of a file without a group.
+    """End of a server's binlog.
 
-    `place` is None where nothing but the position is known.
+    `place` is in the binlog of server `uid`: the end of its last group, or the beginning of a file without a group. It
+    is None if only the position is known.
     """
 
     position: GtidPosition
@@ -39,7 +39,7 @@ class ServerEnd(NamedTuple):
 
 
 async def server_end(config: ReplicaConfig) -> ServerEnd:
-    """Return the end of the first server that answers; errors as with `attempt`."""
+    """Return the end of the first server that answers. Raise the errors of `attempt`."""
 
     async def once(endpoint: Endpoint) -> ServerEnd:
         login = await log_in(config, endpoint)
@@ -47,7 +47,7 @@ async def server_end(config: ReplicaConfig) -> ServerEnd:
             found, maybe_empty = await login.run(_end())
             if not maybe_empty or found.place is None:
                 return found
-            # A file in which no group ends after it was begun: its head is no place where a group ends.
+            # No group ends in this file, so the reported place is not the end of a group.
             begin = found.place._replace(position=FIRST_POSITION)
             empty = (await group_at(login, begin)).gtid is None
             return found._replace(place=begin) if empty else found
@@ -56,10 +56,10 @@ async def server_end(config: ReplicaConfig) -> ServerEnd:
 
 
 async def is_last(config: ReplicaConfig, place: BinlogPosition, uid: str | None) -> bool:
-    """Tell whether no group follows a place in the binlog of server `uid`, only binlog checkpoints and the like.
+    """Return True if no group follows a place in the binlog of server `uid`, only binlog checkpoints and the like.
 
-    A server that is asked for its end names the place behind those. False where another server answers; True for a
-    place that the dump command cannot name.
+    A server reports the place after such events as its end. The result is False if another server answers, and True for
+    a place that the dump command cannot name.
     """
     if place.position > MAX_DUMP_POSITION:
         return True
@@ -75,9 +75,7 @@ async def is_last(config: ReplicaConfig, place: BinlogPosition, uid: str | None)
 
 
 def _end() -> Steps[tuple[ServerEnd, bool]]:
-    """Return the end, and whether its file may hold no group: then the position where the file begins is the same
-    one.
-    """
+    """Return the end, and whether its file may hold no group because the file begins at the same position."""
     uid = yield from ask_uid()
     place = yield from snapshot_place()
     there = None if place is None else (yield from state_at(*place))

@@ -1,8 +1,8 @@
-"""A look at the server's binlog: an event by file and offset, a group by its GTID, or whether a position can be had.
+"""Queries of the server's binlog: an event by file and offset, a group by its GTID, or whether a dump can start.
 
-It is a dump that is ended at the first event that tells, over a connection of its own, with server id 0: the server
-then neither waits for more nor takes us for another replica of the same id. The connection is good for nothing else
-afterwards.
+Each function starts a dump and ends it at the first event that answers. The dump uses a separate connection and server
+id 0. With that id the server does not wait for more events, and does not take us for another replica of the same id.
+The connection cannot be used afterwards.
 
 Source: measured on 10.11 and 11.8, for server id 0; the refusals are those of the server's sql/sql_repl.cc
 (check_slave_start_position, set_read_error).
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from replica.protocol.header import FormatDescriptionEvent
 
 MAX_DUMP_POSITION = (1 << 32) - 1
-"""COM_BINLOG_DUMP has 32 bits for the offset; events beyond 4 GiB can be reached by GTID only."""
+"""Maximum offset of COM_BINLOG_DUMP, which has 32 bits. Events beyond 4 GiB can be reached by GTID only."""
 
 _BEFORE_THE_EVENT = (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
 
 
 ER_NO_SUCH_PLACE = 1236
-"""ER_MASTER_FATAL_ERROR_READING_BINLOG, what a dump is refused with: no such file, or no event at that offset."""
+"""ER_MASTER_FATAL_ERROR_READING_BINLOG: the dump is refused because the file or an event at that offset is missing."""
 
 
 async def first_event(login: Login, file: str) -> bytes:
-    """Return the FORMAT_DESCRIPTION event that a binlog file begins with.
+    """Return the FORMAT_DESCRIPTION event with which a binlog file begins.
 
     Raises:
         ServerError: the server has no such file (ER_NO_SUCH_PLACE).
@@ -62,8 +62,7 @@ async def first_event(login: Login, file: str) -> bytes:
 
 
 async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_BYTES) -> bytes | None:
-    """Return the event, checksum included, that starts at `place`, or its first `longest` bytes; None at the end of the
-    binlog.
+    """Return the event with its checksum that starts at `place`, cut to `longest` bytes; None at the end of the binlog.
 
     Raises:
         ServerError: the server has no such file, or no event starts there (1236).
@@ -75,8 +74,10 @@ async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_B
 
 
 class GroupHere(NamedTuple):
-    """The group at a place. `inside`: the place lies inside of an event group. `gtid` is of the group that begins at or
-    behind it.
+    """Event group at a place.
+
+    `inside`: whether the place is inside of an event group. `gtid`: GTID of the first group that begins at the place or
+    after it.
     """
 
     inside: bool
@@ -84,10 +85,10 @@ class GroupHere(NamedTuple):
 
 
 async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
-    """Return what stands at a place where an event starts.
+    """Return the group at a place where an event starts.
 
     Raises:
-        ServerError: as `event_at`.
+        ServerError: as for `event_at`.
     """
     async with contextlib.aclosing(_events_from(login, place)) as events:
         async for event in events:
@@ -102,16 +103,18 @@ async def group_at(login: Login, place: BinlogPosition) -> GroupHere:
 
 
 async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fingerprint | None:
-    """Return the fingerprint of the group of a GTID; None where the group is not in the binlog between the groups
-    around it.
+    """Return the fingerprint of the group of a GTID, or None if the group is missing between its neighbours.
 
-    `position`: where the dump may begin in the other domains, so that little is sent.
+    Args:
+        login: a connection, which cannot be used afterwards.
+        gtid: the group.
+        position: where the dump begins in the other domains, so that the server sends little.
 
     Raises:
-        ServerError: the server does not have what the dump would have to begin with: it was purged.
+        ServerError: the transactions with which the dump would begin were purged.
     """
     others = tuple(one for one in position if one.domain_id != gtid.domain_id)
-    # The place right before it, whether or not a group is there: outside of strict mode a server starts behind a hole.
+    # The number before it, whether or not a group has that number: outside of strict mode a server starts after a hole.
     before = (gtid._replace(seq_no=gtid.seq_no - 1),) if gtid.seq_no > 1 else ()
     await login.run(_announce())
     await login.run(_ask_for(GtidPosition((*others, *before)), strict_mode=False, ignore_duplicates=False))
@@ -143,10 +146,10 @@ async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fi
 async def probe(
     login: Login, position: GtidPosition, *, strict_mode: bool = True, ignore_duplicates: bool = False
 ) -> None:
-    """Raise what the server would refuse a dump after `position` with: purged, diverged, not there.
+    """Raise the error with which the server would refuse a dump after `position`.
 
     Raises:
-        PositionLostError: it does not have what follows the position.
+        PositionLostError: the server does not have the transactions after the position.
         ServerError: any other refusal.
     """
     await login.run(_announce())
@@ -154,7 +157,7 @@ async def probe(
     async with contextlib.aclosing(login.dump(com_binlog_dump(0, flags=DumpFlag.NON_BLOCK))) as events:
         try:
             async for event in events:
-                # An artificial ROTATE comes first, also before a refusal.
+                # An artificial ROTATE comes first, even before a refusal.
                 if parse_header(memoryview(event)).event_type == EventType.FORMAT_DESCRIPTION:
                     return
         except ServerError as error:
@@ -163,7 +166,7 @@ async def probe(
 
 async def _events_from(login: Login, place: BinlogPosition, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
     await login.run(_announce())
-    # With annotations, or the server would leave one out and send the event after it.
+    # With annotations, else the server would skip one and send the event after it.
     flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
     command = com_binlog_dump(0, flags=flags, file=place.file, position=place.position)
     async with contextlib.aclosing(login.dump(command, longest=longest)) as events:

@@ -1,18 +1,18 @@
 """Check that the server's binlog is still the one we were reading, before every start from a stored position.
 
-The server itself accepts positions it should refuse: after RESET MASTER, or on a foreign server, a stored GTID of a
-domain it does not know, or whose sequence number the new log has reached again, is taken silently and changes are lost.
-So the stored GTIDs are looked up in @@gtid_binlog_state, and where the server is the same one as before, the place in
-its binlog where the last stored group ended is mapped back to GTIDs with BINLOG_GTID_POS(): it must give the stored
-ones. A file that was purged since gives NULL, which is legitimate; a file that lies in the server's future is not.
+The server accepts positions that it should refuse: a GTID of an unknown domain, and a GTID whose sequence number a new
+log has reached again. Both occur after RESET MASTER or on a foreign server. The server raises no error, and changes are
+lost. So the stored GTIDs are looked up in @@gtid_binlog_state. On the same server, BINLOG_GTID_POS() of the place where
+the last stored group ended must return the stored GTIDs. A file that was purged since gives NULL, which is legitimate;
+a file in the server's future is not.
 
-A reset server that has written alike transactions again may pass all that, and another server has other places: the
-content is compared by content.py. Which server it is its server id does not tell: all nodes of a Galera cluster may
-have one, and so has a clone. `ServerInfo.uid` tells; a position from before it was noted is looked up at its place, and
-where that does not fit, compared by content.
+A reset server that has written similar transactions again may pass these checks, and another server has other places,
+so content.py compares the content. The server id does not identify a server: all nodes of a Galera cluster may share
+one, and a clone has its original's. `ServerInfo.uid` does. A position that was stored without a uid is looked up at its
+place, and compared by content if that fails.
 
-Source: what the server accepts is decided by its sql/sql_repl.cc (check_slave_start_position); that it loses changes in
-silence was measured on 10.11 and 11.8.
+Source: the server's sql/sql_repl.cc (check_slave_start_position) decides what it accepts; that it silently loses
+changes was measured on 10.11 and 11.8.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The point where we stopped. `primary` is where the last group of `position` ended in the binlog of the server
-    `uid`.
+    """The point where we stopped.
 
-    `reached`: the dump starts at `position`, but we have been here before, and `primary` is of this position. So it is
-    while XA transactions are prepared: their groups are read again. `last`: what the last group is known by.
+    `primary` is the place where the last group of `position` ended in the binlog of the server `uid`. If `reached` is
+    set, the dump starts at `position`, but we had read up to `reached`, and `primary` belongs to `reached`. That is so
+    while XA transactions are prepared, because their groups are read again. `last` identifies the last group.
     """
 
     position: GtidPosition
@@ -55,17 +55,17 @@ class Stored:
     server_id: int | None = None
     reached: GtidPosition | None = None
     highest: Mapping[int, int] = field(default_factory=dict)
-    """Domain -> up to which number a GTID may name more than one place (protocol/ambiguity.py)."""
+    """Domain -> highest sequence number of GTIDs that may name more than one place (see protocol/gtid.py)."""
     uid: str | None = None
     last: Fingerprint | None = None
 
     @property
     def place(self) -> BinlogPosition | None:
-        """The place of `position` itself; None where `primary` is of another."""
+        """The place of `position` itself, or None if `primary` belongs to `reached`."""
         return self.primary if self.reached in (None, self.position) else None
 
     def is_of(self, server: ServerInfo) -> bool | None:
-        """Tell whether the place is one of this server's; None where it may be, or where there is none."""
+        """Return whether the place is in this server's binlog; None if that is unknown or there is no place."""
         if self.primary is None:
             return None
         if self.uid is not None:
@@ -74,7 +74,7 @@ class Stored:
 
 
 class Here(Enum):
-    """All that a server has where we stopped."""
+    """What a server has at the point where we stopped."""
 
     PLACE = "our place is in its binlog: the event there can be compared"
     GONE = "it is the server we stopped at, and has removed that file since"
@@ -82,16 +82,17 @@ class Here(Enum):
 
 
 def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Steps[Here]:
-    """Raise unless the connected server has everything up to the stored position, at the place where we stopped.
+    """Raise an error unless the server has everything up to the stored position, at the place where we stopped.
 
     Raises:
         PositionLostError: its binlog was reset or is another one, or (without `may_lag`) ends before the position.
         PrerequisiteError: it is a replica at that position which does not log what it replicates.
-        DisconnectedError: it ends before the position, but may only be behind (`may_lag`): try again, or the next host.
+        DisconnectedError: it ends before the position but may only lag (`may_lag`), so a retry or the next host may
+            help.
     """
     position = stored.position if stored.reached is None else stored.reached
     if not position:
-        return Here.GONE  # from the very beginning: the server refuses by itself if that is purged
+        return Here.GONE  # from the very beginning, which the server refuses itself if it was purged
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos, @@GLOBAL.log_slave_updates")
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
     unlogged = [gtid for gtid in position if not _contains(state, gtid)]
@@ -99,7 +100,7 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
     if missing and stored.primary is not None and stored.is_of(server) is not False:
         at_place = yield from state_at(*stored.primary)
         if at_place is not None and _agree(position, frozenset(gtids(at_place))):
-            return Here.PLACE  # numbers went back since: the state has the last of them only
+            return Here.PLACE  # numbers went back since, and the state has only the last of them
     if missing:
         raise _missing(missing, state, replicated, may_lag=may_lag)
     if unlogged and rows[0][2] != "1":
@@ -112,12 +113,13 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
     except PositionLostError:
         if same or stored.last is None:
             raise
-        return Here.ELSEWHERE  # another server that has the same server id, or the same one reset: the content tells
+        return Here.ELSEWHERE  # another server with this server id, or the same one after a reset: the content decides
 
 
 def _node_local(gtid: Gtid, state: frozenset[Gtid], server: ServerInfo) -> bool:
-    """Tell whether a GTID belongs to what only one node of a Galera cluster has: other nodes never get it, and lack
-    nothing.
+    """Return True if a GTID belongs to a domain that only one node of a Galera cluster has.
+
+    Other nodes never receive such GTIDs, and lack nothing.
     """
     shared = server.wsrep_gtid_domain_id if server.wsrep_on and server.wsrep_gtid_mode else None
     known = any(have.domain_id == gtid.domain_id for have in state)
@@ -184,9 +186,7 @@ def _verify_place(position: GtidPosition, primary: BinlogPosition) -> Steps[bool
 
 
 def _agree(position: GtidPosition, there: frozenset[Gtid]) -> bool:
-    """Tell whether the group that ended there is in both; other domains may be ahead, if the start position already
-    was.
-    """
+    """Return True if the last group is in both; other domains may be ahead if the start position already was."""
     seen = {gtid.domain_id: gtid for gtid in there}
     others = [gtid for gtid in position if gtid not in there]
     ahead = all(gtid.domain_id not in seen or seen[gtid.domain_id].seq_no < gtid.seq_no for gtid in others)

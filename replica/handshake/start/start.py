@@ -1,7 +1,7 @@
-"""The start on a server that no one has read yet: after its last transaction, or before its oldest.
+"""Start on a server from which nothing was read yet: after its last transaction, or before its oldest.
 
-Neither is a value the server takes: an empty position means the very first transaction ever, which is refused as soon
-as one binlog file was purged, and there is no word for "from now on". Both are looked up with REPLICATION SLAVE alone.
+The server has no value for either. An empty position means the very first transaction ever, which is refused once a
+binlog file was purged, and no value means "from now on". Both positions are looked up with REPLICATION SLAVE alone.
 
 Source: the server's sql/sql_repl.cc (check_slave_start_position, gtid_find_binlog_file), 10.11.
 """
@@ -18,11 +18,11 @@ from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 
 PREPARE_S = 0.1
-"""What a storage engine may take to prepare a transaction that is in the binlog already; it takes a write to disk."""
+"""Seconds that a storage engine may need to prepare a transaction that is in the binlog already: one write to disk."""
 
 
 def starting_position(start: str) -> Steps[GtidPosition]:
-    """Return 'latest', 'earliest' or a GTID position as a position to start after.
+    """Return the position after which 'latest', 'earliest' or a GTID position starts.
 
     Raises:
         ConfigError: the text is none of these.
@@ -44,11 +44,10 @@ def latest_position() -> Steps[GtidPosition]:
 
 
 def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
-    """Return the place where the server's binlog ends, if that is where `position` ends: it may name an earlier place
-    too.
+    """Return the end of the server's binlog if `position` ends there.
 
-    It is None where transactions were committed since, and where the server does not tell: then the position is all
-    there is.
+    The position alone may name an earlier place too. The result is None if transactions were committed since, or if the
+    server does not report its end; then only the position is known.
     """
     place = yield from snapshot_place()
     if place is None:
@@ -58,9 +57,7 @@ def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
 
 
 def snapshot_place() -> Steps[BinlogPosition | None]:
-    """Return the place of the last commit that is done in the server's binlog; None where the server does not tell
-    it.
-    """
+    """Return the place after the last finished commit in the server's binlog; None if the server does not report it."""
     rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_%'")
     told = {(name or "").lower(): value or "" for name, value in rows}
     file, offset = told.get("binlog_snapshot_file", ""), told.get("binlog_snapshot_position", "")
@@ -68,9 +65,9 @@ def snapshot_place() -> Steps[BinlogPosition | None]:
 
 
 class Latest(NamedTuple):
-    """The end of the binlog, twice, and the XA transactions that were prepared in between.
+    """End of the binlog at two times, and the XA transactions that were prepared in between.
 
-    One that is in the binlog before `before` and not ended before `position` is among `prepared`.
+    A transaction that is in the binlog before `before` and has not ended before `position` is among `prepared`.
     """
 
     before: GtidPosition
@@ -79,22 +76,22 @@ class Latest(NamedTuple):
 
 
 def latest_and_prepared() -> Steps[Latest]:
-    """Find what a start at the end must know so as to miss no transaction that is prepared now and committed later."""
+    """Return the data with which a start at the end misses no XA transaction that is prepared now."""
     before = yield from latest_position()
-    # A transaction is in the binlog a moment before XA RECOVER lists it: the storage engine prepares it in between.
+    # A transaction is in the binlog a moment before XA RECOVER lists it, because the storage engine prepares it later.
     yield Query(f"DO SLEEP({PREPARE_S})")
     prepared = yield from prepared_transactions()
     return Latest(before, prepared, (yield from latest_position()))
 
 
 def prepared_transactions() -> Steps[frozenset[XaId]]:
-    """Return the XA transactions that are prepared, those among them whose XA COMMIT is not done yet."""
+    """Return the prepared XA transactions, including those whose XA COMMIT is not finished yet."""
     rows = yield Query("XA RECOVER FORMAT='SQL'")
     return frozenset(_xa_id(int(row[0] or 0), row[3] or "") for row in rows)
 
 
 def _xa_id(format_id: int, text: str) -> XaId:
-    """Read what XA RECOVER prints: one or two parts in quotes, in hexadecimal where they are not plain ASCII."""
+    """Parse an id of XA RECOVER: one or two quoted parts, in hexadecimal unless they are plain ASCII."""
     parts = [bytes.fromhex(part) if marked else part.encode() for marked, part in re.findall(r"(X?)'([^']*)'", text)]
     gtrid, bqual = (*parts, b"", b"")[:2]
     return XaId(format_id & 0xFFFFFFFF, gtrid, bqual)
@@ -106,12 +103,12 @@ def earliest_position() -> Steps[GtidPosition]:
 
 
 def earliest() -> Steps[tuple[GtidPosition, BinlogPosition]]:
-    """Return the same position and its place: where that file begins."""
+    """Return the position before the oldest transaction, and its place, which is the beginning of the oldest file."""
     files = yield from binlog_files()
     place = BinlogPosition(files.name(files.oldest), FIRST_POSITION)
     return GtidPosition.last_of(gtids((yield from state_at(*place)))), place
 
 
 def gtids(text: str | None) -> tuple[Gtid, ...]:
-    """Read a GTID list of any shape and order: @@gtid_binlog_state names several servers of one domain."""
+    """Parse a GTID list in any order. @@gtid_binlog_state has several servers of one domain."""
     return tuple(Gtid.parse(part) for part in (text or "").split(",") if part.strip())

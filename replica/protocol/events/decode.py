@@ -1,8 +1,8 @@
 """Decoding of binlog events: the decoders by event type, and `decode`, which calls them.
 
 `decode` takes one whole event with header and checksum. It refuses damaged events (ChecksumError, TruncatedError,
-ProtocolError) and types that it cannot read (UnsupportedEventError). An unreadable event whose header has the IGNORABLE
-flag becomes an UnknownEvent with its bytes, so that skipping it is a visible decision of the caller.
+ProtocolError) and types that it cannot read (UnsupportedEventError). An unreadable event with the IGNORABLE flag
+becomes an UnknownEvent with its bytes. So skipping it is a visible decision of the caller.
 """
 
 from __future__ import annotations
@@ -133,11 +133,10 @@ def decode(
     Args:
         event: the whole event, with header and checksum.
         description: the last FORMAT_DESCRIPTION event, or None before the first. Before it only FORMAT_DESCRIPTION and
-        ROTATE can be decoded.
+            ROTATE can be decoded.
         checksum: the algorithm, if it is not the description's. After a change of binlog_checksum, the artificial
-            ROTATE
-        still has the algorithm of the old file. If it is None before the first description, the algorithm of a ROTATE
-        is found by trial.
+            ROTATE still has the algorithm of the old file. If it is None before the first description, the algorithm of
+            a ROTATE is found by trial.
 
     Raises:
         ProtocolError: the event is damaged or not supported. Offsets in errors count from the start of the event.

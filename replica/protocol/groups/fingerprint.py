@@ -6,7 +6,7 @@ offset. Two fingerprints show whether two servers mean the same transaction by o
 A replica and a Galera node write their own copies, with other table ids, threads, flags and event borders. On Galera
 the commit times differ too. Each copy has its own row images (binlog_row_image), metadata and compression. All copies
 share the start times of the statements, their tables, and the values of images that have the same columns. A statement
-as text, such as DDL, may have another text in a copy, so for such a group only the time of the first statement counts.
+as text, such as DDL, may have another text in a copy. For such a group only the time of the first statement counts.
 Only the beginning of a group is read, so that a huge transaction costs no more than a small one.
 """
 

@@ -7,7 +7,7 @@ The rule, in terms of the roles of event types (event_row.py):
 4. CONTROL events are about the binlog itself and belong to no group, wherever they occur.
 
 MySQL's groups open with their own GTID event, which does not show how they end. After BEGIN or XA START they end as in
-3, else with the first statement, or with the PAYLOAD that holds the rest of the group.
+3. Else they end with the first statement, or with the PAYLOAD that holds the rest.
 
 A position may advance at END only. Group members outside of a group are refused unless they have the IGNORABLE flag,
 because they belong to a transaction whose start was missed. The exception are the dummy events that servers write in

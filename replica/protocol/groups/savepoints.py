@@ -9,8 +9,8 @@ tables are in groups of their own, so no row between the two survives.
 
 A trigger or function has its own savepoints, which end with it. The binlog does not show where the routine ends. If it
 sets a savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint.
-That is assumed if the routine's savepoint was set inside of a statement (`inside_statement`) and has other character
-sets or another SQL mode than the ROLLBACK TO.
+That is assumed under two conditions. The routine's savepoint was set inside of a statement (`inside_statement`). Its
+character sets or SQL mode differ from those of the ROLLBACK TO.
 
 Sources: MariaDB 10.11.18, sql/log.cc, binlog_savepoint_set and binlog_savepoint_rollback; sql/transaction.cc,
 find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/test_savepoints.py).
@@ -88,8 +88,7 @@ def savepoint_key(name: str, *, accents: bool) -> str:
     Args:
         name: name of a savepoint.
         accents: whether accents count. They do from MariaDB 11.5 on (utf8mb3_general1400_as_ci). Older servers and
-            MySQL
-        compare by utf8mb3_general_ci.
+            MySQL compare by utf8mb3_general_ci.
     """
     if name.isascii():
         return name.upper()

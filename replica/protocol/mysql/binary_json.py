@@ -7,8 +7,8 @@ as in MySQL.
 
 In: the bytes after the column's length prefix. Out: str, int, float, bool, None, list, dict, and `Opaque` for types
 that JSON lacks (decimals, temporals, bytes). Refused, as ProtocolError: offsets outside of the container, unknown
-types, text that is not UTF-8, documents that are nested deeper than MySQL allows, and values that share bytes. With
-shared bytes, a small document could claim an exponential number of values.
+types, text that is not UTF-8, too deep nesting, and values that share bytes. With shared bytes, a small document could
+claim an exponential number of values.
 """
 
 from __future__ import annotations

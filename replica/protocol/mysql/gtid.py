@@ -1,8 +1,8 @@
 """MySQL's GTID events: GTID_LOG, ANONYMOUS_GTID, GTID_TAGGED_LOG, and PREVIOUS_GTIDS at the start of a file.
 
-A MySQL GTID is the uuid of the server that committed first, an optional tag (8.3+), and a number that counts up for
-each uuid and tag. Each of the first three events opens an event group. GTID_TAGGED_LOG has the same fields in MySQL's
-serialization format: numbered fields in rising order, without those that have their default value.
+A MySQL GTID is the uuid of the server that committed first, an optional tag (8.3+), and a number. The number counts up
+for each uuid and tag. Each of the first three events opens an event group. GTID_TAGGED_LOG has the same fields in
+MySQL's serialization format: numbered fields in rising order, without those that have their default value.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def apply_partial_update(
         columns_after: the event's bit set of the columns in after images.
         columns: the columns of the table map.
         wanted: indexes of the columns whose values are needed; None for all. A diff of another column that cannot be
-        applied becomes the text `null` instead of an error.
+            applied becomes the text `null` instead of an error.
 
     Raises:
         ProtocolError: the images are refused. Offsets in errors count from the start of `images`.

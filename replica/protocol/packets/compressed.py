@@ -8,8 +8,8 @@ checksum.
 Source: the server's sql/net_serv.cc (net_write_packet, my_real_read) and mysys/my_compress.c, 10.11. The layout of
 packets in frames and the restart of the ids were measured on 10.11 and 11.8.
 
-Refused as damage: an empty frame, a size that no deflate stream of that length can reach, a stream that does not
-inflate to its size. Memory is bounded by one frame of 16 MiB, its inflated bytes, and one read beyond the frame.
+Refused as damage: an empty frame, a size that the deflate stream cannot reach, a stream that does not inflate to its
+size. Memory is bounded by one frame of 16 MiB, its inflated bytes, and one read beyond the frame.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ MAX_PIECE: Final = 0xFFFFFF
 MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
 """Maximum size of a payload in bytes.
 
-It is the largest event of a server (MAX_MAX_ALLOWED_PACKET, to which sql/sql_repl.cc: mysql_binlog_send sets its limit,
-10.11 and 11.8), the status bytes before the event, and a reserve for bytes that a new server may add there.
+It covers the largest event of a server, the status bytes before the event, and a reserve for further bytes of newer
+servers. The largest event has MAX_MAX_ALLOWED_PACKET bytes (sql/sql_repl.cc: mysql_binlog_send sets its limit to that,
+10.11 and 11.8).
 """
 
 OK, EOF, ERR = 0x00, 0xFE, 0xFF

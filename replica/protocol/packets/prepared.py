@@ -3,8 +3,8 @@
 In: payloads in order, each sent into a generator. Out: the id of the statement, and the columns of its result. The
 caller reads the rows after them, packet by packet. The generators store nothing of a packet before it arrives.
 
-Refused: statements with parameters (values are literals in the text), more columns than a table can have, answers that
-are no result, a request for a local file. An ERR packet raises an `ErrorReply`, which the caller handles.
+Refused: statements with parameters (values are literals), more columns than a table can have, answers that are no
+result, a request for a local file. An ERR packet raises an `ErrorReply`, which the caller handles.
 
 Source: MariaDB 10.11, sql/sql_prepare.cc (send_prep_stmt, mysql_stmt_execute_common) and sql/protocol.cc
 (Protocol::send_result_set_metadata, Protocol_text::store_field_metadata). The login asks for neither

@@ -4,8 +4,9 @@ In: payloads in order, each sent into the generator `read_reply()`. Out: a `Repl
 session's status. The generator stores nothing of a packet before it arrives, so the reader of packets bounds the
 memory.
 
-Refused: a request for a local file, more columns than a table can have, rows of another width, text that is not UTF-8
-(the connection's character set), and any other packet. An ERR packet raises an `ErrorReply`, which the caller handles.
+Refused: a request for a local file, more columns than a table can have, rows of another width, and any other packet.
+Text that is not UTF-8, the connection's character set, is refused too. An ERR packet raises an `ErrorReply`, which the
+caller handles.
 
 Source: the client/server protocol's Text Resultset, without CLIENT_DEPRECATE_EOF.
 """
@@ -46,7 +47,7 @@ class Reply:
     status: int
 
 
-class ErrorReply(Exception):  # noqa: N818 (the server's answer, which its receiver turns into an error)
+class ErrorReply(Exception):  # noqa: N818  (the server's answer, which its receiver turns into an error)
     """An ERR packet of the server."""
 
     def __init__(self, packet: ErrPacket) -> None:

@@ -64,7 +64,7 @@ class ColumnDef:
     metadata: bytes
     """The metadata bytes as written."""
     length: int
-    """Meaning of `length` by type.
+    """Length, whose meaning depends on the type.
 
     Fixed-width types (integers, FLOAT, DOUBLE, ENUM, SET, dates and times with their fraction): bytes of a value. CHAR,
     VARCHAR and their binary forms: maximum bytes of a value; the length prefix has 1 byte up to 255, else 2. BLOB,

@@ -1,9 +1,9 @@
 """Rows events: the table, the columns that are present, and the undecoded row images.
 
-In: the body of WRITE, UPDATE and DELETE rows events of version 1 (all MariaDB servers) and version 2 (MySQL), MariaDB's
-compressed forms, and MySQL's PARTIAL_UPDATE (`mysql/partial_update.py` converts its images to plain ones). Out: a
-`RowsEvent`, whose `images` is a view of the event. The table map is needed to split the images into rows and values,
-which other modules do.
+In: the body of WRITE, UPDATE and DELETE rows events of version 1 (all MariaDB servers) and version 2 (MySQL). MariaDB's
+compressed forms and MySQL's PARTIAL_UPDATE are read too; `mysql/partial_update.py` converts the images of the latter to
+plain ones. Out: a `RowsEvent`, whose `images` is a view of the event. The table map is needed to split the images into
+rows and values, which other modules do.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from replica.errors import ConfigError, PrerequisiteError, ProtocolError, Replic
 from replica.rows.decode import records as d
 from replica.rows.decode.batch import ChangeBatch, Groups
 from replica.rows.decode.faults import run_fault
-from replica.rows.decode.image_runs import run_over_images
-from replica.rows.decode.images import Arena, PlainImages
-from replica.rows.decode.kernel_walk import count_images
-from replica.rows.decode.open_ends import WHOLE, OpenEnds
-from replica.rows.decode.open_rows import OpenRows
+from replica.rows.decode.images.image_runs import run_over_images
+from replica.rows.decode.images.images import Arena, PlainImages
+from replica.rows.decode.kernels.kernel_walk import count_images
+from replica.rows.decode.open_rows.open_ends import WHOLE, OpenEnds
+from replica.rows.decode.open_rows.open_rows import OpenRows
 from replica.rows.decode.slots import SlotTable, TableCache
 from replica.rows.decode.worklist import Worklist, worklist
 from replica.rows.decode.writers import TypedWriter, VariantWriter
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from replica.errors import SchemaError
     from replica.rows.decode.batch import TableName
-    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows.frontier import DeliveredKeys
     from replica.rows.scan.windows import Passed
 
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]

@@ -16,9 +16,9 @@ import numpy as np
 from replica.errors import ProtocolError, ReplicaError, SchemaError
 from replica.native.arrays import address
 from replica.protocol.rows.table_map import parse_table_map
-from replica.rows.decode.absent import AbsentColumns
 from replica.rows.decode.batch import TableName
 from replica.rows.decode.binding import Template
+from replica.rows.decode.images.absent import AbsentColumns
 from replica.rows.decode.records import SlotRecord
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS

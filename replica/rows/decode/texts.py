@@ -14,7 +14,7 @@ import pyarrow as pa
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.rows.decode.arena import MAX_DATA, SLACK
-from replica.rows.types.kernel_utf8 import ALL_VALID, first_damaged, repair, repaired_size
+from replica.rows.types.kernels.kernel_utf8 import ALL_VALID, first_damaged, repair, repaired_size
 
 if TYPE_CHECKING:
     from replica.rows.decode.arena import ColumnSet

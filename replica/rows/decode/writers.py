@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.native.record import Records
-    from replica.rows.decode.absent import AbsentColumns
-    from replica.rows.decode.open_rows import OpenRows
+    from replica.rows.decode.images.absent import AbsentColumns
+    from replica.rows.decode.open_rows.open_rows import OpenRows
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
     from replica.rows.types.types import OutputColumn
@@ -174,7 +174,7 @@ class TypedWriter(Writer):
         )
 
     def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: Records) -> int:
-        from replica.rows.decode.kernel_typed import decode_typed  # noqa: PLC0415  (long to compile)
+        from replica.rows.decode.kernels.kernel_typed import decode_typed  # noqa: PLC0415  (long to compile)
 
         slots.bind(self.before, self.after)
         return self._call(decode_typed, found, work, slots, run, int(self._flat))
@@ -224,7 +224,7 @@ class VariantWriter(Writer):
     def run(self, found: Scan, work: npt.NDArray[np.uint32], slots: SlotTable, run: Records) -> int:
         if len(self._scratch) < slots.max_columns:
             self._scratch = np.empty(slots.max_columns, np.int64)
-        from replica.rows.decode.kernel_variant import decode_variant  # noqa: PLC0415  (as above)
+        from replica.rows.decode.kernels.kernel_variant import decode_variant  # noqa: PLC0415  (as above)
 
         return self._call(decode_variant, found, work, slots, run, address(self._scratch))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
 from replica.protocol.constants import HEADER_LENGTH, event_name
-from replica.rows.scan import kernel_state as s
+from replica.rows.scan.kernels import kernel_state as s
 
 if TYPE_CHECKING:
     import numpy as np

@@ -27,10 +27,10 @@ import numpy as np
 from replica.errors import ProtocolError, UnsupportedEventError
 from replica.native.arrays import address
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, TYPE_AT, EventType, event_name
-from replica.rows.scan import kernel_state as s
 from replica.rows.scan.expand import Expansion, expand
 from replica.rows.scan.faults import scan_fault
-from replica.rows.scan.kernel_scan import scan_range
+from replica.rows.scan.kernels import kernel_state as s
+from replica.rows.scan.kernels.kernel_scan import scan_range
 from replica.rows.scan.record_memory import RecordMemory
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
 from replica.rows.scan.savepoints import RangeSavepoints

@@ -16,10 +16,10 @@ from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
 from replica.protocol.constants import ColumnType
 from replica.protocol.rows.column_def import value_extent
-from replica.rows.types.floats import decimals_of
 from replica.rows.types.kinds import Kind
-from replica.rows.types.text import kind_of_charset
 from replica.rows.types.types import ValuePolicy, arrow_and_spark, refine, type_named, type_of_wire, types_of_code
+from replica.rows.types.values.floats import decimals_of
+from replica.rows.types.values.text import kind_of_charset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

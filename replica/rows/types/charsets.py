@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.errors import UnsupportedColumnError
-from replica.rows.types.kernel_charsets import PAIRS, REPLACEMENT, THREE_BYTES, TRIPLES, TWO_BYTES
+from replica.rows.types.kernels.kernel_charsets import PAIRS, REPLACEMENT, THREE_BYTES, TRIPLES, TWO_BYTES
 from replica.rows.types.kinds import Kind
 from replica.rows.types.plan_record import KIND_MULTIBYTE, KIND_UTF16, KIND_UTF32
 

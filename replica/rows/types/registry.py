@@ -8,20 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replica.rows.types import (
-    addresses,
-    binary,
-    decimals,
-    floats,
-    integers,
-    labels,
-    mysql_json,
-    spatial,
-    temporal,
-    text,
-    vector,
-)
+from replica.rows.types import addresses, labels
 from replica.rows.types.kinds import Kind
+from replica.rows.types.values import binary, decimals, floats, integers, mysql_json, spatial, temporal, text, vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u8, store_u1, store_u8
-from replica.rows.types.kernel_dates import closed_version
-from replica.rows.types.kernel_numbers import short_little_endian
+from replica.rows.types.kernels.kernel_dates import closed_version
+from replica.rows.types.kernels.kernel_numbers import short_little_endian
 from replica.rows.types.plan_record import HISTORY_CLOSED, KIND_ROW_END, PlanRecord
 from replica.snapshot.images.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
 

@@ -17,8 +17,8 @@ from replica.native.arrays import address
 from replica.protocol.compression import inflate
 from replica.rows.decode import records as d
 from replica.rows.decode.faults import run_fault
-from replica.rows.decode.kernel_row_keys import KeyValueRecord
-from replica.rows.decode.row_keys import RowKeys
+from replica.rows.decode.kernels.kernel_row_keys import KeyValueRecord
+from replica.rows.decode.keys.row_keys import RowKeys
 from replica.rows.decode.slots import TableCache
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS

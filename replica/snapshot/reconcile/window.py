@@ -24,7 +24,7 @@ from replica.relay_log.location import RelayLocation, relay_number
 from replica.relay_log.walks.ddl import texts_between
 from replica.relay_log.walks.mapped_range import MappedRelayRange
 from replica.relay_log.walks.xa import follow, prepared_at
-from replica.rows.decode.open_rows import partial_images
+from replica.rows.decode.open_rows.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
 from replica.schema.patterns import table_text

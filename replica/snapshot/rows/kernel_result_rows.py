@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from replica.native.compile import helper, inlined, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u1, store_u8
-from replica.rows.types.kernel_keys import SPOT_BYTES, key_room, write_key
+from replica.rows.types.kernels.kernel_keys import SPOT_BYTES, key_room, write_key
 from replica.rows.types.kinds import Transcoding
 from replica.snapshot.rows.kernel_result_times import put_date, put_datetime, put_time
 from replica.snapshot.rows.kernel_result_values import put_counted, put_decimal, put_number, put_year

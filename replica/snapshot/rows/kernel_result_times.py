@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from replica.native.compile import helper
 from replica.native.memory import load_u1, load_u2, load_u4, load_u8, store_u1, store_u2
-from replica.rows.types.kernel_dates import DATETIME_OFFSET, MICROS, TIME_OFFSET, days
-from replica.rows.types.kernel_keys import store_big
-from replica.rows.types.kernel_numbers import INVALID
+from replica.rows.types.kernels.kernel_dates import DATETIME_OFFSET, MICROS, TIME_OFFSET, days
+from replica.rows.types.kernels.kernel_keys import store_big
+from replica.rows.types.kernels.kernel_numbers import INVALID
 from replica.rows.types.kinds import Transcoding
 from replica.snapshot.rows.records import ResultColumnRecord, RowOutcome
 

@@ -24,8 +24,8 @@ from replica.native.memory import (
     store_u4,
     store_u8,
 )
-from replica.rows.types.kernel_keys import store_big
-from replica.rows.types.kernel_numbers import copy_short
+from replica.rows.types.kernels.kernel_keys import store_big
+from replica.rows.types.kernels.kernel_numbers import copy_short
 from replica.rows.types.kinds import Transcoding
 from replica.snapshot.rows.records import ResultColumnRecord, RowOutcome
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.relay_log.walks.ddl import statements_between
-from streaming_source.rows.ddl_statements import named_tables
+from streaming_source.rows.statements.ddl_statements import named_tables
 
 if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation

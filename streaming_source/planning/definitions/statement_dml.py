@@ -19,7 +19,7 @@ from replica.relay_log.walks.ddl import texts_between
 from replica.schema.patterns import table_named
 from replica.schema.statements.temporary_tables import TemporaryTables, uses_temporary
 from replica.snapshot.frontier import NOTHING
-from streaming_source.rows.statement_dml import (
+from streaming_source.rows.statements.statement_dml import (
     ANY_TABLE,
     changed_selection,
     commits,

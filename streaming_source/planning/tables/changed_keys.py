@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.location import RelayLocation
     from replica.relay_log.log import RelayLog
-    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.snapshot.frontier import Frontier
     from streaming_source.offsets.offset import SourceOffset

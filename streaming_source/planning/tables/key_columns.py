@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
-from replica.rows.decode.frontier import DeliveredKeys, OpenTable
+from replica.rows.decode.open_rows.frontier import DeliveredKeys, OpenTable
 from replica.schema.patterns import table_text
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.connection.asking import asked

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
-    from replica.rows.decode.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.snapshot.chunks.choice import ReadLimit
     from streaming_source.offsets.offset import SourceOffset

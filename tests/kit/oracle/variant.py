@@ -15,9 +15,9 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, assert_never
 
 from replica.protocol.rows.values import EPOCH, format_time
-from replica.rows.types.decimals import MAX_DECIMAL_PRECISION
 from replica.rows.types.entry import Variant
 from replica.rows.types.registry import KINDS
+from replica.rows.types.values.decimals import MAX_DECIMAL_PRECISION
 from replica.rows.types.variant_metadata import width_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from replica.errors import KeyChangedError
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.events.encode import encode_event
 from replica.protocol.gtid import Gtid
-from replica.rows.decode.frontier import DeliveredKeys, OpenTable
+from replica.rows.decode.open_rows.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema
 from replica.snapshot.frontier import NOTHING, Frontier
 from replica.snapshot.progress import SnapshotProgress

@@ -12,7 +12,7 @@ from replica.errors import DataLossError
 from replica.protocol.constants import EventType
 from replica.relay_log.log import RelayRange
 from replica.relay_log.walks.mapped_range import MappedRelayRange
-from replica.rows.decode.row_index import index_rows
+from replica.rows.decode.keys.row_index import index_rows
 from replica.rows.scan import windows
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit.primary import Primary

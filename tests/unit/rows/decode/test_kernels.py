@@ -24,8 +24,8 @@ from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
-from replica.rows.types.kernel_dates import days
-from replica.rows.types.kernel_numbers import INVALID
+from replica.rows.types.kernels.kernel_dates import days
+from replica.rows.types.kernels.kernel_numbers import INVALID
 from replica.rows.types.types import OutputColumn, ValuePolicy, output_column
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.kit.primary import Primary

@@ -7,7 +7,6 @@ from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS, NAMES, TYPES
-from replica.rows.types.spatial import GEOMETRY_ARROW
 from replica.rows.types.types import (
     OutputColumn,
     ValuePolicy,
@@ -15,6 +14,7 @@ from replica.rows.types.types import (
     output_column,
     type_of,
 )
+from replica.rows.types.values.spatial import GEOMETRY_ARROW
 from replica.schema.table import ColumnSchema
 from tests.unit.rows.kind_samples import SAMPLES
 

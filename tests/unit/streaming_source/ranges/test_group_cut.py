@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming_source.ranges.group_cut import GroupCut
 
 if TYPE_CHECKING:
-    from replica.rows.decode.row_index import RowIndex
+    from replica.rows.decode.keys.row_index import RowIndex
 
 
 class _Index:

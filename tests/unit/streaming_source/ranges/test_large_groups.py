@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from replica.protocol.constants import EventType
 from replica.relay_log.log import RelayRange
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_group, count_rows
-from replica.rows.decode.row_index import index_rows
+from replica.rows.decode.keys.row_index import index_rows
 from replica.rows.scan import windows
 from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups

@@ -1,0 +1,1 @@
+"""Row images: column values of a row before or after its change."""

@@ -1,0 +1,1 @@
+"""Kernels that decode rows events into columns."""

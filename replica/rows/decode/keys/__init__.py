@@ -1,0 +1,1 @@
+"""Keys of rows, and the index of rows by key."""

@@ -1,0 +1,1 @@
+"""Rows of tables whose snapshot is still running."""

@@ -1,0 +1,1 @@
+"""Kernels that scan events without decoding rows."""

@@ -1,0 +1,1 @@
+"""Kernels that convert values of one type."""

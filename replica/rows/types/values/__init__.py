@@ -1,0 +1,1 @@
+"""Families of column types: how each is stored, read and named."""

@@ -1,0 +1,1 @@
+"""Kernels that write columns which every row of a batch has."""

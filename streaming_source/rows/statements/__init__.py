@@ -1,0 +1,1 @@
+"""Statements as rows, and what statements changed."""

@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from replica.checks import access
-from replica.checks.access import Us
-from replica.checks.binlog import basics, binlog
-from replica.checks.disk import disk
-from replica.checks.facts import ServerFacts, ask_facts
-from replica.checks.local import local, secrets
-from replica.checks.position import altered, position
-from replica.checks.relay_end import RelayEnd, relay_end
+from replica.checks.machine.disk import disk
+from replica.checks.machine.local import local, secrets
+from replica.checks.machine.relay_end import RelayEnd, relay_end
 from replica.checks.result import Report, Result
-from replica.checks.retention import behind, retention
-from replica.checks.semi_sync import semi_sync
-from replica.checks.together import together
+from replica.checks.server import access
+from replica.checks.server.access import Us
+from replica.checks.server.binlog import basics, binlog
+from replica.checks.server.facts import ServerFacts, ask_facts
+from replica.checks.server.position import altered, position
+from replica.checks.server.retention import behind, retention
+from replica.checks.server.semi_sync import semi_sync
+from replica.checks.server.together import together
 from replica.errors import (
     ConfigError,
     DuplicateServerIdError,
@@ -128,7 +128,7 @@ async def _check_one(
 
 
 async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[str], *, unkeyed: bool) -> Report:
-    from replica.checks.initial import PURPOSE, ask_initial, initial_report
+    from replica.checks.server.initial import PURPOSE, ask_initial, initial_report
 
     try:
         with contextlib.closing(await log_in(config, endpoint)) as login:

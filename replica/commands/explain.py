@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from replica.command_options import Parsed, keys_option
-from replica.commands.place import LogChoice, placed
+from replica.commands.arguments.place import LogChoice, placed
 from replica.daemon.status.file import read_status
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.command_options import Parsed, keys_option
-from replica.commands.place import LogChoice, placed
+from replica.commands.arguments.place import LogChoice, placed
 from replica.dump.json_text import json_line
 from replica.dump.output import standard_output
 from replica.errors import ConfigError

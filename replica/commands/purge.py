@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.command_options import Parsed
-from replica.commands.options import config_option, gather
+from replica.commands.arguments.options import config_option, gather
 from replica.commands.purging import Choice, Plan, purge_files
 from replica.errors import ConfigError, RelayError
 from replica.options.config import ReplicaConfig

@@ -9,7 +9,7 @@ from typing import Final
 import click
 import uvloop
 
-from replica.commands.options import configured, reading_again
+from replica.commands.arguments.options import configured, reading_again
 from replica.daemon.config import DaemonConfig
 from replica.daemon.logs import LogWriter
 from replica.daemon.reload import Reloader

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from replica.commands.options import config_option, gather
-from replica.commands.several import Looked, lines, ordered
+from replica.commands.arguments.options import config_option, gather
+from replica.commands.arguments.several import Looked, lines, ordered
 from replica.daemon.config import DaemonConfig
 from replica.daemon.http.guard import read_token
 from replica.daemon.status.file import read_status

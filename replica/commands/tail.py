@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 import click
 
 from replica.command_options import Parsed, tables_option
-from replica.commands.place import LogChoice, placed
+from replica.commands.arguments.place import LogChoice, placed
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.errors import ConfigError
 from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions

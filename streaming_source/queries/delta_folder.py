@@ -48,6 +48,18 @@ def known_folder(spark: SparkSession, table: str) -> str | None:
     return None if location is None else _local(location)
 
 
+def planned_location(spark: SparkSession, table: str) -> str | None:
+    """Return where a table that does not exist will be created; None if another catalog chooses the place."""
+    path = path_of(table)
+    if path is not None:
+        return path
+    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no API for it)
+    named = state.sqlParser().parseTableIdentifier(table)
+    if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
+        return str(state.catalog().defaultTablePath(named))
+    return None
+
+
 def _known_location(spark: SparkSession, table: str) -> str | None:
     """Return the location of a Delta table if its name or Spark's own catalog has it; None for other catalogs."""
     path = path_of(table)

@@ -345,4 +345,4 @@ def test_the_configuration_is_shown_without_asking_anybody(tmp_path: Path) -> No
 def test_the_example_file_is_printed_without_any_option() -> None:
     done = shown("--example-config", given={})
     assert done.exit_code == 0
-    assert done.stdout == (PROJECT / "mariadb-replica.example.toml").read_text(encoding="utf-8")
+    assert done.stdout == (PROJECT / "docs/mariadb-replica.example.toml").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from replica.arrow.reading import read_relay_log
-from replica.checks.facts import ServerFacts, ask_facts
+from replica.checks.server.facts import ServerFacts, ask_facts
 from replica.errors import AuthenticationError, DisconnectedError
 from replica.handshake.ask import ask
 from replica.handshake.login.login import log_in

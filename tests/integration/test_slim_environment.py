@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import slim_environment
+from scripts import slim_environment
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import wait_until
 

@@ -1,4 +1,4 @@
-"""Write docs/coverage.md from a report of coverage.py: `python -m tests.kit.coverage_page REPORT.json [--write]`.
+"""Write docs/dev/coverage.md from a report of coverage.py: `python -m tests.kit.coverage_page REPORT.json [--write]`.
 
 Without a report it only takes out the lines of modules that are gone, and makes the table of kernels again. The exit
 code is 1 where a module below the limit has no reason in tests/coverage.toml.
@@ -17,7 +17,7 @@ from tests.kit.places import PROJECT, is_kernel, read_places
 
 LIMIT = 95
 """Per cent of statements and branches; a module below it needs a reason."""
-PAGE = PROJECT / "docs" / "coverage.md"
+PAGE = PROJECT / "docs" / "dev" / "coverage.md"
 REASONS = PROJECT / "tests" / "coverage.toml"
 HEAD = """\
 # What the tests run
@@ -89,7 +89,7 @@ def reasons() -> dict[str, str]:
 
 
 def page(modules: list[Figure], known: dict[str, str], ran: str = ALL) -> str:
-    """All of docs/coverage.md."""
+    """All of docs/dev/coverage.md."""
     covered, of = sum(one.covered for one in modules), sum(one.of for one in modules)
     text = HEAD.format(limit=LIMIT, ran=ran, percent=100 * covered / of, of=of, count=len(modules))
     text += "\n| folder | statements and branches | ran |\n| --- | ---: | ---: |\n"

@@ -30,6 +30,7 @@ result = writer_contract.{call}
         "broken_off(own_session(spark), {folder!r}, writer_contract.altered_and_filled)",
         "broken_off(own_session(spark), {folder!r}, writer_contract.emptied_and_filled, native=True)",
         "broken_off(own_session(spark), {folder!r}, writer_contract.read_again, soft=True)",
+        "unfinished(own_session(spark), {folder!r})",
         "late_and_twice(own_session(spark), 'delta.`{folder}`')",
         "parquet(own_session(spark), 'parquet.`{folder}`')",
     ],

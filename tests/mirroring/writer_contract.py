@@ -7,6 +7,7 @@ before the n-th commit of a try, so also right after the one before.
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -19,9 +20,10 @@ from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.added_values import KnownValue
 from streaming_source.mirroring.writers import delta
-from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.choose import control_store, open_target
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
 from streaming_source.mirroring.writers.versions import AGAIN, READS, Commit
+from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.ruling.target_columns import TargetColumn
 
 if TYPE_CHECKING:
@@ -195,6 +197,39 @@ def late_and_twice(spark: SparkSession, name: str) -> list[str]:
     other.append(rows(other.spark, told), Commit("another", 1, "0-1-1", READS))  # whose tokens are its own
     found = [row[0] for row in rows_of(spark, name)[1:]]
     return [] if found == ["1", "100", "2", "3", "3"] else [f"rows {found}"]
+
+
+def unfinished(spark: SparkSession, folder: str) -> list[str]:
+    """Creations that ended before the first commit, of targets and control tables, in folders and in the catalog."""
+    wrong = []
+    columns = [column("id")]
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS broken_off LOCATION '{folder}/catalog'")
+    for number, name in enumerate(["target", "control"] * 2):
+        in_catalog = number > 1
+        place = Path(folder, "catalog" if in_catalog else "folders", name)
+        table = f"`broken_off`.`{name}`" if in_catalog else f"`delta`.`{place}`"
+
+        def create(table: str = table, name: str = name) -> None:
+            if name == "target":
+                open_target(spark, table).create(columns, "", PROPERTIES)
+            else:
+                control_store(spark, table).make(columns, PROPERTIES)
+
+        log = place / "_delta_log"
+        (log / "_staged_commits").mkdir(parents=True)
+        (log / ".00000000000000000000.json.5e7c1d0a.tmp").write_text("{")
+        for owned in (place / "somebody.parquet", log / "00000000000000000007.json"):
+            owned.write_text("somebody's")
+            with contextlib.suppress(*SPARK_ERRORS):
+                create()
+                wrong += [f"{table} was made beside {owned.name}"] if open_target(spark, table).exists() else []
+            if owned.read_text() != "somebody's":
+                wrong.append(f"{owned.name} was removed")
+            owned.unlink()
+        create()
+        wrong += [] if spark.table(table).columns == ["id"] else [f"{table} was not made"]
+    spark.sql("DROP DATABASE broken_off CASCADE")
+    return wrong
 
 
 def parquet(spark: SparkSession, name: str) -> list[str]:

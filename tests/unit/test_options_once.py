@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from replica.command_options import Parsed
-from replica.commands.options import gather
+from replica.commands.arguments.options import gather
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
 from replica.options.config import ReplicaConfig

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
+from replica.checks.server.initial import LINES, initial_report
 from replica.options.places import CommitTime
 from replica.snapshot.check.cascades import Cascade
 from replica.snapshot.check.table_verdict import BYTES_A_SECOND, ROWS_A_SECOND

@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replica.rows.types import addresses, labels
 from replica.rows.types.kinds import Kind
-from replica.rows.types.values import binary, decimals, floats, integers, mysql_json, spatial, temporal, text, vector
+from replica.rows.types.values import (
+    addresses,
+    binary,
+    decimals,
+    floats,
+    integers,
+    labels,
+    mysql_json,
+    spatial,
+    temporal,
+    text,
+    vector,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +46,7 @@ def by_kind(entries: Iterable[KindEntry], kinds: Iterable[Kind]) -> Mapping[Kind
             raise TypeError(f"{entry.kind!r} has two entries")
     missing = [kind.name for kind in kinds if kind not in found]
     if missing:
-        raise TypeError(f"no family under rows/types says what becomes of the kind {', '.join(missing)}")
+        raise TypeError(f"no family under rows/types/values says what becomes of the kind {', '.join(missing)}")
     return found
 
 

@@ -21,6 +21,7 @@ from streaming_source.mirroring.statements.column_names import renamed
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, has_rows, remove_rows
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
+from streaming_source.mirroring.writers.unfinished import create_table, remove_log
 from streaming_source.mirroring.writers.versions import METADATA, ROWS, UNNUMBERED, parts_in, version_at
 from streaming_source.queries.delta_fit import check_delta
 from streaming_source.queries.delta_folder import DELTA, known_folder, path_of
@@ -122,7 +123,7 @@ class DeltaTarget(DeltaTable):
         else:
             statement = create_or_replace(self.name, columns, comment, properties)
             try:
-                self.spark.sql(statement)
+                create_table(self.spark, self.name, statement)
             except SPARK_ERRORS as error:
                 if _FOLDER_GONE not in str(error):
                     raise
@@ -331,7 +332,10 @@ class DeltaControl(DeltaTable):
 
     def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
         """Create the control table without rows, if it does not exist."""
-        self.spark.sql(create_if_absent(self.name, columns, properties))
+        statement = create_if_absent(self.name, columns, properties)
+        create_table(self.spark, self.name, statement)
+        if not self.exists() and remove_log(self.spark, self.name):  # the log was taken for a table
+            self.spark.sql(statement)
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:
         """Add columns."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from replica.commands.several import WORST_FIRST
+from replica.commands.arguments.several import WORST_FIRST
 from replica.commands.status import status
 from replica.daemon.http.server import HttpServer, as_json
 from replica.daemon.status import verdict

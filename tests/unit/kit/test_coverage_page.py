@@ -1,4 +1,4 @@
-"""docs/coverage.md lists every module below the limit with its reason, and every kernel with its twin."""
+"""docs/dev/coverage.md lists every module below the limit with its reason, and every kernel with its twin."""
 
 from __future__ import annotations
 

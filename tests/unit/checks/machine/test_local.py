@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replica.checks import local as local_module
-from replica.checks.local import kernels, local, secrets
+from replica.checks.machine import local as local_module
+from replica.checks.machine.local import kernels, local, secrets
 from replica.native.compiling.code_cache import stamp
 from tests.unit.checks.facts import config
 

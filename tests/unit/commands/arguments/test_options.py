@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import replica
-from replica.commands.options import configured, gather, gathered, option_flag
+from replica.commands.arguments.options import configured, gather, gathered, option_flag
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
 from replica.options.config import ReplicaConfig

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from replica.commands.options import Gathered
-from replica.commands.options_page import EXAMPLE, PAGE, effective, example, options_table
+from replica.commands.arguments.options import Gathered
+from replica.commands.arguments.options_page import EXAMPLE, PAGE, effective, example, options_table
 from replica.daemon.config import DaemonConfig
 from replica.options.config import read_options_file
 
 PROJECT = Path(__file__).resolve().parents[3]
 SECRET = "hunter2-nobody-knows"
-RUN = "run: python -m replica.commands.options_page"
+RUN = "run: python -m replica.commands.arguments.options_page"
 
 
 def test_the_page_has_the_table() -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.checks.relay_end import relay_end
+from replica.checks.machine.relay_end import relay_end
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.location import relay_numbers, relay_path

@@ -1,7 +1,7 @@
 """Table of options for people: in docs/daemon-reference.md, in the example file, and as the values of one call.
 
 In: the configuration classes. Out: text. A test checks the page and the example against the classes. After a change,
-`python -m replica.commands.options_page` writes both.
+`python -m replica.commands.arguments.options_page` writes both.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.commands.options import option_flag
+from replica.commands.arguments.options import option_flag
 from replica.daemon.config import DaemonConfig
 from replica.options.config import ENVIRONMENT_PREFIX
 from replica.options.values import written
 
 if TYPE_CHECKING:
-    from replica.commands.options import Gathered
+    from replica.commands.arguments.options import Gathered
 
-BEGIN = "<!-- options: made by python -m replica.commands.options_page -->"
+BEGIN = "<!-- options: made by python -m replica.commands.arguments.options_page -->"
 END = "<!-- end of options -->"
 PAGE = Path("docs/daemon-reference.md")
-EXAMPLE = Path("mariadb-replica.example.toml")
+EXAMPLE = Path("docs/mariadb-replica.example.toml")
 
 _EXAMPLE_HEAD = """\
 # Every option of mariadb-replica, with its default. Remove the # of what you change.

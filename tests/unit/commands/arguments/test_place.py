@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from replica.commands.place import LogChoice, find_place
+from replica.commands.arguments.place import LogChoice, find_place
 from replica.errors import ConfigError
 
 

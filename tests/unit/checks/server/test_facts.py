@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.checks.facts import OtherReplica, ServerFacts, ask_facts
+from replica.checks.server.facts import OtherReplica, ServerFacts, ask_facts
 from replica.errors import ServerError
 from replica.handshake.primary.server import ServerInfo
 from replica.protocol.gtid import Gtid, GtidPosition

@@ -9,7 +9,7 @@ from replica.checks.result import Result
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.checks.facts import ServerFacts
+    from replica.checks.server.facts import ServerFacts
     from replica.options.config import ReplicaConfig
 
 SHORT_TIMEOUT_MS = 1_000

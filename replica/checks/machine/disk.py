@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replica.checks.local import existing, writable
+from replica.checks.machine.local import existing, writable
 from replica.checks.result import Result
 from replica.daemon.status.words import size
 from replica.relay_log.location import relay_numbers, relay_path

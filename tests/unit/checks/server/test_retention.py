@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from replica.checks.retention import behind, retention
+from replica.checks.server.retention import behind, retention
 from replica.handshake.primary.progress import ListedBinlog
 from tests.unit.checks.facts import GOOD, INFO, end, primary, variables
 

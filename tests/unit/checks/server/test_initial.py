@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from replica.checks.initial import LINES, initial_report
 from replica.checks.print import lines
+from replica.checks.server.initial import LINES, initial_report
 from replica.snapshot.check.cascades import Cascade
 from replica.snapshot.check.verdict import judge
 from tests.unit.snapshot.facts import listed, told

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.checks.semi_sync import semi_sync
+from replica.checks.server.semi_sync import semi_sync
 from tests.unit.checks.facts import GOOD, config, primary, variables
 
 ON = config(semi_sync=True)

@@ -10,8 +10,8 @@ from replica.handshake.primary.server import check, grant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.checks.access import Us
-    from replica.checks.facts import ServerFacts
+    from replica.checks.server.access import Us
+    from replica.checks.server.facts import ServerFacts
     from replica.options.config import ReplicaConfig
 
 LEGACY_NET_BUFFER = 16_384

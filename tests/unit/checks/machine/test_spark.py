@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from replica.checks.machine.spark import DRIVER_VARIABLE, VARIABLE, spark_report
 from replica.checks.print import lines
-from replica.checks.spark import DRIVER_VARIABLE, VARIABLE, spark_report
 from replica.commands.check import check_command
 from replica.errors import InstallationError
 from replica.version import __version__

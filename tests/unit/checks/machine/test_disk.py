@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.checks import disk as disk_module
-from replica.checks.disk import disk
+from replica.checks.machine import disk as disk_module
+from replica.checks.machine.disk import disk
 from tests.unit.checks.facts import config
 
 if TYPE_CHECKING:

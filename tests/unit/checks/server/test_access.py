@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from replica.checks.access import Us, connection, privileges, server_ids
-from replica.checks.facts import OtherReplica
+from replica.checks.server.access import Us, connection, privileges, server_ids
+from replica.checks.server.facts import OtherReplica
 from replica.options.config import Endpoint
 from tests.unit.checks.facts import GOOD, INFO, config, primary
 

@@ -11,7 +11,7 @@ from replica.handshake.primary.server import GALERA_GTIDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from replica.checks.facts import ServerFacts
+    from replica.checks.server.facts import ServerFacts
     from replica.handshake.primary.server import ServerInfo
     from replica.options.config import Endpoint
 

@@ -11,8 +11,8 @@ from replica.daemon.status.words import size, span
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.checks.facts import ServerFacts
-    from replica.checks.relay_end import RelayEnd
+    from replica.checks.machine.relay_end import RelayEnd
+    from replica.checks.server.facts import ServerFacts
 
 SHORT_S = 86_400.0
 """Retention in seconds below which there is a warning: after a weekend alarm, a day is short to restore a replica."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from replica.commands.account import add_home_file, warn_of_exposed_files
-from replica.commands.options import config_option, gather, option_of
+from replica.commands.arguments.options import config_option, gather, option_of
 from replica.errors import ConfigError
 from replica.options.config import ReplicaConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from replica.commands.options import Gathered
+    from replica.commands.arguments.options import Gathered
 
 CONNECTION: Final = (
     *("host", "port", "unix_socket", "user", "password", "password_file", "defaults_file"),

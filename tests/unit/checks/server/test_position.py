@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from replica.checks.position import position, purged_before
 from replica.checks.result import Result
+from replica.checks.server.position import position, purged_before
 from replica.errors import ConfigError, PositionLostError
 from replica.protocol.gtid import GtidPosition
 from tests.unit.checks.facts import GOOD, config, end

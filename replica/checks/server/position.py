@@ -15,8 +15,8 @@ from replica.relay_log.walks.last_event import last_event
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.checks.facts import ServerFacts
-    from replica.checks.relay_end import RelayEnd
+    from replica.checks.machine.relay_end import RelayEnd
+    from replica.checks.server.facts import ServerFacts
     from replica.handshake.login.login import Login
     from replica.handshake.primary.server import ServerInfo
     from replica.handshake.registration import Steps

@@ -11,7 +11,7 @@ from replica.handshake.primary.server import grant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.checks.facts import ServerFacts
+    from replica.checks.server.facts import ServerFacts
     from replica.options.config import Endpoint, ReplicaConfig
 
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from replica.checks.together import together
+from replica.checks.server.together import together
 from replica.handshake.start.start import gtids
 from replica.options.config import Endpoint
 from replica.protocol.gtid import GtidPosition
 from tests.unit.checks.facts import GOOD, INFO, PRIMARY
 
 if TYPE_CHECKING:
-    from replica.checks.facts import ServerFacts
+    from replica.checks.server.facts import ServerFacts
 
 A, B = Endpoint("a", 3306), Endpoint("b", 3306)
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from replica.checks.access import Us
-from replica.checks.binlog import basics, binlog
+from replica.checks.server.access import Us
+from replica.checks.server.binlog import basics, binlog
 from tests.unit.checks.facts import GOOD, config, info, variables
 
 US = Us(77, configured=True, settled=True, running=False, left_open=frozenset())

@@ -1,0 +1,1 @@
+"""Checks of this machine: its relay directory, disk, Spark."""

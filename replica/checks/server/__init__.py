@@ -1,0 +1,1 @@
+"""Checks of one server, and of several servers together."""

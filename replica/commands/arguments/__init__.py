@@ -1,0 +1,1 @@
+"""Arguments that several commands take: options, places in the log, relay directories."""

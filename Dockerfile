@@ -2,7 +2,7 @@
 FROM python:3.13-slim AS whole
 WORKDIR /src
 COPY constraints constraints
-COPY pyproject.toml hatch_build.py scripts/slim_environment.py README.md LICENSE ./
+COPY pyproject.toml hatch_build.py tools/slim_environment.py README.md LICENSE ./
 COPY pyspark_mariadb_binlog pyspark_mariadb_binlog
 COPY replica replica
 COPY streaming_source streaming_source
@@ -13,7 +13,7 @@ RUN python -m venv /build \
  && /build/bin/pip --python /opt/replica/bin/python install --no-cache-dir --no-compile --require-hashes -r constraints/daemon.txt \
  && /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
  && /build/bin/pip --python /opt/replica/bin/python install --no-cache-dir --no-compile --no-deps /wheel/*.whl
-# All that makes the image smaller, here and in scripts/slim_environment.py; docs/dev/measurements/daemon.md has the sizes. Of the base go what
+# All that makes the image smaller, here and in tools/slim_environment.py; docs/dev/measurements/daemon.md has the sizes. Of the base go what
 # installs packages and what explains them (their licences stay); bytecode is written again, of what is imported.
 RUN find / -xdev -name __pycache__ -prune -exec rm -rf {} + \
  && python slim_environment.py /opt/replica \

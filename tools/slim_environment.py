@@ -1,4 +1,4 @@
-"""Remove what the daemon and its commands never use: `python scripts/slim_environment.py ENVIRONMENT`.
+"""Remove what the daemon and its commands never use: `python tools/slim_environment.py ENVIRONMENT`.
 
 The Dockerfile runs it on the environment it has just installed. In: the folder of a virtual environment that holds this
 project and nothing that needs more. Out: the same environment, a third smaller, in which every module of `replica` was

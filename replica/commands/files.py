@@ -31,7 +31,7 @@ SHIPPED = (
     Shipped("mariadb-replica@.service", "/etc/systemd/system/", "the same for several daemons, one a primary"),
     Shipped("mariadb-replica-fleet.service", "/etc/systemd/system/", "many daemons in one service, sharing memory"),
     Shipped("mariadb-replica.sysusers", "/etc/sysusers.d/mariadb-replica.conf", "the unit's user (systemd-sysusers)"),
-    Shipped(str(EXAMPLE), "/etc/mariadb-replica/replica.toml", "every option with its default"),
+    Shipped(EXAMPLE.name, "/etc/mariadb-replica/replica.toml", "every option with its default"),
     Shipped("prometheus-alerts.yml", "rule_files of Prometheus", "alert rules"),
     Shipped("grafana-dashboard.json", "Grafana, Import", "dashboard"),
 )
@@ -55,7 +55,7 @@ def files(folder: Path | None, *, force: bool) -> None:
 
 def content(name: str) -> bytes:
     """Return the bytes of one shipped file."""
-    return example().encode() if name == str(EXAMPLE) else (PACKAGED / name).read_bytes()
+    return example().encode() if name == EXAMPLE.name else (PACKAGED / name).read_bytes()
 
 
 def _copy(folder: Path, *, force: bool) -> None:

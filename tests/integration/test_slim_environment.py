@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts import slim_environment
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import wait_until
+from tools import slim_environment
 
 if TYPE_CHECKING:
     from tests.fixtures.mariadb import MariaDb

@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from scripts.slim_environment import REMOVED, loaded_length, strip
+from tools.slim_environment import REMOVED, loaded_length, strip
 
 
 def library() -> Path:

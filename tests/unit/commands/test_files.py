@@ -25,7 +25,7 @@ def called(*arguments: str) -> str:
 
 
 def test_the_table_has_every_file_of_the_package() -> None:
-    assert sorted(NAMES) == sorted([str(EXAMPLE), *(path.name for path in PACKAGED.iterdir())])
+    assert sorted(NAMES) == sorted([EXAMPLE.name, *(path.name for path in PACKAGED.iterdir())])
 
 
 def test_the_list_says_what_each_is_and_where_it_goes() -> None:
@@ -41,7 +41,7 @@ def test_all_are_copied_and_a_second_call_changes_nothing(tmp_path: Path) -> Non
     for _ in range(2):
         called(str(folder))
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == {name: content(name) for name in NAMES}
-    assert (folder / EXAMPLE).read_text(encoding="utf-8") == example()
+    assert (folder / EXAMPLE.name).read_text(encoding="utf-8") == example()
 
 
 def test_a_file_that_was_changed_is_not_lost(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from replica.version import __version__
 if TYPE_CHECKING:
     from replica.checks.result import Report, Result
 
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(autouse=True)

@@ -175,7 +175,7 @@ class Screen:
             grid.add_row(
                 name, f"[bold]{thousands(rows)}[/] rows", f"{thousands(meter.rate)} rows/s", f"[cyan]{meter.curve}"
             )
-        batches = f"{self._lake.batches} micro-batches, each one MERGE a table"
+        batches = f"{self._lake.batches} micro-batches, one commit a table"
         grid.add_row("on the way", f"{thousands(max(0, written - arrived))} rows", f"{self._lag()} behind", batches)
         return grid
 

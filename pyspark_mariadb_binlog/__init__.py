@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         lag,
         latest_per_key,
         mirror,
-        mirror_resync,
+        mirror_resnapshot,
         mirror_status,
         mirror_tables,
         started,
@@ -49,7 +49,7 @@ __all__ = [
     "lag",
     "latest_per_key",
     "mirror",
-    "mirror_resync",
+    "mirror_resnapshot",
     "mirror_status",
     "mirror_tables",
     "read_relay_log",
@@ -57,15 +57,17 @@ __all__ = [
     "upsert_into",
 ]
 
+_OTHERS = {"__version__": "replica", "mirror_resync": "streaming_source"}
 _OF_REPLICA = {"ChangeReader", "EmbeddedReplica", "GtidPosition", "ReplicaConfig", "decode_files", "read_relay_log"}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__ and name != "__version__":
+    if name not in __all__ and name not in _OTHERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if discovery.reason:
         raise ImportError(f"{name} cannot be loaded: {discovery.reason}")
-    return getattr(import_module("replica" if name in _OF_REPLICA or name not in __all__ else "streaming_source"), name)
+    package = _OTHERS.get(name) or ("replica" if name in _OF_REPLICA else "streaming_source")
+    return getattr(import_module(package), name)
 
 
 def __dir__() -> list[str]:

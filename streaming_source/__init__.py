@@ -6,7 +6,7 @@ classic Spark and on Spark Connect:
 * `latest_per_key` and `upsert_into` prepare changes for MERGE.
 * `lag` reports how far a query is, and `started` waits for a query when an application runs several.
 * `mirror` keeps tables of a server equal in the lakehouse. `mirror_status` reports the state of its tables,
-  `mirror_tables` reads them at one position, and `mirror_resync` re-snapshots some of them.
+  `mirror_tables` reads them at one position, and `mirror_resnapshot` re-snapshots some of them.
 * `audit` compares tables with their copies.
 * `MariaDbBinlogSource` is for `spark.dataSource.register`, if Spark does not find the source.
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.call import mirror
     from streaming_source.mirroring.control.one_position import mirror_tables
     from streaming_source.mirroring.control.status import mirror_status
-    from streaming_source.mirroring.reading.resync import mirror_resync
+    from streaming_source.mirroring.reading.resnapshot import mirror_resnapshot
     from streaming_source.queries.latest_changes import latest_per_key
     from streaming_source.queries.query_lag import Lag, lag
     from streaming_source.queries.query_start import started
@@ -42,7 +42,7 @@ __all__ = [
     "lag",
     "latest_per_key",
     "mirror",
-    "mirror_resync",
+    "mirror_resnapshot",
     "mirror_status",
     "mirror_tables",
     "started",
@@ -61,10 +61,11 @@ __getattr__, __dir__ = on_demand(
         "lag": "queries.query_lag",
         "latest_per_key": "queries.latest_changes",
         "mirror": "mirroring.call",
-        "mirror_resync": "mirroring.reading.resync",
+        "mirror_resnapshot": "mirroring.reading.resnapshot",
         "mirror_status": "mirroring.control.status",
         "mirror_tables": "mirroring.control.one_position",
         "started": "queries.query_start",
         "upsert_into": "queries.upserts",
     },
+    renamed={"mirror_resync": "mirror_resnapshot"},
 )

@@ -139,7 +139,7 @@ def _asked(
 ) -> str:
     """Ask for the repair of rows that differ; return the text that the result shows."""
     if way != AS_IT_IS:
-        return "rows of a target with a rule, or of another mode than current, are not repaired: mirror_resync"
+        return "rows of a target with a rule, or of another mode than current, are not repaired: mirror_resnapshot"
     try:
         ask_for_repair(asked, table, position, sides, rows, differing, before)
     except ReplicaError as error:

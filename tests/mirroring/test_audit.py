@@ -102,7 +102,7 @@ def test_targets_with_modes_and_rules_are_compared_with_what_they_have_to_hold(
             "shop.soft": {"different": 1},
             "shop.versions": {"missing": 1},
         }
-        assert all("are not repaired: mirror_resync" in told for _, _, told in found.values())
+        assert all("are not repaired: mirror_resnapshot" in told for _, _, told in found.values())
         found, _, shown = audited(hashKeyFile=str(key))
         assert found["shop.people"] == [rows["people"], {"different": 1}, None]
         assert "number='3'" in shown

@@ -23,8 +23,8 @@ CURRENT = ("current", None)
 UNKNOWN = "fromTheFuture"
 """A feature of tables that no writer knows."""
 RESYNC = """
-from streaming_source import mirror_resync
-mirror_resync(spark, tables={tables!r}, into={into!r})
+from streaming_source import mirror_resnapshot
+mirror_resnapshot(spark, tables={tables!r}, into={into!r})
 result = True
 """
 WITHOUT_DELTALAKE = """
@@ -159,7 +159,7 @@ def test_a_broken_target_is_suspended_and_comes_back_when_it_is_dropped(
     assert {table: state for table, (state, _) in states.items()} == dict.fromkeys(BREAKS, "failed")
     for table, (_, reason) in BREAKS.items():
         assert reason in str(states[table][1]), (table, states[table][1])
-        assert f'mirror_resync(spark, tables=["broken.{table}"]' in str(states[table][1]), table
+        assert f'mirror_resnapshot(spark, tables=["broken.{table}"]' in str(states[table][1]), table
 
     drop(mirror, *BREAKS)
     resync(mirror, *BREAKS)

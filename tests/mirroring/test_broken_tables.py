@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 _PAGE = 16 << 10
 _RESYNC = """
-from streaming_source import mirror_resync
-mirror_resync(spark, tables=["shop.crashed"], into={into!r})
+from streaming_source import mirror_resnapshot
+mirror_resnapshot(spark, tables=["shop.crashed"], into={into!r})
 result = True
 """
 

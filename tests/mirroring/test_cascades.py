@@ -283,7 +283,8 @@ def test_rows_that_name_none_go_where_the_table_above_was_read_later(
     mirror = mirrored(shop, "shop")
     mirror.run()
     into = mirror.arguments["into"]
-    resync = f"from streaming_source import mirror_resync\nmirror_resync(spark, tables=['shop.orders'], into={into!r})"
+    asked = f"mirror_resnapshot(spark, tables=['shop.orders'], into={into!r})"
+    resync = f"from pyspark_mariadb_binlog import mirror_resnapshot\n{asked}"
     mirror.workbench.run(resync)
     shop.sql("USE shop", "DELETE FROM customers WHERE id IN (2, 3)")
     mirror.run()

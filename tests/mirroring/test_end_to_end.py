@@ -22,10 +22,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600)]
 
 CURRENT = ("current", None)
 COUNTS = "result = [list(row) for row in spark.sql({sql!r}).collect()]"
-RESYNC = (
-    "from streaming_source import mirror_resync; mirror_resync(spark, tables={tables!r}, into={into!r}); result = 1"
-)
-AUDIT = """
+RESYNC = """
+from pyspark_mariadb_binlog import mirror_resnapshot
+mirror_resnapshot(spark, tables={tables!r}, into={into!r})
+result = 1
+"""AUDIT = """
 from streaming_source import audit
 found = audit(spark, mirror={control!r}, repair=True, **{server!r})
 result = {{table.table: {{kind: n for kind, n in table.counts.items() if n}} for table in found.tables}}

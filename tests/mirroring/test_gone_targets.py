@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RESYNC = """
-from streaming_source import mirror_resync
-mirror_resync(spark, tables=["shop.b", "shop.c"], into={into!r})
+from streaming_source import mirror_resnapshot
+mirror_resnapshot(spark, tables=["shop.b", "shop.c"], into={into!r})
 """
 
 
@@ -38,7 +38,7 @@ def test_a_target_that_was_removed_is_noticed_and_made_again_on_request(mirrored
         for table, (state, error) in states.items():
             assert state == "failed"
             assert f"`{table}` is not there any more" in str(error)
-            assert f'mirror_resync(spark, tables=["shop.{table}"]' in str(error)
+            assert f'mirror_resnapshot(spark, tables=["shop.{table}"]' in str(error)
         mirror.workbench.run(RESYNC.format(into=mirror.arguments["into"]))
         mirror.run()
         mirror.assert_equal("a", "b", "c")

@@ -59,10 +59,10 @@ for number in range({frames}):
 result = [wrong, counts, taken]
 """
 NAMED = """
-from streaming_source import mirror_resync, mirror_tables
+from streaming_source import mirror_resnapshot, mirror_tables
 found = mirror_tables(spark, into={into!r})
 result = sorted(found)
-mirror_resync(spark, into={into!r}, tables=["shop.`eu.t`", "`shop`.`straße`"])
+mirror_resnapshot(spark, into={into!r}, tables=["shop.`eu.t`", "`shop`.`straße`"])
 """
 
 

@@ -46,7 +46,7 @@ COLUMNS_CHANGED = {
 """The same with its columns, by whose names rows go in."""
 BROKEN = {
     "frozen": ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", "only allow appends"),
-    "narrow": ("ALTER TABLE {t} DROP COLUMN v", "mirror_resync"),
+    "narrow": ("ALTER TABLE {t} DROP COLUMN v", "mirror_resnapshot"),
     "impossible": ("ALTER TABLE {t} ADD CONSTRAINT small CHECK (v < 40)", "small"),
 }
 """What no writer can go on after, and a part of the reason: the table is suspended."""

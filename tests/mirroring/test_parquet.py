@@ -144,8 +144,8 @@ def test_a_log_in_folders_is_whole_whatever_breaks_off(primary: MariaDb, log: Mi
 def resync(mirror: Mirrored, table: str) -> None:
     """Have a table read again, and the batch that does it come twice."""
     mirror.workbench.run(
-        "from streaming_source import mirror_resync\n"
-        f"mirror_resync(spark, tables=['shop.{table}'], into={mirror.arguments['into']!r})"
+        "from streaming_source import mirror_resnapshot\n"
+        f"mirror_resnapshot(spark, tables=['shop.{table}'], into={mirror.arguments['into']!r})"
     )
     mirror.break_off()
     mirror.run()

@@ -1,4 +1,4 @@
-"""mirror_resync(): a table that was set aside comes back while the query runs, and the others go on meanwhile."""
+"""mirror_resnapshot(): a table that was set aside comes back while the query runs, and the others go on meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wait(states):
         time.sleep(0.3)
 """
 START = """
-from streaming_source import mirror, mirror_resync
+from streaming_source import mirror, mirror_resnapshot
 query = mirror(spark, **{arguments!r})
 """
 CURRENT = "wait({'a': 'current', 'b': 'current'})"
@@ -55,11 +55,11 @@ def test_a_table_that_was_set_aside_comes_back_without_a_start(
             primary.sql("USE shop", "ALTER TABLE b MODIFY v INT", "INSERT INTO b VALUES (60, 7)")
             primary.sql("INSERT INTO shop.a VALUES (60, 'x')")
             bench.run("wait({'a': 'current', 'b': 'failed'})")
-            assert "mirror_resync" in str(mirror.states()["b"][1])
+            assert "mirror_resnapshot" in str(mirror.states()["b"][1])
             primary.sql("UPDATE shop.b SET v = v + 1 WHERE id > 40")
             with pytest.raises(AssertionError, match=r"ConfigError: shop\.c: none of the mirror's tables"):
-                bench.run(f"mirror_resync(spark, tables=['shop.a', 'shop.c'], into={into!r})")
-            bench.run(f"mirror_resync(spark, tables=['shop.b'], into={into!r})")
+                bench.run(f"mirror_resnapshot(spark, tables=['shop.a', 'shop.c'], into={into!r})")
+            bench.run(f"mirror_resnapshot(spark, tables=['shop.b'], into={into!r})")
             primary.sql("USE shop", "INSERT INTO a VALUES (61, 'y')", "DELETE FROM b WHERE id = 1")
             bench.run(CURRENT)
         finally:
@@ -67,7 +67,7 @@ def test_a_table_that_was_set_aside_comes_back_without_a_start(
         mirror.run()
         mirror.assert_equal("a", "b")
         primary.sql("UPDATE shop.b SET v = -1 WHERE id = 2")
-        bench.run(f"mirror_resync(spark, tables=['shop.b'], into={into!r})")  # taken by the next start
+        bench.run(f"mirror_resnapshot(spark, tables=['shop.b'], into={into!r})")  # taken by the next start
         mirror.run()
         mirror.assert_equal("a", "b")
         kind = bench.run(f"result = spark.table('{mirror.lake}.b').schema['v'].dataType.simpleString()")

@@ -22,7 +22,7 @@ ANSWERS = {
     "rpl_semi_sync_master_timeout": "daemon",
     "binlog_legacy_event_pos": "faq",
     "splitLargeTransactions": "spark",
-    "mirror_resync": "mirror",
+    "mirror_resnapshot": "mirror",
     "NoSuchMethodError": "versions",
 }
 """What people in need type into the search, and a page that has the answer."""

@@ -51,6 +51,12 @@ def test_the_public_package_has_the_names_of_both() -> None:
     assert run("from pyspark_mariadb_binlog.errors import DataLossError; print(DataLossError.exit_code)") == "80"
 
 
+@pytest.mark.parametrize("package", [pyspark_mariadb_binlog, streaming_source], ids=lambda package: package.__name__)
+def test_a_former_name_works_and_names_the_new_one(package: object) -> None:
+    with pytest.warns(FutureWarning, match="mirror_resync is called mirror_resnapshot now"):
+        assert package.mirror_resync is package.mirror_resnapshot  # type: ignore[attr-defined]
+
+
 def test_a_public_name_that_another_package_hides_says_so(tmp_path: Path) -> None:
     (tmp_path / "replica.py").touch()
     place = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]"

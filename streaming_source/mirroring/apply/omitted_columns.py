@@ -97,7 +97,7 @@ def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) ->
     return SchemaError(
         f"the row image of {op}{where} leaves out the column {name} of {table}, whose value there is not known: {why}.",
         hint="Set binlog_row_image=FULL on the primary, or leave the column out by a rule (leaveOut). Then have the "
-        f'table read again: mirror_resync(spark, tables=["{table}"], into=…).',
+        f'table read again: mirror_resnapshot(spark, tables=["{table}"], into=…).',
     )
 
 

@@ -136,7 +136,7 @@ def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None
     """
     if row is None or row.state != CURRENT or row.mode != CURRENT_MODE or row.batch < request["batch"]:
         told = "is none of its tables" if row is None else f"is {row.state} in the mode {row.mode}"
-        raise SchemaError(f"the table {told}.", hint="Read it again (mirror_resync).")
+        raise SchemaError(f"the table {told}.", hint="Read it again (mirror_resnapshot).")
     key = tuple(request["key"])
     rows = _rows(spark, bytes(request["rows"]), spark.table(row.target).schema)
     keys = rows.select(f"{ROW}.*").select(*map(identifier, key)).distinct().persist()

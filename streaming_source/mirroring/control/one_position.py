@@ -13,7 +13,7 @@ from replica.errors import ConfigError
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.control.control_table import control_of
-from streaming_source.mirroring.reading.resync import named_table
+from streaming_source.mirroring.reading.resnapshot import named_table
 from streaming_source.mirroring.writers.choose import open_target
 
 if TYPE_CHECKING:

@@ -320,7 +320,7 @@ def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> l
     if not fits(kind, column.type):
         raise SchemaError(
             f"the rows in {target} have {name} as {kind}, and it is {column.type} now: older rows cannot stay with it.",
-            hint="Drop the target or move it away, and have the table read again (mirror_resync).",
+            hint="Drop the target or move it away, and have the table read again (mirror_resnapshot).",
         )
     return [SetType(name, column.type)]
 

@@ -233,7 +233,7 @@ def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
             raise SchemaError(
                 f"the rows in {folder} have {old.name} as {old.dataType.simpleString().upper()}, and it is "
                 f"{new.dataType.simpleString().upper()} now: Parquet files keep their types.",
-                hint="Move the folder away, and have the table read again (mirror_resync).",
+                hint="Move the folder away, and have the table read again (mirror_resnapshot).",
             )
         found.append(old if new is None or kind is None else StructField(old.name, kind, True, new.metadata))
     return StructType(found + list(coming.values()))

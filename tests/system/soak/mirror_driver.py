@@ -54,8 +54,8 @@ result = {{
 }}
 """
 _RESYNC = """
-from streaming_source import mirror_resync
-mirror_resync(spark, tables={tables!r}, into={into!r})
+from streaming_source import mirror_resnapshot
+mirror_resnapshot(spark, tables={tables!r}, into={into!r})
 """
 
 

@@ -210,7 +210,7 @@ def _warn_of_others(folder: str, table: DeltaTable, since: int) -> None:
     if found:
         _log.warning(
             "Something else changed rows of %s: %s, and %d more since. The mirror does not undo it. Audit the table, "
-            "or have it read again (mirror_resync).",
+            "or have it read again (mirror_resnapshot).",
             folder,
             found[-1],
             len(found) - 1,

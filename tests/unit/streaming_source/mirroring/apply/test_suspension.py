@@ -33,7 +33,7 @@ def test_a_look_that_fails_ends_nothing(error: Exception) -> None:
 
     found = suspended(looks)
     assert state_of(found) is State.RETRIED
-    assert str(found.error).startswith("the job was broken. Have the table read again: mirror_resync(")
+    assert str(found.error).startswith("the job was broken. Have the table read again: mirror_resnapshot(")
 
 
 @pytest.mark.parametrize("error", [None, ConfigError("the version is not kept any more", hint="")])
@@ -62,4 +62,4 @@ def test_a_lost_column_is_the_reason() -> None:
     found = suspended(lambda: ["v"])
     assert state_of(found) is State.SUSPENDED
     assert "has no column v any more" in str(found.error)
-    assert "mirror_resync" in str(found.error)
+    assert "mirror_resnapshot" in str(found.error)

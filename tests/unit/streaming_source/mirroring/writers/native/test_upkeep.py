@@ -338,7 +338,7 @@ def test_changes_of_others_are_reported_once(tmp_path: Path, caplog: pytest.LogC
         keeper.after_batch([folder])
     (told,) = [line for line in caplog.messages if "Something else" in line]
     assert f"rows of {folder}: DELETE in version 2, and 0 more since. " in told
-    assert "mirror_resync" in told
+    assert "mirror_resnapshot" in told
 
     replace(folder, 7)
     for _ in range(LOOK_EVERY):

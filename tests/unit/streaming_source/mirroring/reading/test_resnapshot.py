@@ -1,4 +1,4 @@
-"""The tables that mirror_resync() is asked for: those of the mirror."""
+"""The tables that mirror_resnapshot() is asked for: those of the mirror."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source.mirroring.control.control_row import ControlRow
-from streaming_source.mirroring.reading.resync import chosen_tables
+from streaming_source.mirroring.reading.resnapshot import chosen_tables
 
 
 def row(table: str, keys: tuple[str, ...] = ("id",), mode: str = "current") -> ControlRow:

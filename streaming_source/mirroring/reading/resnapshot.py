@@ -1,4 +1,4 @@
-"""The function that requests a re-snapshot of tables while the query runs, `mirror_resync()`.
+"""The function that requests a re-snapshot of tables while the query runs, `mirror_resnapshot()`.
 
 In: the session, the mirror, the tables. Out: a request that the running query takes at its next trigger, or the mirror
 at its next start. Refused: a table that the mirror does not have, and a control table that does not name its
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
 
 
-def mirror_resync(
+def mirror_resnapshot(
     spark: SparkSession, *, tables: Collection[str], into: str | None = None, control: str | None = None
 ) -> None:
     """Ask a mirror to re-snapshot tables, while the other tables go on.
@@ -44,7 +44,7 @@ def mirror_resync(
         ConfigError: there is no such mirror, it does not have one of the tables, or the request cannot be written.
         RelayError: other users can write to the folder of requests.
     """
-    name, rows = control_of(spark, "mirror_resync", into, control)
+    name, rows = control_of(spark, "mirror_resnapshot", into, control)
     chosen = chosen_tables(tables, rows)
     told = control_store(spark, name).properties()
     if CHECKPOINT not in told:

@@ -26,7 +26,8 @@ RESYNC = """
 from pyspark_mariadb_binlog import mirror_resnapshot
 mirror_resnapshot(spark, tables={tables!r}, into={into!r})
 result = 1
-"""AUDIT = """
+"""
+AUDIT = """
 from streaming_source import audit
 found = audit(spark, mirror={control!r}, repair=True, **{server!r})
 result = {{table.table: {{kind: n for kind, n in table.counts.items() if n}} for table in found.tables}}

@@ -22,18 +22,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.kit.tree import files
 from tests.system import repeat
 from tests.system.soak.mirror_driver import MirrorDriver, MirrorPlace
+from tests.system.soak.mirror_family import FAMILY
 from tests.system.soak.mirror_faults import SHOWN, check_found, plant
 from tests.system.soak.mirror_judge import judged_rows, tables_of
-from tests.system.soak.mirror_load import BENCH, FIXED, TABLES, MirrorLoad
+from tests.system.soak.mirror_load import BENCH, FIXED, SHOP, TABLES, MirrorLoad
 from tests.system.soak.mirror_points import AIMS, LakeFiles, Merging, point_hit, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from tests.system.soak.mirror_driver import AuditOfAll
-    from tests.system.soak.mirror_faults import Planted
+    from tests.system.soak.mirror_family import FAMILY
+from tests.system.soak.mirror_faults import Planted
 
 METADATA = ("NO_LOG", "FULL")
 KILLED, AUDITED, WHOLE = "killed", "audited while it runs, then killed", "whole, with faults"
@@ -93,12 +96,16 @@ class MirrorSoak:
             self._place = MirrorPlace(self.load.primary, tables, self._folder, {"snapshotUnkeyed": "whole"})
             rounds = {KILLED: self._killed, AUDITED: self._audited_alive, WHOLE: self._whole}
             deck: list[str] = []
-            while due := ROUNDS if time.monotonic() - began < 60 * self._minutes else self._missing():
-                deck = [one for one in deck if one in due] or self._shuffled(due)
-                rounds[deck.pop()]()
-                self.load.check()
-            self.load.stop()
-            rows = self._last()
+            try:
+                while due := ROUNDS if time.monotonic() - began < 60 * self._minutes else self._missing():
+                    deck = [one for one in deck if one in due] or self._shuffled(due)
+                    rounds[deck.pop()]()
+                    self.load.check()
+                self.load.stop()
+                rows = self._last()
+            except AssertionError:
+                self._keep_server()
+                raise
             self._leave()
         return {
             "version": self.load.primary.version,
@@ -111,6 +118,16 @@ class MirrorSoak:
             "rows": rows,
             "seconds": round(time.monotonic() - began, 1),
         }
+
+    def _keep_server(self) -> None:
+        """Keep the server's binlogs and the rows of the family: they show which side of a difference is wrong."""
+        kept = self._folder / "server"
+        kept.mkdir()
+        for file in files(self.load.primary.datadir, "bin.*"):
+            shutil.copy2(file, kept)
+        for table in FAMILY:
+            rows = self.load.primary.sql(f"SELECT * FROM {SHOP}.{table} ORDER BY id")
+            (kept / f"{table}.json").write_text(json.dumps(rows, default=str), encoding="utf-8")
 
     def _missing(self) -> Sequence[str]:
         """Return the rounds that bring what every run has to show, and was not there yet."""

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from tests.system.soak.mirror_driver import AuditOfAll
-    from tests.system.soak.mirror_family import FAMILY
 from tests.system.soak.mirror_faults import Planted
 
 METADATA = ("NO_LOG", "FULL")

@@ -57,17 +57,18 @@ __all__ = [
     "upsert_into",
 ]
 
-_OTHERS = {"__version__": "replica", "mirror_resync": "streaming_source"}
-_OF_REPLICA = {"ChangeReader", "EmbeddedReplica", "GtidPosition", "ReplicaConfig", "decode_files", "read_relay_log"}
+_UNLISTED = ("__version__", "mirror_resync")
+"""Names that are found and not listed: the version, and a former name."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__ and name not in _OTHERS:
+    if name not in __all__ and name not in _UNLISTED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if discovery.reason:
         raise ImportError(f"{name} cannot be loaded: {discovery.reason}")
-    package = _OTHERS.get(name) or ("replica" if name in _OF_REPLICA else "streaming_source")
-    return getattr(import_module(package), name)
+    replica = import_module("replica")
+    own = name in replica.__all__ or name == "__version__"
+    return getattr(replica if own else import_module("streaming_source"), name)
 
 
 def __dir__() -> list[str]:

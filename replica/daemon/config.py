@@ -65,7 +65,7 @@ class DaemonConfig(ReplicaConfig):
     )
     http_tls_cert: Path | None = Field(
         None,
-        description="Certificate of http_listen (PEM, with the chain behind it): it speaks TLS then, and no plain text",
+        description="Certificate of http_listen (PEM, followed by its chain): it speaks TLS then, and no plain text",
     )
     http_tls_key: Path | None = Field(None, description="Key of http_tls_cert (PEM)")
     monitor_s: Seconds = Field(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JJavaError
 
 from replica.errors import ConfigError
+from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
 from streaming_source.mirroring.apply.faults import full_disk
-from streaming_source.mirroring.control.checkpoint import hadoop_text
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
 from streaming_source.mirroring.reading.reread import ask_again
 from streaming_source.mirroring.reading.rules_at_start import check_modes, check_rules

@@ -113,7 +113,7 @@ class ReadingOptions(RowOptions):
         "snapshotAgain",
         _read_again,
         None,
-        "Read the rows of these tables again, without a new checkpoint, once for each new word behind the @: "
+        "Read the rows of these tables again, without a new checkpoint, once for each new word after the @: "
         "shop.orders,shop.lines_*@monday",
     )
     snapshot_requests: Path | None = option(  # noqa: RUF009

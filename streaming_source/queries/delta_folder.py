@@ -12,6 +12,8 @@ from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.queries.sql_text import identifier
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 DELTA: Final = "delta"
@@ -50,25 +52,23 @@ def known_folder(spark: SparkSession, table: str) -> str | None:
 
 def planned_location(spark: SparkSession, table: str) -> str | None:
     """Return where a table that does not exist will be created; None if another catalog chooses the place."""
-    path = path_of(table)
-    if path is not None:
-        return path
-    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no API for it)
-    named = state.sqlParser().parseTableIdentifier(table)
-    if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
-        return str(state.catalog().defaultTablePath(named))
-    return None
+    return _location(spark, table, lambda catalog, named: catalog.defaultTablePath(named))
 
 
 def _known_location(spark: SparkSession, table: str) -> str | None:
     """Return the location of a Delta table if its name or Spark's own catalog has it; None for other catalogs."""
+    return _location(spark, table, lambda catalog, named: catalog.getTableMetadata(named).location())
+
+
+def _location(spark: SparkSession, table: str, of_catalog: Callable[[Any, Any], object]) -> str | None:
+    """Return the path that a table is named by, or what Spark's own catalog says of it; None for other catalogs."""
     path = path_of(table)
     if path is not None:
         return path
     state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no API for it)
     named = state.sqlParser().parseTableIdentifier(table)
     if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
-        return str(state.catalog().getTableMetadata(named).location())
+        return str(of_catalog(state.catalog(), named))
     return None
 
 

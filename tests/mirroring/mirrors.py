@@ -38,6 +38,11 @@ finally:
     query.stop()
 result = True
 """
+_RESNAPSHOT = """
+from pyspark_mariadb_binlog import mirror_resnapshot
+mirror_resnapshot(spark, tables={tables!r}, into={into!r})
+result = True
+"""
 _BREAK = (
     f"import {sink.__name__} as sink"
     """
@@ -119,6 +124,11 @@ class Mirrored:
         with pytest.raises(AssertionError, match="this batch is broken off"):
             self.run(before=_BREAK, **more)
         self.workbench.run(_MEND)
+
+    def resnapshot(self, *tables: str) -> None:
+        """Ask for a re-snapshot of tables, which the next run does."""
+        named, into = [f"{self.database}.{table}" for table in tables], self.arguments["into"]
+        self.workbench.run(_RESNAPSHOT.format(tables=named, into=into))
 
     @property
     def _names(self) -> TargetNames:

@@ -135,5 +135,5 @@ def brought_in(spark: SparkSession, name: str, changes: list[dict[str, Any]], se
             target.apply(mode, NetChanges(rows, target, ["id"], NAMES, partial=partial, domains=domains, at=at))
     found = as_text(spark.table(TARGET).collect())
     for _ in range(2):
-        mode.all_gone(target, TRUNCATED, "truncate", at.of("truncate"))
+        mode.end_all(target, TRUNCATED, "truncate", at.of("truncate"))
     return [found, as_text(spark.table(TARGET).collect())]

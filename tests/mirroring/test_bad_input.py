@@ -22,11 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1200)]
 CURRENT = ("current", None)
 UNKNOWN = "fromTheFuture"
 """A feature of tables that no writer knows."""
-RESYNC = """
-from streaming_source import mirror_resnapshot
-mirror_resnapshot(spark, tables={tables!r}, into={into!r})
-result = True
-"""
 WITHOUT_DELTALAKE = """
 import sys
 from importlib.metadata import PackageNotFoundError
@@ -127,11 +122,6 @@ def lake(mirror: Mirrored) -> Path:
     return mirror.workbench.folder / "warehouse" / f"{mirror.lake}.db"
 
 
-def resync(mirror: Mirrored, *tables: str) -> None:
-    names = [f"{mirror.database}.{table}" for table in tables]
-    mirror.workbench.run(RESYNC.format(tables=names, into=mirror.arguments["into"]))
-
-
 def drop(mirror: Mirrored, *tables: str) -> None:
     for table in tables:
         mirror.workbench.run(f"spark.sql('DROP TABLE IF EXISTS {mirror.lake}.{table}'); result = True")
@@ -162,7 +152,7 @@ def test_a_broken_target_is_suspended_and_comes_back_when_it_is_dropped(
         assert f'mirror_resnapshot(spark, tables=["broken.{table}"]' in str(states[table][1]), table
 
     drop(mirror, *BREAKS)
-    resync(mirror, *BREAKS)
+    mirror.resnapshot(*BREAKS)
     mirror.run()
     mirror.assert_equal(*BREAKS, "beside")
     assert mirror.states() == dict.fromkeys((*BREAKS, "beside"), CURRENT)
@@ -218,7 +208,7 @@ def test_an_unreadable_target_without_changes_ends_nothing(
     assert "cannot be made" in str(error)
     assert "drop it or move it away" in str(error)
     drop(mirror, "children")
-    resync(mirror, "children")
+    mirror.resnapshot("children")
     mirror.run()
     mirror.assert_equal("parents", "children")
     assert mirror.states()["children"] == CURRENT
@@ -238,7 +228,7 @@ def test_one_table_ends_the_query_of_those_who_ask_for_that(
         assert mirror.states() == dict.fromkeys(("broken", "beside"), CURRENT), "the control table has no batch of it"
     mirror.run(onTableError="suspend")
     mirror.assert_equal("beside")
-    resync(mirror, "broken")
+    mirror.resnapshot("broken")
     mirror.run()
     mirror.assert_equal("broken", "beside")
     assert mirror.states() == dict.fromkeys(("broken", "beside"), CURRENT)
@@ -328,7 +318,7 @@ def test_one_of_a_thousand_tables_fails_in_each_batch(primary: MariaDb, mirrored
         assert {states[one] for one in names if one not in failed} == {CURRENT}
     mirror.assert_equal(*(one for one in names if one not in broken))
     drop(mirror, *broken)
-    resync(mirror, *broken)
+    mirror.resnapshot(*broken)
     mirror.run()
     mirror.assert_equal(*broken)
     assert set(mirror.states().values()) == {CURRENT}

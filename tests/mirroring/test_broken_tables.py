@@ -1,4 +1,4 @@
-"""Tables that their server cannot read: set aside with what it says, beside one that comes whole and goes on."""
+"""Tables that their server cannot read: suspended with what it says, beside one that comes whole and goes on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _PAGE = 16 << 10
-_RESYNC = """
-from streaming_source import mirror_resnapshot
-mirror_resnapshot(spark, tables=["shop.crashed"], into={into!r})
-result = True
-"""
 
 
 def _fill(primary: MariaDb) -> None:
@@ -71,7 +66,7 @@ def test_tables_that_the_server_cannot_read_are_set_aside(
         mirror.assert_equal("whole")
 
         primary.sql("REPAIR TABLE shop.crashed", "INSERT INTO shop.whole VALUES (0, 'later')")
-        mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]))
+        mirror.resnapshot("crashed")
         mirror.run()
         mirror.assert_equal("whole", "crashed")
         assert mirror.states()["crashed"] == ("current", None)

@@ -282,10 +282,7 @@ def test_rows_that_name_none_go_where_the_table_above_was_read_later(
     """The orders of a customer who went are not among the rows that are read, so that nothing names their lines."""
     mirror = mirrored(shop, "shop")
     mirror.run()
-    into = mirror.arguments["into"]
-    asked = f"mirror_resnapshot(spark, tables=['shop.orders'], into={into!r})"
-    resync = f"from pyspark_mariadb_binlog import mirror_resnapshot\n{asked}"
-    mirror.workbench.run(resync)
+    mirror.resnapshot("orders")
     shop.sql("USE shop", "DELETE FROM customers WHERE id IN (2, 3)")
     mirror.run()
     assert_equal(mirror, again=True)
@@ -293,7 +290,7 @@ def test_rows_that_name_none_go_where_the_table_above_was_read_later(
     # Rows that name none on the server, too, are no such rows: which of them went is seen by a reading alone.
     shop.sql("USE shop", "SET foreign_key_checks = 0", "INSERT INTO order_lines VALUES (9000, 7777, '1:00')")
     mirror.run()
-    mirror.workbench.run(resync)
+    mirror.resnapshot("orders")
     shop.sql("USE shop", "DELETE FROM customers WHERE id IN (4, 5)")
     mirror.run()
     mirror.run()

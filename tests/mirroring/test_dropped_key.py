@@ -1,4 +1,4 @@
-"""Tables that have a unique index for their key, and lose it: they are read again by another one, or set aside."""
+"""Tables that have a unique index for their key, and lose it: they are read again by another one, or suspended."""
 
 from __future__ import annotations
 

@@ -22,11 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(600)]
 
 CURRENT = ("current", None)
 COUNTS = "result = [list(row) for row in spark.sql({sql!r}).collect()]"
-RESYNC = """
-from pyspark_mariadb_binlog import mirror_resnapshot
-mirror_resnapshot(spark, tables={tables!r}, into={into!r})
-result = 1
-"""
 AUDIT = """
 from streaming_source import audit
 found = audit(spark, mirror={control!r}, repair=True, **{server!r})
@@ -146,8 +141,7 @@ def test_policies_and_the_return_of_a_table(primary: MariaDb, database: str, mir
     assert "onAlter=stop" in str(states["b"][1])
     assert len(mirror.target("a")) == 30, "a suspended table keeps its rows"
     primary.sql(f"INSERT INTO {database}.a VALUES (1, 2)", f"INSERT INTO {database}.d VALUES (1, 2, 3)")
-    tables = [f"{database}.a", f"{database}.b"]
-    mirror.workbench.run(RESYNC.format(tables=tables, into=mirror.arguments["into"]))
+    mirror.resnapshot("a", "b")
     mirror.run()
     mirror.assert_equal("a", "b", "d")
 

@@ -48,7 +48,8 @@ def test_a_full_disk_is_named(full: str, writer: str | None, mirrored: Callable[
         where = {"control": str(place / "control")} if full == "control" else {"into": f"{place}/{{table}}"}
         if full == "targets":
             where["control"] = str(tmp_path / "control")
-        mirror = mirrored(primary, "shop", writer=writer, **where)
+        where |= {"writer": writer} if writer else {}
+        mirror = mirrored(primary, "shop", **where)
         mirror.run()
         filler = fill(place)
         primary.sql("UPDATE shop.a SET v = v + 1", "UPDATE shop.b SET v = v + 1")

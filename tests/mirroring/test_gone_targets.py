@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
-RESYNC = """
-from streaming_source import mirror_resnapshot
-mirror_resnapshot(spark, tables=["shop.b", "shop.c"], into={into!r})
-"""
-
 
 def test_a_target_that_was_removed_is_noticed_and_made_again_on_request(mirrored: Callable[..., Mirrored]) -> None:
     with MariaDb("11.8") as primary:
@@ -39,7 +34,7 @@ def test_a_target_that_was_removed_is_noticed_and_made_again_on_request(mirrored
             assert state == "failed"
             assert f"`{table}` is not there any more" in str(error)
             assert f'mirror_resnapshot(spark, tables=["shop.{table}"]' in str(error)
-        mirror.workbench.run(RESYNC.format(into=mirror.arguments["into"]))
+        mirror.resnapshot("b", "c")
         mirror.run()
         mirror.assert_equal("a", "b", "c")
         assert mirror.states() == dict.fromkeys("abc", ("current", None))

@@ -1,4 +1,4 @@
-"""SELECT that is taken back while a table is begun: set aside, not taken for a table that was dropped."""
+"""SELECT that is taken back while a table is begun: suspended, not taken for a table that was dropped."""
 
 from __future__ import annotations
 

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(900)]
 
 
-_RESYNC = """
-from streaming_source import mirror_resnapshot
-mirror_resnapshot(spark, tables=["shop.t"], into={into!r})
-result = True
-"""
-
-
 def _behind_the_log(primary: MariaDb, *statements: str) -> None:
     primary.sql("USE shop", "SET sql_log_bin = 0", *statements, "SET sql_log_bin = 1")
 
@@ -125,14 +118,14 @@ def test_a_table_that_cannot_be_read_again_keeps_its_rows(mirrored: Callable[...
         with (primary.datadir / "shop" / "t.MYD").open("r+b") as file:
             file.truncate(300_000)
         primary.start()
-        mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]))
+        mirror.resnapshot("t")
         mirror.run()
         state, error = mirror.states()["t"]
         assert state == "failed"
         assert "marked as crashed" in str(error)
         assert mirror.target("t") == rows
         primary.sql("REPAIR TABLE shop.t", "INSERT INTO shop.a VALUES (101, 1)")
-        mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]))
+        mirror.resnapshot("t")
         mirror.run()
         mirror.assert_equal("t", "a")
         assert mirror.states() == dict.fromkeys(("a", "t"), ("current", None))
@@ -202,7 +195,7 @@ def test_what_is_wrong_with_a_table_at_the_start_is_its_own_matter(mirrored: Cal
         )
         mirror.workbench.run(f"spark.sql('DROP TABLE {mirror.lake}.taken'); result = True")
         for table in ("keyless", "hidden", "taken", "isam"):
-            mirror.workbench.run(_RESYNC.format(into=mirror.arguments["into"]).replace("shop.t", f"shop.{table}"))
+            mirror.resnapshot(table)
         mirror.run()
         mirror.run()
         mirror.assert_equal("b", "keyless", "hidden", "taken")

@@ -15,7 +15,7 @@ from pymysql.constants import ER
 
 from tests.fixtures.installation import CACHE, PROJECT
 from tests.fixtures.mariadb import MariaDb
-from tests.mirroring.test_resync import START, WAIT
+from tests.mirroring.test_resnapshot import START, WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

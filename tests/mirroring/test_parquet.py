@@ -141,12 +141,9 @@ def test_a_log_in_folders_is_whole_whatever_breaks_off(primary: MariaDb, log: Mi
     assert log.workbench.run(f"from streaming_source import mirror_tables\nresult = {told}") == columns
 
 
-def resync(mirror: Mirrored, table: str) -> None:
+def resnapshot_twice(mirror: Mirrored, table: str) -> None:
     """Have a table read again, and the batch that does it come twice."""
-    mirror.workbench.run(
-        "from streaming_source import mirror_resnapshot\n"
-        f"mirror_resnapshot(spark, tables=['shop.{table}'], into={mirror.arguments['into']!r})"
-    )
+    mirror.resnapshot(table)
     mirror.break_off()
     mirror.run()
 
@@ -165,10 +162,10 @@ def test_a_column_of_another_type_sets_the_table_aside_until_its_folder_is_moved
     assert replayed(rows) == of_server(log, "b", rows)
     lake = tmp_path / "lake" / "shop"
     (lake / "a").rename(lake / "kept")
-    resync(log, "a")
+    resnapshot_twice(log, "a")
     assert states(log) == dict.fromkeys(TABLES, "current")
     assert [row["_change_type"] for row in taken(log, "a")] == ["read"] * 10
-    resync(log, "b")
+    resnapshot_twice(log, "b")
     assert_equal(log)
     assert [row["_change_type"] for row in taken(log, "b")].count("again") == 1
     primary.sql("DROP TABLE shop.a")

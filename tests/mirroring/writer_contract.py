@@ -144,7 +144,7 @@ def read_again(target: TableWriter) -> None:
     columns = [column("id"), column("b"), column("a", "STRING"), column("n", "BIGINT"), column("new")]
     target.rename({"id": "id", "a": "b", "b": "a", "n": "n", "new": None}, at.step("names"))
     target.alter(mode.columns(columns), at)
-    mode.all_gone(target, ENDED, "again", at)
+    mode.end_all(target, ENDED, "again", at)
     target.finish(1, at)
 
 
@@ -244,7 +244,7 @@ def parquet(spark: SparkSession, name: str) -> list[str]:
         target = open_target(spark, name)
         at = Commit("m", number, f"0-1-{number}")
         wrong += [f"{number} is there"] if target.has(at) and number == 9 else []
-        log.all_gone(target, ENDED, "truncate", at.of("0-1-90:0"))
+        log.end_all(target, ENDED, "truncate", at.of("0-1-90:0"))
         target.append(told, at.of(READS))
         target.finish(1, at)
         wrong += [] if target.has(at) else [f"{number} is not there"]

@@ -108,6 +108,12 @@ def test_both_kinds_of_words_are_found() -> None:
     assert [text for _, text in prose('"""Rows\n  of it."""\nx = 1  # why')] == ["Rows of it.", "# why"]
 
 
+def test_words_are_looked_for_in_comments_and_strings_and_not_in_names() -> None:
+    assert [text for _, text in strings("nobody = 1  # a name\nraise E('no one')")] == ["# a name", "'no one'"]
+    assert _PLAIN.search("# Nobody reads it")
+    assert not _PLAIN.search("# no one reads it")
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_words_are_those_of_the_field(path: Path) -> None:
     source = path.read_text(encoding="utf-8")

@@ -7,9 +7,10 @@ driver reads the file itself, because a Spark job would cost a tenth of a second
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError
+from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:
@@ -45,17 +46,3 @@ def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
         path = f"{checkpoint}/offsets/{number}"
         raise ConfigError(f"{path} is not there: the checkpoint was changed while its mirror runs.", hint=_HINT)
     return found.offset
-
-
-def hadoop_text(spark: SparkSession, path: str) -> str | None:
-    """Return the text of a UTF-8 file; None if it does not exist."""
-    jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no API for Hadoop's files)
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    files = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
-    if not files.exists(place):
-        return None
-    stream = files.open(place)
-    try:
-        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-    finally:
-        stream.close()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 METRICS: Final = (
     ("tables_current", "tables whose targets are what the server had at the position"),
     ("tables_reading", "tables whose rows still come"),
-    ("tables_failed", "tables that are set aside"),
+    ("tables_failed", "tables that are suspended"),
     ("tables_dropped", "tables that the server has no more"),
     ("lag_seconds", "how late the newest change was in the targets, at the last write; -1 where that is not known"),
     ("audit_tables_equal", "tables that their last audit found equal"),

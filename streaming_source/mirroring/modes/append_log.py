@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import Gone, NetChanges
+    from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -77,7 +77,7 @@ class AppendLog:
         """Return True: the log has no keys."""
         return True
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:
+    def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:
         """Append a row without values, with the reason as its change type."""
         told = {
             "_change_type": text_value(why),
@@ -90,7 +90,7 @@ class AppendLog:
         columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]
         target.append(target.spark.range(1).selectExpr(*columns), at)
 
-    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+    def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Refuse: rows of the log never change."""
         raise NotImplementedError(target.name, statement)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import Gone, NetChanges
+    from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -50,12 +50,12 @@ class CurrentRows:
         """Return True: the target is created again before a re-snapshot."""
         return True
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002
+    def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:  # noqa: ARG002
         """Delete all rows after TRUNCATE. After DROP they stay (onDrop=keep); a re-snapshot has a new target."""
         if why == "truncate":
             target.truncate(at)
 
-    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+    def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Refuse: the mode does not keep ended rows."""
         raise NotImplementedError(target.name, statement)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import Gone, NetChanges
+    from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -69,11 +69,11 @@ class History:
         """Return True: the versions that a re-snapshot replaces are already closed."""
         return True
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002
+    def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:  # noqa: ARG002
         """Close all valid versions, whatever the reason; a re-snapshot opens new ones."""
         target.end_rows(self, statement, at)
 
-    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+    def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Return the UPDATE that closes all valid versions."""
         closed = f"_valid_to = timestamp_micros({statement.committed_us}), _current = false"
         place = f"_to_gtid = {text_value(statement.gtid)}, _to_sequence = {text_value(statement.sequence)}"

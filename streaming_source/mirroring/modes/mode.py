@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming_source.ruling.target_columns import TargetColumn
 
 
-Gone = Literal["truncate", "drop", "again"]
+EndReason = Literal["truncate", "drop", "again"]
 """Reason why all rows of a table end: TRUNCATE, a DROP that keeps the target, or the start of a re-snapshot ("again").
 """
 
@@ -92,10 +92,10 @@ class Mode(Protocol):
     def can_append(self, target: TableWriter) -> bool:
         """Return True if all snapshot rows are new to the target, so that they can be appended without a MERGE."""
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:
+    def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:
         """Apply a statement after which no row is valid; `why` is the reason."""
 
-    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+    def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Return the UPDATE with which Spark ends all valid rows. Only modes that keep ended rows have one."""
 
     def cascaded(self, nulls: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.modes.mode import Gone, NetChanges
+    from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
     from streaming_source.ruling.target_columns import TargetColumn
@@ -62,11 +62,11 @@ class SoftDelete:
         """Return True if no row is marked as deleted: a snapshot row would have to restore it."""
         return target.spark.table(target.name).where("_deleted").isEmpty()
 
-    def all_gone(self, target: TableWriter, statement: StatementRow, why: Gone, at: Commit) -> None:  # noqa: ARG002
+    def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:  # noqa: ARG002
         """Mark all rows as deleted, whatever the reason; a re-snapshot restores the rows that it reads."""
         target.end_rows(self, statement, at)
 
-    def ended(self, target: TableWriter, statement: StatementRow) -> str:
+    def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Return the UPDATE that marks all rows as deleted."""
         deleted = f"_deleted = true, _deleted_at = timestamp_micros({statement.committed_us})"
         told = f"{deleted}, _deleted_gtid = {text_value(statement.gtid)}"

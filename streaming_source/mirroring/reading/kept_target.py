@@ -57,7 +57,7 @@ def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[Target
         names = names_there(reading.row.target_names, columns, own_columns(reading.row.mode))
         target.rename(names, at.step("names"))
     target.alter(columns, at)
-    mode_of(reading.row.mode, reading.row.keys).all_gone(target, _place(reading), "again", at)
+    mode_of(reading.row.mode, reading.row.keys).end_all(target, _place(reading), "again", at)
     target.finish(1, at)
 
 

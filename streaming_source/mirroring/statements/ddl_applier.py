@@ -212,14 +212,14 @@ class DdlApplier:
             raise self._error(statement, "onTruncate=stop asks to stop there.")
         at = self._at(statement)
         if not self._gone:
-            self._part.mode.all_gone(self._target, statement, "truncate", at)
+            self._part.mode.end_all(self._target, statement, "truncate", at)
 
     def _drop(self, statement: StatementRow) -> None:
         self._row = dropped(self._row)
         if self._settings.on_drop == "drop":
             self._target.drop()
         elif not self._gone:
-            self._part.mode.all_gone(self._target, statement, "drop", self._at(statement))
+            self._part.mode.end_all(self._target, statement, "drop", self._at(statement))
 
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self._settings.on_alter == "stop":

@@ -243,7 +243,7 @@ class DeltaTarget(DeltaTable):
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """Run the UPDATE of a mode."""
-        self._once(at, lambda: self.spark.sql(mode.ended(self, statement)))
+        self._once(at, lambda: self.spark.sql(mode.end_statement(self, statement)))
 
     def append(self, rows: DataFrame, at: Commit) -> None:
         """Append rows in one commit."""

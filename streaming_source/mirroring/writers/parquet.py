@@ -14,7 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import SchemaError
-from streaming_source.mirroring.control.checkpoint import hadoop_text
+from streaming_source.driver.hadoop_files import hadoop_path, hadoop_text
 from streaming_source.mirroring.writers.versions import AGAIN
 from streaming_source.ruling.target_columns import image_type
 from streaming_source.schema.spark_names import spark_column_key
@@ -299,14 +299,10 @@ class BatchFolders:
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self.folder = folder.rstrip("/")
-        self._files = self._path("").getFileSystem(self._java.newHadoopConf())
-
-    @property
-    def _java(self) -> Any:
-        return self._spark._jsparkSession.sessionState()  # noqa: SLF001  (PySpark has no API for Hadoop's files)
+        _, self._files = hadoop_path(spark, self.folder)
 
     def _path(self, name: str) -> Any:
-        return self._spark._jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}" if name else self.folder)  # noqa: SLF001
+        return hadoop_path(self._spark, f"{self.folder}/{name}" if name else self.folder)[0]
 
     def listed(self) -> list[str]:
         """Return the names in the folder, without hidden ones."""

@@ -7,8 +7,9 @@ log and tries once more. It never removes a folder that has a commit, a data fil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from streaming_source.driver.hadoop_files import hadoop_path
 from streaming_source.queries.delta_folder import planned_location
 from streaming_source.queries.short_errors import SPARK_ERRORS
 
@@ -34,12 +35,10 @@ def remove_log(spark: SparkSession, name: str) -> bool:
     location = planned_location(spark, name)
     if location is None:
         return False
-    jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no API for Hadoop's files)
-    place = jvm.org.apache.hadoop.fs.Path(location)
-    files = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
+    place, files = hadoop_path(spark, location)
     if [str(entry.getPath().getName()) for entry in files.listStatus(place)] != [_LOG]:
         return False
-    log = jvm.org.apache.hadoop.fs.Path(place, _LOG)
+    log, _ = hadoop_path(spark, f"{location.rstrip('/')}/{_LOG}")
     listed = files.listFiles(log, True)
     while listed.hasNext():
         if not str(listed.next().getPath().getName()).startswith("."):  # a commit that is written has such a name

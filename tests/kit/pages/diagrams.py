@@ -30,7 +30,7 @@ mermaid.render("diagram", {source}).then(made => {{ document.body.innerHTML = ma
 
 def sources() -> list[Path]:
     """Return the sources of all pictures."""
-    return sorted(files(DOCS / "diagrams", "*.mmd"))
+    return files(DOCS / "diagrams", "*.mmd")
 
 
 def picture_of(source: Path) -> Path:

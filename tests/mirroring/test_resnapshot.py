@@ -1,4 +1,4 @@
-"""mirror_resnapshot(): a table that was set aside comes back while the query runs, and the others go on meanwhile."""
+"""mirror_resnapshot(): a table that was suspended comes back while the query runs, and the others go on meanwhile."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -18,6 +19,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 
+from replica.live.embedded import THREAD_NAME as REPLICA_THREAD
 from tests.fixtures.class_archive import use_class_archive
 from tests.fixtures.installation import MISSING, installations
 from tests.fixtures.mariadb import MariaDb
@@ -120,6 +122,15 @@ def any_server() -> Iterator[MariaDb]:
     """One running server of one version, for what no version of the server could change."""
     with MariaDb() as running:
         yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_replica_is_left() -> Iterator[None]:
+    """Fail a module that leaves a replica's thread: it reconnects for ever, and logs into other modules' tests."""
+    before = set(threading.enumerate())
+    yield
+    left = [one for one in threading.enumerate() if one.name == REPLICA_THREAD and one not in before]
+    assert not left, f"{len(left)} embedded replicas of this module were not closed"
 
 
 @pytest.fixture

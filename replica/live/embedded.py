@@ -52,6 +52,9 @@ STOP_TIMEOUT_S = 10.0
 shutdown.
 """
 
+THREAD_NAME = "mariadb-replica"
+"""Name of the thread of each embedded replica."""
+
 
 def library_logger(*before: Processor) -> FilteringBoundLogger:
     """Return a logger that writes through Python's logging under the name `replica`.
@@ -166,7 +169,7 @@ class EmbeddedReplica:
                 if self._closed:
                     raise RelayError("this replica was closed.", hint="Make a new one.")
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="mariadb-replica", daemon=True)
+                self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD_NAME, daemon=True)
                 self._thread.start()
             return self._loop
 

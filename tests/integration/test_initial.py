@@ -179,11 +179,14 @@ ORDERS = "id INT PRIMARY KEY, name VARCHAR(30), price DECIMAL(10,2)"
 ROW = "seq, CONCAT('order ', seq), seq + 0.25"
 
 
-def test_a_table_under_a_writer_with_restarts_behind_every_step(shop: Shop, tmp_path: Path) -> None:
+def test_a_table_under_a_writer_with_restarts_behind_every_step(
+    shop: Shop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     shop.make("orders", ORDERS, 4000, ROW)
     table = f"{shop.database}.orders"
     rng = random.Random(7)
     query = InitialQuery(shop, tmp_path, table=table, snapshotChunkRows=500, maxRowsPerTrigger=1200)
+    request.addfinalizer(query.kill)
     query.begin()
     with shop.writing("orders", keys=4500):
         while query.reading:
@@ -209,7 +212,7 @@ def test_a_table_under_a_writer_with_restarts_behind_every_step(shop: Shop, tmp_
     assert query.offsets[-1].snapshot is None or query.offsets[-1].snapshot.finished
 
 
-def test_many_tables_of_all_sizes_while_they_change(shop: Shop, tmp_path: Path) -> None:
+def test_many_tables_of_all_sizes_while_they_change(shop: Shop, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     shop.make("a_empty", ORDERS, 0, ROW)
     for number in range(12):
         shop.make(f"b_{number:02}", ORDERS, number % 3, ROW)
@@ -218,6 +221,7 @@ def test_many_tables_of_all_sizes_while_they_change(shop: Shop, tmp_path: Path) 
     names = ["a_empty", *(f"b_{number:02}" for number in range(12)), "c_orders", "d_last"]
     given = {"tables": f"{shop.database}.*", "snapshotChunkRows": 250}
     query = InitialQuery(shop, tmp_path, **given)
+    request.addfinalizer(query.kill)
     query.begin()
     with (
         shop.writing("c_orders", keys=2500),
@@ -236,10 +240,13 @@ def test_many_tables_of_all_sizes_while_they_change(shop: Shop, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_table_that_comes_in_later_is_read_and_one_again_without_a_new_checkpoint(shop: Shop, tmp_path: Path) -> None:
+def test_a_table_that_comes_in_later_is_read_and_one_again_without_a_new_checkpoint(
+    shop: Shop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     shop.make("first", ORDERS, 40, ROW)
     shop.make("later", ORDERS, 600, ROW)
     query = InitialQuery(shop, tmp_path, tables=f"{shop.database}.first")
+    request.addfinalizer(query.kill)
     query.begin()
 
     def catch_up() -> None:
@@ -314,21 +321,27 @@ def test_a_table_that_may_not_be_read_any_more_is_no_error_of_the_others(shop: S
     assert by_table.changed(frontier, [taken]) == [taken]
 
 
-def test_what_cannot_be_read_is_refused_by_name_before_anything(shop: Shop, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused_by_name_before_anything(
+    shop: Shop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     shop.make("orders", ORDERS, 3, ROW)
     shop.sql(f"CREATE TABLE {shop.database}.nokey (a INT)")
     query = InitialQuery(shop, tmp_path, tables=f"{shop.database}.*")
+    request.addfinalizer(query.kill)
     with pytest.raises(PrerequisiteError, match="nokey"):
         query.begin()
     query.kill()
 
 
-def test_sequence_texts_of_rows_sort_before_later_changes_of_every_domain(shop: Shop, tmp_path: Path) -> None:
+def test_sequence_texts_of_rows_sort_before_later_changes_of_every_domain(
+    shop: Shop, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     shop.make("orders", ORDERS, 30, ROW)
     table = f"{shop.database}.orders"
     change = f"UPDATE {table} SET price = price + 1 WHERE id = 20"
     shop.sql("SET SESSION gtid_domain_id = 7", change, "SET SESSION gtid_domain_id = 0", *[change] * 5)
     query = InitialQuery(shop, tmp_path, table=table, rowShape="flat")
+    request.addfinalizer(query.kill)
     query.begin()
 
     def texts(kind: str) -> list[str]:

@@ -96,7 +96,9 @@ def test_each_batch_holds_at_its_position_while_the_replica_lags(pair: tuple[Mar
     assert len(reading.batches) > 5
 
 
-def test_a_query_with_lost_files_is_as_the_primary(pair: tuple[MariaDb, MariaDb], tmp_path: Path) -> None:
+def test_a_query_with_lost_files_is_as_the_primary(
+    pair: tuple[MariaDb, MariaDb], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     primary, replica = pair
     shop = Shop(primary)
     shop.make("orders", ORDERS, 1500, ROW)
@@ -109,6 +111,7 @@ def test_a_query_with_lost_files_is_as_the_primary(pair: tuple[MariaDb, MariaDb]
         snapshotChunkRows=250,
         maxRowsPerTrigger=800,
     )
+    request.addfinalizer(query.kill)
     query.begin()
     with shop.writing("orders", keys=1700), lagging(primary, replica):
         lost = 0

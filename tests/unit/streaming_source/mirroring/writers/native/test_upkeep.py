@@ -238,7 +238,8 @@ def test_an_error_is_logged_once_and_the_step_is_tried_again(
         for _ in range(3 * LOOK_EVERY):
             tables.after_batch([folder, str(tmp_path / "gone")])
     assert len(tries) >= 2
-    of_others, *warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    records = [record for record in caplog.records if record.name == upkeep.__name__]
+    of_others, *warned = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
     assert of_others.startswith("Something else changed rows"), "the test, which is no mirror"
     assert warned == [f"The compaction of {folder} failed, and is tried again later: PanicError: no rows today"]
 

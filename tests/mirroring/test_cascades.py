@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.fixtures.mariadb import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -222,6 +224,29 @@ def test_rows_that_go_while_tables_are_read(shop: MariaDb, mirrored: Callable[..
     mirror.run()
     assert_equal(mirror)
     shop.sql("USE shop", "DELETE FROM orders WHERE id > 1000")  # more than are compared one by one
+    mirror.run()
+    assert_equal(mirror)
+
+
+def test_rows_that_went_before_their_table_was_read_take_others_with_them_in_the_batch_that_shows_it(
+    shop: MariaDb, mirrored: Callable[..., Mirrored]
+) -> None:
+    """The end of the first run is fixed before the tables are read: the read rows are then taken back to it, and those
+    that a cascade deleted in between do not come back.
+    """
+    mirror = mirrored(shop, "shop")
+    offset = mirror.checkpoint / "offsets" / "0"
+    with shop.connect(database="shop", autocommit=True) as locks, locks.cursor() as cursor:
+        cursor.execute(f"LOCK TABLES {', '.join(f'{name} WRITE' for name in NAMES)}")
+        run = threading.Thread(target=mirror.run)
+        run.start()
+        wait_until(offset.exists, "the end of the run")
+        cursor.execute("UPDATE notes SET line = 61 WHERE id = 90")  # of order 2, which is of customer 3
+        cursor.execute("DELETE FROM customers WHERE id = 3")
+        cursor.execute("UNLOCK TABLES")
+        run.join()
+    reading = {name for name, (state, _) in mirror.states().items() if state == "reading"}
+    assert reading == set(NAMES) - {"customers", "kept"}, "into which nothing cascades"
     mirror.run()
     assert_equal(mirror)
 

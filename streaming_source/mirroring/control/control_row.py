@@ -94,6 +94,11 @@ COLUMNS: Final = (
         _BEFORE,
         "this row before the snapshot that goes on, and the batch that it began in",
     ),
+    (
+        "snapshot_end",
+        "STRING",
+        "GTID position of the server after the snapshot: deferred cascades are followed once the target has it",
+    ),
 )
 """Name, type and meaning of each column."""
 
@@ -170,6 +175,7 @@ class ControlRow(NamedTuple):
     target_names: Mapping[str, str] | None = None
     created_at: dt.datetime | None = None
     before_snapshot: BeforeSnapshot | None = None
+    snapshot_end: str | None = None
 
     @property
     def name(self) -> TableName:

@@ -17,7 +17,7 @@ from functools import cache, partial
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ReplicaError, SchemaError
+from replica.errors import DisconnectedError, ReplicaError, SchemaError
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
@@ -26,8 +26,17 @@ from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_throug
 from streaming_source.mirroring.batch.outline_source import OutlineSource
 from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, DeferredCascade
 from streaming_source.mirroring.control.states import doubted
-from streaming_source.mirroring.foreign_keys.deferred import above_each, due, lowest, put_off, put_off_from
+from streaming_source.mirroring.foreign_keys.deferred import (
+    above_each,
+    due,
+    followed,
+    lowest,
+    put_off,
+    put_off_from,
+    reached,
+)
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
+from streaming_source.mirroring.foreign_keys.links import server_position
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of
@@ -95,10 +104,11 @@ class Cascades:
         if self._settings.on_cascade == "ignore":
             return found, {}
         links = self._keys.links(facts, found)
-        coming = self._coming(facts, found, begun, reading)
+        read = {name for name in found if _has_reads(facts, name) or name in begun or reading(name)}
+        coming = self._coming(facts, found, read, reading)
         spark, checkpoint = batch.sparkSession, self._settings.checkpoint
         above = above_each(found, links)
-        put_off(found, above, coming, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
+        put_off(found, above, coming, read, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
         errors: dict[TableName, SchemaError] = {}
         if direct := _without({name for name, row in found.items() if row.deferred_cascade is not None}, links):
             walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
@@ -117,7 +127,8 @@ class Cascades:
         above = above_each(rows, self._keys.links(_NOTHING, dict(rows)))
         concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
         since = DeferredCascade(position, position, lost=True)
-        return {one: rows[one]._replace(deferred_cascade=rows[one].deferred_cascade or since) for one in concerned}
+        known = {one: rows[one].deferred_cascade or since for one in concerned}
+        return {one: rows[one]._replace(deferred_cascade=known[one], snapshot_end=None) for one in concerned}
 
     def catch_up(
         self,
@@ -134,7 +145,7 @@ class Cascades:
         self,
         facts: BatchFacts,
         rows: Mapping[TableName, ControlRow],
-        begun: Collection[TableName],
+        read: Collection[TableName],
         reading: Callable[[TableName], bool],
     ) -> set[TableName]:
         """Return the tables of which the micro-batch has only some changes, as snapshot rows were still to come."""
@@ -143,8 +154,7 @@ class Cascades:
             before = {name for name, row in rows.items() if row.state == CURRENT}
         whole = before | {name for name, row in rows.items() if _made(row, facts, reading)}
         self._whole = {name for name, row in rows.items() if row.live and not reading(name)}
-        read = {name for name, table in facts.tables.items() if table.reads}
-        return {name for name in rows if name not in whole or name in read or name in begun or reading(name)}
+        return {name for name in rows if name not in whole or name in read}
 
     def _catch_up(
         self,
@@ -155,8 +165,11 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
-        """Apply deferred cascades into tables that are complete, with all tables above them, over all changes since."""
-        told = {name: one for name in due(rows, above, reading) if (one := rows[name].deferred_cascade) is not None}
+        """Apply deferred cascades into tables that are complete, with all tables above them, over all changes since.
+
+        A snapshot is complete when the stream has passed the position at which it was read (`deferred.py`).
+        """
+        told = self._due(rows, due(rows, above, reading), end)
         errors: dict[TableName, SchemaError] = {}
         if any(one.lost for one in told.values()):
             since = lowest(one.since for one in told.values())
@@ -190,8 +203,23 @@ class Cascades:
                     past.unpersist()
             _log.info("%s: followed in %.1f s", _named(told), time.monotonic() - begun)
         for name in told:
-            rows[name] = rows[name]._replace(deferred_cascade=None)
+            rows[name] = followed(rows[name])
         return errors
+
+    def _due(
+        self, rows: dict[TableName, ControlRow], complete: Collection[TableName], end: SourceOffset
+    ) -> dict[TableName, DeferredCascade]:
+        """Return the deferred cascades of complete tables whose targets have the position after their snapshot."""
+        unknown = [name for name in complete if rows[name].snapshot_end is None]
+        if unknown:
+            try:
+                now = server_position(self._settings.options)
+            except DisconnectedError as error:
+                _log.warning("%s: %s It is tried again after the next batch.", _named(unknown), error)
+            else:
+                rows |= {name: rows[name]._replace(snapshot_end=str(now)) for name in unknown}
+        there = {name: rows[name] for name in complete if reached(rows[name], end.position)}
+        return {name: one for name, row in there.items() if (one := row.deferred_cascade) is not None}
 
     def _done(
         self,
@@ -255,6 +283,11 @@ def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName
     While these tables are read, cascades to the other tables would be missed again.
     """
     return [name for name, tables in over.items() if all(name in over[one] for one in over.keys() & set(tables))]
+
+
+def _has_reads(facts: BatchFacts, name: TableName) -> bool:
+    changes = facts.tables.get(name)
+    return changes is not None and changes.reads > 0
 
 
 def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], bool]) -> bool:

@@ -1,8 +1,10 @@
 """Defer cascades into tables whose snapshot is still running.
 
-Snapshot rows are reconciled with the position of their micro-batch by the binlog, which has no cascades. And a table
-whose snapshot is running does not show which rows below it a cascade deletes. So cascades into, or through, such a
-table are deferred until all rows are there, and are then determined over all changes since.
+Snapshot rows are read ahead of the stream, and the binlog moves them back to the position of their micro-batch. It has
+no cascades. So a target lacks rows that a cascade deleted after this position and before the snapshot read the table,
+and does not show which rows below it the same cascade changed. Cascades into, or through, such a table are deferred
+until the target has all rows and the position at which the server was when the last of them had been read. They are
+then determined over all changes since.
 
 In: the rows of the control table, the foreign keys, the tables whose snapshot is running. Out: the rows with their
 deferred cascades.
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from replica.protocol.gtid import GtidPosition
+from replica.protocol.gtid import GtidPosition, covers
 from replica.snapshot.check.cascades import tables_above
 from streaming_source.mirroring.batch.touched_tables import DELETES, UPDATES
 from streaming_source.mirroring.control.checkpoint import end_of, logged_end
@@ -21,6 +23,7 @@ from streaming_source.schema.target_modes import APPEND_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from pyspark.sql import SparkSession
 
@@ -43,8 +46,9 @@ def above_each(names: Collection[TableName], links: Mapping[TableName, list[Link
 
 def put_off(
     rows: dict[TableName, ControlRow],
-    above: Mapping[TableName, Collection[TableName]],
+    above: Mapping[TableName, AbstractSet[TableName]],
     coming: Collection[TableName],
+    read: Collection[TableName],
     touched: Mapping[TableName, int],
     since: Callable[[], DeferredCascade],
 ) -> None:
@@ -54,6 +58,7 @@ def put_off(
         rows: the rows of the control table, which it changes.
         above: the tables above each table.
         coming: tables with snapshot rows that were to come before the micro-batch, or are to come after it.
+        read: those of them with snapshot rows in the micro-batch, or after it.
         touched: the bits of `touched_tables.py`.
         since: returns a cascade that is deferred from this micro-batch on.
     """
@@ -61,7 +66,7 @@ def put_off(
     for name, over in above.items():
         row = rows[name]
         if not over or not row.live or row.mode == APPEND_LOG:
-            rows[name] = row if row.deferred_cascade is None else row._replace(deferred_cascade=None)
+            rows[name] = row if row.deferred_cascade is None else followed(row)
             continue
         gone = {one for one in over if touched.get(one, 0) & (DELETES | UPDATES)}
         lost, foreign = bool(gone), not gone <= rows.keys()
@@ -71,7 +76,8 @@ def put_off(
             known = since()
         if known is not None:
             now = known._replace(lost=known.lost or lost, foreign=known.foreign or foreign)
-            rows[name] = row._replace(deferred_cascade=now)
+            begun = name in read or not over.isdisjoint(read) or row.deferred_cascade is None
+            rows[name] = row._replace(deferred_cascade=now, snapshot_end=None if begun else row.snapshot_end)
 
 
 def due(
@@ -82,6 +88,16 @@ def due(
     """Return the tables with deferred cascades that are complete, as are all tables above them."""
     waiting = {name for name, row in rows.items() if row.deferred_cascade is not None}
     return {name for name in waiting if not any(one in rows and reading(one) for one in (name, *above.get(name, ())))}
+
+
+def reached(row: ControlRow, position: GtidPosition) -> bool:
+    """Return True if a target at a position has all changes that its snapshot, and those above it, were read after."""
+    return row.snapshot_end is not None and covers(position, GtidPosition.parse(row.snapshot_end))
+
+
+def followed(row: ControlRow) -> ControlRow:
+    """Return a row without deferred cascades."""
+    return row._replace(deferred_cascade=None, snapshot_end=None)
 
 
 def lowest(positions: Iterable[str]) -> str:

@@ -65,6 +65,7 @@ def full() -> ControlRow:
         waits_for="r",
         tries=3,
         writer="native",
+        snapshot_end="0-1-4",
     )
     return known.with_before(9, known._replace(defaults={"n": None, "ü'": "NULL"}, keys=("a", "b"), batch=2))
 

@@ -10,11 +10,21 @@ from replica.snapshot.check.cascades import Cascade
 from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS
 from streaming_source.mirroring.control.control_row import READING, ControlRow, DeferredCascade
 from streaming_source.mirroring.foreign_keys import deferred as module
-from streaming_source.mirroring.foreign_keys.deferred import above_each, due, lowest, put_off, put_off_from
+from streaming_source.mirroring.foreign_keys.deferred import (
+    above_each,
+    due,
+    followed,
+    lowest,
+    put_off,
+    put_off_from,
+    reached,
+)
 from streaming_source.mirroring.foreign_keys.links import links_by_parent
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import pytest
 
     from replica.schema.known_tables import TableName
@@ -36,9 +46,12 @@ def control(name: TableName, put: DeferredCascade | None = None, mode: str = "cu
 
 
 def after(
-    rows: dict[TableName, ControlRow], coming: set[TableName], touched: dict[TableName, int]
+    rows: dict[TableName, ControlRow],
+    coming: set[TableName],
+    touched: dict[TableName, int],
+    read: Collection[TableName] = (),
 ) -> dict[TableName, DeferredCascade | None]:
-    put_off(rows, {name: ABOVE[name] for name in rows}, coming, touched, lambda: SINCE)
+    put_off(rows, {name: ABOVE[name] for name in rows}, coming, read, touched, lambda: SINCE)
     return {name: row.deferred_cascade for name, row in rows.items()}
 
 
@@ -82,6 +95,21 @@ def test_it_is_followed_when_all_rows_of_the_table_and_of_those_above_are_there(
     assert due(waiting, ABOVE, {R}.__contains__) == {Q}
     assert due(waiting, ABOVE, {P}.__contains__) == set()
     assert due(waiting, ABOVE, set().__contains__) == {Q, R}
+
+
+def test_a_snapshot_ends_at_the_position_after_its_last_rows_and_later_rows_move_it() -> None:
+    ended = control(Q, SINCE)._replace(snapshot_end="0-1-12,1-1-3")
+    positions = ("0-1-11,1-1-3", "0-1-12", "0-1-12,1-1-3", "0-1-13,1-1-4,2-1-1")
+    assert [reached(ended, GtidPosition.parse(one)) for one in positions] == [False, False, True, True]
+    assert not reached(control(Q, SINCE), GtidPosition.parse("0-1-99")), "the server was not asked yet"
+    assert followed(ended) == control(Q)
+    for read, kept in (((), "0-1-12,1-1-3"), ((P,), None), ((Q,), None), ((R,), "0-1-12,1-1-3")):
+        there = {**rows(), Q: ended}
+        after(there, {Q}, {}, read)
+        assert there[Q].snapshot_end == kept, read
+    again = {**rows(), Q: ended._replace(deferred_cascade=None)}
+    after(again, {Q}, {})
+    assert (again[Q].deferred_cascade, again[Q].snapshot_end) == (SINCE, None), "of a snapshot before"
 
 
 def test_the_lowest_position_lies_behind_none() -> None:

@@ -195,6 +195,9 @@ class Upkeep:
             _log.debug("The %s of %s is postponed: %s", what, folder, error)
         elif key not in table.reported:
             table.reported.add(key)
+            if isinstance(error, NotImplementedError):
+                _log.warning("The %s of %s is skipped: %s", what, folder, error)
+                return
             _log.warning(
                 "The %s of %s failed, and is tried again later: %s: %s", what, folder, type(error).__name__, error
             )
@@ -271,7 +274,7 @@ def _expired_files(table: DeltaTable) -> list[str]:
     """
     found = table.vacuum(dry_run=True, enforce_retention_duration=True, full=True)
     if any(Path(path).name.startswith("deletion_vector_") for path in found) or with_deletion_vectors(table):
-        raise NotImplementedError("it has deletion vectors, so its expired files are left to VACUUM by Spark")
+        raise NotImplementedError("it has deletion vectors, so run VACUUM with Spark from time to time")
     return [path for path in found if path.endswith(".parquet") and not Path(path).name.startswith(".")]
 
 

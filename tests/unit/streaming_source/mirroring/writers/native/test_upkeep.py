@@ -263,7 +263,7 @@ def test_a_table_with_deletion_vectors_is_left_to_spark(tmp_path: Path, caplog: 
     Upkeep().after_batch([folder])
     assert vector.exists(), "delta-rs takes it for a file that nothing uses"
     assert data_files(folder) == before
-    assert "left to VACUUM by Spark" in caplog.text
+    assert "so run VACUUM with Spark" in caplog.text
 
 
 def test_a_file_that_is_in_use_again_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replica import errors
 from replica.errors import ConfigError, ReplicaError
 from replica.plain_text import printable
+from streaming_source.mirroring.arguments import ARGUMENTS, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,8 @@ _LONGEST = 2000
 INTERRUPTED = 130
 """Exit code that shells report for a program that Ctrl-C ended."""
 USAGE = "usage: python -m streaming_source.mirroring MIRROR.toml"
-NEEDED: Final = ("tables", "into", "checkpointLocation")
-_TABLES: Final = ("trigger", "tableProperties", "rules")
+NEEDED: Final = tuple(one.name for one in ARGUMENTS if one.needed)
+_TABLES: Final = tuple(one.name for one in ARGUMENTS if one.kind is TABLE)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,10 +18,11 @@ from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
 from streaming_source.mirroring.apply.faults import full_disk
+from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
 from streaming_source.mirroring.reading.reread import ask_again
 from streaming_source.mirroring.reading.rules_at_start import check_modes, check_rules
-from streaming_source.mirroring.settings import PARALLEL, check_kinds, check_trigger, mirror_settings
+from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
 from streaming_source.queries.query_start import started
 from streaming_source.queries.short_errors import SPARK_ERRORS, first_line
@@ -103,30 +104,10 @@ def mirror(
             has no Delta, or a Delta that was built for another Spark.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
-    check_kinds({"trigger": trigger})
-    check_trigger(trigger)
+    given = locals()  # here it has the parameters alone
+    settings = mirror_settings({name: given[name] for name in BY_NAME}, source)
     if trigger is not None and "once" in trigger:
         trigger = {"availableNow": True}  # `once` is one batch, which could not end before a DDL statement
-    settings = mirror_settings(
-        tables=tables,
-        into=into,
-        checkpoint=checkpointLocation,
-        control=control,
-        on_truncate=onTruncate,
-        on_drop=onDrop,
-        on_swap=onSwap,
-        on_alter=onAlter,
-        on_cascade=onCascade,
-        on_table_error=onTableError,
-        parallel=parallel,
-        properties=tableProperties,
-        rules=rules,
-        hash_key_file=hashKeyFile,
-        source=source,
-        audit_every=auditEvery,
-        kind=format,
-        writer=writer,
-    )
     _check_session()
     settings.format.check_session(spark)
     keep_compiled_classes(spark)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError
 from replica.options.values import seconds
+from streaming_source.mirroring.arguments import BY_LOWER, MOST_PARALLEL, PARALLEL, check_arguments
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.reading.reread import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
@@ -32,22 +32,23 @@ from streaming_source.ruling.target_columns import NOT_NATIVE
 from streaming_source.schema.target_modes import CURRENT, live_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
+    from streaming_source.mirroring.arguments import (
+        OnAlter,
+        OnCascade,
+        OnDrop,
+        OnSwap,
+        OnTableError,
+        OnTruncate,
+        Writer,
+    )
     from streaming_source.mirroring.writers.target_format import TargetFormat
     from streaming_source.ruling.hash_key import HashKey
     from streaming_source.ruling.table_rules import TableRule, TableRules
 
-OnTruncate = Literal["apply", "stop"]
-OnDrop = Literal["keep", "drop"]
-OnSwap = Literal["apply", "stop"]
-OnAlter = Literal["evolve", "stop"]
-OnCascade = Literal["apply", "ignore", "stop"]
-OnTableError = Literal["suspend", "fail"]
-Writer = Literal["spark", "native"]
-PARALLEL: Final = 4
-"""Default number of tables whose MERGEs run at the same time: a small MERGE spends most of its time in the driver."""
-MOST_PARALLEL: Final = 64
 JOINED_ROWS: Final = 10_000
 JOINED_FOR: Final[Mapping[Writer, str]] = MappingProxyType({"native": "500ms", "spark": "2s"})
 """Longest delay between two micro-batches, by writer.
@@ -95,31 +96,6 @@ _OF_SERVER: Final = frozenset(
     }
 )
 """Options for reading the server beside the stream: connection, login, and the conversion of values."""
-_TEXT: Final = ("a text", (str,))
-_FILE: Final = ("a path", (str, os.PathLike))
-_TABLE: Final = ("a table of names and values", (Mapping,))
-KINDS: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
-    "tables": _TEXT,
-    "into": _TEXT,
-    "checkpointLocation": _FILE,
-    "control": _TEXT,
-    "format": _TEXT,
-    "writer": _TEXT,
-    "onTruncate": _TEXT,
-    "onDrop": _TEXT,
-    "onSwap": _TEXT,
-    "onAlter": _TEXT,
-    "onCascade": _TEXT,
-    "onTableError": _TEXT,
-    "parallel": ("a whole number", (int,)),
-    "tableProperties": _TABLE,
-    "rules": _TABLE,
-    "hashKeyFile": _FILE,
-    "auditEvery": ("a time such as 6h", (str, int, float)),
-    "trigger": _TABLE,
-}
-"""Kind and Python types of each argument of `mirror()`."""
-_BY_LOWER: Final = {name.lower(): name for name in KINDS}
 _TRIGGERS: Final = ("processingTime", "availableNow", "once")
 
 
@@ -170,76 +146,44 @@ class MirrorSettings:
         return f"MirrorSettings(tables={','.join(self.options.patterns)!r}, control={self.names.control!r})"
 
 
-def mirror_settings(
-    *,
-    tables: str,
-    into: str,
-    checkpoint: str,
-    control: str | None,
-    on_truncate: str,
-    on_drop: str,
-    on_swap: str,
-    on_alter: str,
-    on_cascade: str,
-    parallel: int,
-    properties: Mapping[str, str] | None,
-    rules: Mapping[str, Mapping[str, object]] | None,
-    hash_key_file: str | None,
-    source: Mapping[str, object],
-    audit_every: str | float | None = None,
-    kind: str = "delta",
-    writer: str | None = None,
-    on_table_error: str = "suspend",
-) -> MirrorSettings:
-    """Return the checked arguments of `mirror()` as settings; `kind` is its argument `format`.
+def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) -> MirrorSettings:
+    """Return the checked arguments of `mirror()` as settings.
+
+    Args:
+        arguments: its arguments by name, all of them.
+        source: the options of the source.
 
     Raises:
         ConfigError: an argument, or an option of the source, is invalid.
     """
-    check_kinds(
-        {
-            "tables": tables,
-            "into": into,
-            "checkpointLocation": checkpoint,
-            "control": control,
-            "format": kind,
-            "writer": writer,
-            "onTruncate": on_truncate,
-            "onDrop": on_drop,
-            "onSwap": on_swap,
-            "onAlter": on_alter,
-            "onCascade": on_cascade,
-            "onTableError": on_table_error,
-            "parallel": parallel,
-            "tableProperties": properties,
-            "rules": rules,
-            "hashKeyFile": hash_key_file,
-            "auditEvery": audit_every,
-        }
-    )
+    check_arguments(arguments)
+    check_trigger(arguments["trigger"])
     source = {name: value for name, value in source.items() if value is not None}
     for name in source:
         if name.lower() in _NOT_OURS:
             raise ConfigError(f"option {name} is not for a mirror: {_NOT_OURS[name.lower()]}.", hint="Remove it.")
     check_names(source)
-    checkpoint = os.fspath(checkpoint)
-    hash_key_file = None if hash_key_file is None else os.fspath(hash_key_file)
+    checkpoint = os.fspath(arguments["checkpointLocation"])
     if not checkpoint.strip():
         raise ConfigError("checkpointLocation is missing.", hint="Name a folder that belongs to this mirror alone.")
-    if not 1 <= parallel <= MOST_PARALLEL:
-        raise ConfigError(f"parallel={parallel} is not from 1 to {MOST_PARALLEL}.", hint=f"The default is {PARALLEL}.")
-    ruled = table_rules(rules, has_key=hash_key_file is not None)
+    if not 1 <= arguments["parallel"] <= MOST_PARALLEL:
+        raise ConfigError(
+            f"parallel={arguments['parallel']} is not from 1 to {MOST_PARALLEL}.", hint=f"The default is {PARALLEL}."
+        )
+    key_file = None if arguments["hashKeyFile"] is None else os.fspath(arguments["hashKeyFile"])
+    ruled = table_rules(arguments["rules"], has_key=key_file is not None)
     _check_sql(ruled, source)
+    kind, every = arguments["format"], arguments["auditEvery"]
     if kind not in FORMATS:
         raise ConfigError(f"format={kind!r} is none of {', '.join(FORMATS)}.", hint="Choose one of them.")
-    names, target_format = TargetNames(into, control, kind), FORMATS[kind]
-    _check_format(target_format, names, ruled, audited=audit_every is not None)
-    way = _writer(writer, kind)
+    names, target_format = TargetNames(arguments["into"], arguments["control"], kind), FORMATS[kind]
+    _check_format(target_format, names, ruled, audited=every is not None)
+    way = _writer(arguments["writer"], kind)
     left_out = frozenset() if way == "spark" else NOT_NATIVE
     own_properties = {name: value for name, value in target_format.own_properties.items() if name not in left_out}
-    asked = property_texts(properties)
+    asked = property_texts(arguments["tableProperties"])
     bounds = upkeep_properties(asked) if way == "native" else {}
-    given = {name: _text(value) for name, value in source.items()} | {"tables": tables} | _OURS
+    given = {name: _text(value) for name, value in source.items()} | {"tables": arguments["tables"]} | _OURS
     given["snapshotRequests"] = str(requests_folder(checkpoint))
     options = _parsed(given)
     named = {name.lower() for name in given}
@@ -255,19 +199,19 @@ def mirror_settings(
         names=names,
         format=target_format,
         checkpoint=checkpoint.rstrip("/"),
-        on_truncate=_word(OnTruncate, "onTruncate", on_truncate),
-        on_drop=_word(OnDrop, "onDrop", on_drop),
-        on_swap=_word(OnSwap, "onSwap", on_swap),
-        on_alter=_word(OnAlter, "onAlter", on_alter),
-        on_cascade=_word(OnCascade, "onCascade", on_cascade),
-        parallel=parallel,
+        on_truncate=arguments["onTruncate"],
+        on_drop=arguments["onDrop"],
+        on_swap=arguments["onSwap"],
+        on_alter=arguments["onAlter"],
+        on_cascade=arguments["onCascade"],
+        parallel=arguments["parallel"],
         properties={**own_properties, **bounds, **asked},
         rules=ruled,
-        hash_key=None if hash_key_file is None else read_hash_key(hash_key_file),
-        hash_key_file=hash_key_file,
-        audit_every_s=None if audit_every is None else _seconds("auditEvery", audit_every),
+        hash_key=None if key_file is None else read_hash_key(key_file),
+        hash_key_file=key_file,
+        audit_every_s=None if every is None else _seconds("auditEvery", every),
         writer=way,
-        on_table_error=_word(OnTableError, "onTableError", on_table_error),
+        on_table_error=arguments["onTableError"],
     )
 
 
@@ -305,16 +249,15 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
         raise ConfigError(f"auditEvery compares rows, and targets with {told} hold changes.", hint="Remove it.")
 
 
-def _writer(asked: str | None, kind: str) -> Writer:
+def _writer(asked: Writer | None, kind: str) -> Writer:
     """Return the writer for targets of the format `kind`."""
-    if asked is None and kind != DELTA:
+    if kind != DELTA:
+        if asked == "native":
+            raise ConfigError(f"writer=native writes Delta tables, and format={kind}.", hint="Leave writer out.")
         return "spark"
-    way: Writer = _word(Writer, "writer", asked or "native")
-    if way == "native" and kind != DELTA:
-        raise ConfigError(f"writer=native writes Delta tables, and format={kind}.", hint="Leave writer out.")
-    if way == "native":
+    if asked != "spark":
         check_deltalake()
-    return way
+    return asked or "native"
 
 
 def _seconds(name: str, value: str | float) -> float:
@@ -328,27 +271,9 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _word(kind: object, name: str, value: str) -> Any:
-    if value not in get_args(kind):
-        raise ConfigError(f"{name}={value!r} is none of {', '.join(get_args(kind))}.", hint="Choose one of them.")
-    return value
-
-
 def batch_options(settings: MirrorSettings) -> dict[str, str]:
     """Return the options for a batch read of the same server."""
     return {name: value for name, value in settings.given.items() if name.lower() in _OF_SERVER}
-
-
-def check_kinds(given: Mapping[str, object]) -> None:
-    """Refuse arguments of the wrong kind; None means that the argument is not set.
-
-    Raises:
-        ConfigError: an argument has a value of the wrong kind.
-    """
-    for name, value in given.items():
-        told, kinds = KINDS[name]
-        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise ConfigError(f"{name}={value!r} is not {told}.", hint="Numbers and switches stand without quotes.")
 
 
 def check_names(source: Mapping[str, object]) -> None:
@@ -360,16 +285,16 @@ def check_names(source: Mapping[str, object]) -> None:
     known = {option.name.lower() for option in OPTIONS}
     seen: dict[str, str] = {}
     for name in source:
-        argument = _BY_LOWER.get(name.lower())
+        argument = BY_LOWER.get(name.lower())
         if argument is not None:
             raise ConfigError(f"{name} is no argument of a mirror.", hint=f"It is spelt {argument}.")
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise ConfigError(f"the options {other} and {name} are one.", hint="Remove one of them.")
         if name.lower() not in known:
-            near = difflib.get_close_matches(name.lower(), [*known, *_BY_LOWER], n=1, cutoff=0.75)
-            if near and near[0] in _BY_LOWER:
-                raise ConfigError(f"{name} is no argument of a mirror.", hint=f"Did you mean {_BY_LOWER[near[0]]}?")
+            near = difflib.get_close_matches(name.lower(), [*known, *BY_LOWER], n=1, cutoff=0.75)
+            if near and near[0] in BY_LOWER:
+                raise ConfigError(f"{name} is no argument of a mirror.", hint=f"Did you mean {BY_LOWER[near[0]]}?")
 
 
 def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:

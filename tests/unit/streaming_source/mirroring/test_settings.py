@@ -9,40 +9,31 @@ from typing import Any
 import pytest
 
 from replica.errors import ConfigError
+from streaming_source.mirroring.arguments import ARGUMENTS
 from streaming_source.mirroring.call import mirror
-from streaming_source.mirroring.settings import KINDS, MirrorSettings, check_trigger, mirror_settings
+from streaming_source.mirroring.settings import MirrorSettings, check_trigger, mirror_settings
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.ruling.target_columns import NOT_NATIVE, PROPERTIES
+from tests.kit.pages.arguments import PAGE, with_arguments
 
 SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}
-GIVEN: dict[str, Any] = {
+GIVEN: dict[str, Any] = {one.name: one.default for one in ARGUMENTS} | {
     "tables": "shop.*",
     "into": "lake.{table}",
-    "checkpoint": "/checkpoints/mirror/",
-    "control": None,
-    "on_truncate": "apply",
-    "on_swap": "apply",
-    "on_cascade": "apply",
-    "on_drop": "keep",
-    "on_alter": "evolve",
-    "parallel": 4,
-    "properties": None,
-    "rules": None,
-    "hash_key_file": None,
-    "source": SERVER,
+    "checkpointLocation": "/checkpoints/mirror/",
 }
 
 
-LOG = {"kind": "parquet", "into": "/lake/{table}", "rules": {"shop.*": {"mode": "append_log"}}}
+LOG = {"format": "parquet", "into": "/lake/{table}", "rules": {"shop.*": {"mode": "append_log"}}}
 
 
-def settings(**changed: object) -> MirrorSettings:
-    return mirror_settings(**GIVEN | changed)
+def settings(*, source: dict[str, object] | None = None, **changed: object) -> MirrorSettings:
+    return mirror_settings(GIVEN | changed, SERVER if source is None else source)
 
 
 def test_options_become_those_of_the_stream() -> None:
     made = settings(
-        source=SERVER | {"compress": True, "port": 3307}, properties={"delta.enableDeletionVectors": "false"}
+        source=SERVER | {"compress": True, "port": 3307}, tableProperties={"delta.enableDeletionVectors": "false"}
     )
     assert made.given["compress"] == "true"
     assert made.options.initial
@@ -82,7 +73,9 @@ def test_spark_alone_writes_where_it_is_asked_to_or_the_format_is_another() -> N
 
 
 def test_new_targets_of_the_native_writer_and_its_control_table_bound_their_logs() -> None:
-    made = settings(writer="native", properties={"delta.deletedFileRetentionDuration": "interval 1 days", "p": "q"})
+    made = settings(
+        writer="native", tableProperties={"delta.deletedFileRetentionDuration": "interval 1 days", "p": "q"}
+    )
     bounds = {
         "delta.logRetentionDuration": "interval 1 days",
         "delta.deletedFileRetentionDuration": "interval 1 days",
@@ -111,15 +104,15 @@ def test_a_log_in_folders_has_no_properties_of_delta() -> None:
         ({"source": SERVER | {"skipUnpreparedXa": True}}, "leaves no rows out"),
         ({"source": {"host": "db1"}}, "option user is missing"),
         ({"source": SERVER | {"hosst": "db1"}}, "hosst"),
-        ({"checkpoint": " "}, "checkpointLocation is missing"),
+        ({"checkpointLocation": " "}, "checkpointLocation is missing"),
         ({"parallel": 0}, "parallel=0 is not from 1 to 64"),
-        ({"on_truncate": "ignore"}, "onTruncate='ignore' is none of apply, stop"),
-        ({"on_swap": "keep"}, "onSwap='keep' is none of apply, stop"),
-        ({"on_cascade": "keep"}, "onCascade='keep' is none of apply, ignore, stop"),
-        ({"on_drop": "stop"}, "onDrop='stop' is none of keep, drop"),
-        ({"on_alter": ""}, "onAlter='' is none of evolve, stop"),
+        ({"onTruncate": "ignore"}, "onTruncate='ignore' is none of apply, stop"),
+        ({"onSwap": "keep"}, "onSwap='keep' is none of apply, stop"),
+        ({"onCascade": "keep"}, "onCascade='keep' is none of apply, ignore, stop"),
+        ({"onDrop": "stop"}, "onDrop='stop' is none of keep, drop"),
+        ({"onAlter": ""}, "onAlter='' is none of evolve, stop"),
         ({"into": "lake.t"}, "has no {table}"),
-        ({"kind": "csv"}, "format='csv' is none of delta, parquet"),
+        ({"format": "csv"}, "format='csv' is none of delta, parquet"),
         (
             {**LOG, "into": "lake.{table}"},
             "format=parquet writes folders, and into, or control, is the name of a table",
@@ -129,7 +122,7 @@ def test_a_log_in_folders_has_no_properties_of_delta() -> None:
         ({**LOG, "rules": {"shop.a": {"mode": "history"}}}, "the rule shop.a asks for the mode history"),
         ({"writer": "rust"}, "writer='rust' is none of spark, native"),
         ({**LOG, "writer": "native"}, "writer=native writes Delta tables, and format=parquet"),
-        ({**LOG, "audit_every": "1d"}, "auditEvery compares rows, and targets with format=parquet hold changes"),
+        ({**LOG, "auditEvery": "1d"}, "auditEvery compares rows, and targets with format=parquet hold changes"),
     ],
 )
 def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> None:
@@ -147,11 +140,14 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> 
         ({"parallel": True}, "parallel=True is not a whole number"),
         ({"tables": 5}, "tables=5 is not a text"),
         ({"into": 5}, "into=5 is not a text"),
-        ({"checkpoint": 5}, "checkpointLocation=5 is not a path"),
+        ({"checkpointLocation": 5}, "checkpointLocation=5 is not a path"),
         ({"control": ""}, "control='' is not the name of a table"),
-        ({"hash_key_file": False}, "hashKeyFile=False is not a path"),
-        ({"audit_every": True}, "auditEvery=True is not a time such as 6h"),
-        ({"properties": {"delta": {"appendOnly": "true"}}}, "tableProperties: delta has a value of the wrong kind"),
+        ({"hashKeyFile": False}, "hashKeyFile=False is not a path"),
+        ({"auditEvery": True}, "auditEvery=True is not a time such as 6h"),
+        (
+            {"tableProperties": {"delta": {"appendOnly": "true"}}},
+            "tableProperties: delta has a value of the wrong kind",
+        ),
         ({"source": SERVER | {"onTruncat": "stop"}}, "onTruncat is no argument of a mirror. Did you mean onTruncate?"),
         ({"source": SERVER | {"checkpointlocation": "/c"}}, "It is spelt checkpointLocation"),
         ({"source": SERVER | {"HOST": "db2"}}, "the options host and HOST are one"),
@@ -167,8 +163,8 @@ def test_what_is_of_another_kind_is_refused_by_its_name(changed: dict[str, objec
 
 def test_paths_none_and_switches_are_what_they_look_like() -> None:
     made = settings(
-        checkpoint=Path("/checkpoints/mirror"),
-        properties={"delta.appendOnly": True, "delta.logRetentionDuration": "interval 2 days", "mine": 7},
+        checkpointLocation=Path("/checkpoints/mirror"),
+        tableProperties={"delta.appendOnly": True, "delta.logRetentionDuration": "interval 2 days", "mine": 7},
         source=SERVER | {"passwordFile": None},
     )
     assert made.checkpoint == "/checkpoints/mirror"
@@ -177,11 +173,20 @@ def test_paths_none_and_switches_are_what_they_look_like() -> None:
     assert made.properties["mine"] == "7"
 
 
-def test_every_argument_of_the_call_has_a_kind() -> None:
-    named = [
-        name for name, one in inspect.signature(mirror).parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
-    assert list(KINDS) == named
+def test_the_table_of_arguments_is_that_of_the_call() -> None:
+    parameters = inspect.signature(mirror).parameters.values()
+    named = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert [one.name for one in named] == [one.name for one in ARGUMENTS]
+    empty = inspect.Parameter.empty
+    defaults = {one.name: (one.default is empty, None if one.default is empty else one.default) for one in named}
+    assert defaults == {one.name: (one.needed, one.default) for one in ARGUMENTS}
+    for one in ARGUMENTS:
+        assert one.default is None or not one.choices or one.default in one.choices
+
+
+def test_the_page_has_the_table_of_arguments() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_arguments(page) == page, "run python -m tests.kit.pages.arguments"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import datetime as dt
 import pytest
 
 from replica.errors import ConfigError
+from streaming_source.mirroring.arguments import ARGUMENTS
 from streaming_source.mirroring.control.control_row import ControlRow
 from streaming_source.mirroring.reading.rules_at_start import check_modes
 from streaming_source.mirroring.settings import mirror_settings
@@ -20,22 +21,9 @@ def row(**other: object) -> ControlRow:
 
 
 def check(one: ControlRow, mode: str, **source: object) -> None:
-    settings = mirror_settings(
-        tables="shop.*",
-        into="lake.{table}",
-        checkpoint="/c",
-        control=None,
-        on_truncate="apply",
-        on_drop="keep",
-        on_swap="apply",
-        on_cascade="apply",
-        on_alter="evolve",
-        parallel=1,
-        properties=None,
-        rules={"shop.*": {"mode": mode}},
-        hash_key_file=None,
-        source={"host": "db1", "user": "repl", **source},
-    )
+    given = {argument.name: argument.default for argument in ARGUMENTS}
+    given |= {"tables": "shop.*", "into": "lake.{table}", "checkpointLocation": "/c"}
+    settings = mirror_settings(given | {"rules": {"shop.*": {"mode": mode}}}, {"host": "db1", "user": "repl", **source})
     check_modes([one], settings)
 
 

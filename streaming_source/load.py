@@ -121,8 +121,8 @@ def _from_log(options: SourceOptions, directory: Path) -> _LoadedTables:
     if options.table is None:
         if options.on_schema_change != "ignore":
             raise ConfigError(
-                f"onSchemaChange={options.on_schema_change} with tables has to know what they look like.",
-                hint="Set host and user: then a server's catalog tells it.",
+                f"onSchemaChange={options.on_schema_change} with tables needs the columns of the tables.",
+                hint="Set host and user: then a server's catalog gives them.",
             )
         return _LoadedTables(options.patterns, None, {}, server=server)
     from replica.relay_log.log import RelayLog

@@ -158,14 +158,14 @@ class MariaDbBinlogSource(DataSource):
             )
         if options.ending_position is not None:
             raise ConfigError(
-                "spark.readStream goes on forever, and endingPosition would end it.",
-                hint="Remove it: trigger(availableNow=True) reads up to what is there when the query starts. A range "
-                "with an end is read with spark.read.",
+                "spark.readStream runs forever, and endingPosition would end it.",
+                hint="Remove it. trigger(availableNow=True) reads up to the end of the binlog at the start of the "
+                "query. Use spark.read for a range with an end.",
             )
         if options.push_filters:
             raise ConfigError(
                 "pushFilters is for spark.read: Spark hands the conditions of a query to a batch read only.",
-                hint="Remove it. operations, columns and skipUnchanged are decided before decoding in streams, too.",
+                hint="Remove it. operations, columns and skipUnchanged are applied before decoding in streams, too.",
             )
         reader = self._stream_of(options, self._plan, schema)
         self._handed_out = True

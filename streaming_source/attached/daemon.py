@@ -110,8 +110,8 @@ class DaemonWatch:
         if now - self._down_since_s > self._timeout_s:
             raise RelayError(
                 f"no daemon has been writing {self._directory} for {now - self._down_since_s:.0f} s.",
-                hint="Start it again (mariadb-replica status says how it ended), then the query; daemonTimeout is how "
-                "long a query waits.",
+                hint="Start the daemon again, then the query. mariadb-replica status shows how the daemon ended. "
+                "daemonTimeout sets how long a query waits for it.",
             )
 
     def seen(self) -> None:

@@ -195,10 +195,10 @@ class AttachedFeed:
                 raise self._not_there(position, head)
             if time.monotonic() > deadline:
                 raise DataLossError(
-                    f"the relay log {self.log.directory} is at {head.position}, and did not reach {position}, where "
-                    f"this query goes on, within {self._options.daemon_timeout_s:.0f} s.",
-                    hint="If the daemon is catching up, raise daemonTimeout. If the primary was reset, or the log is "
-                    "another server's, start with a new checkpoint.",
+                    f"the relay log {self.log.directory} is at {head.position}, and did not reach {position}, at "
+                    f"which this query continues, within {self._options.daemon_timeout_s:.0f} s.",
+                    hint="If the daemon is catching up, raise daemonTimeout. If the primary was reset, or the log "
+                    "belongs to another server, start with a new checkpoint.",
                 )
             self._say("the relay log %s is at %s: waiting for %s", self.log.directory, head.position, position)
             self.wait_beyond(head.location, POSITION_POLL_S)
@@ -217,15 +217,15 @@ class AttachedFeed:
         first, where = self._first(head), self.log.directory
         if not covers(position, first):
             return self._held.lost or DataLossError(
-                f"the relay log {where} begins at {first}: what follows {position} was removed from it.",
+                f"the relay log {where} begins at {first}: the transactions after {position} were removed from it.",
                 hint="Let the daemon keep more (retain_s, retain_bytes; for a registered query up to relay_max_bytes, "
                 "for reader_expiry_s). Start this query with a new checkpoint, or with failOnDataLoss=false: then it "
-                "goes on where the log begins.",
+                "continues at the beginning of the log.",
             )
         return DataLossError(
-            f"the relay log {where} does not lead through {position}.",
-            hint="The position comes from another server or from before a reset of this one: start with a new "
-            "checkpoint, and startingPosition where the sink ends.",
+            f"the relay log {where} does not contain the position {position}.",
+            hint="The position comes from another server, or from before a reset of this one. Start with a new "
+            "checkpoint, and set startingPosition to the position up to which the sink has changes.",
         )
 
     # -- progress ------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class AttachedFeed:
     def _known_head(self) -> RelayHead:
         while (head := self._head_or_none()) is None:
             self._daemon.check()
-            self._say("the relay log %s is empty: waiting for its daemon to begin it", self.log.directory)
+            self._say("the relay log %s is empty: waiting for its daemon to write to it", self.log.directory)
             time.sleep(POSITION_POLL_S)
         return head
 

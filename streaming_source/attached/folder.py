@@ -65,8 +65,8 @@ def attached_directory(options: SourceOptions) -> Path | None:
         if options.replica is None:
             raise ConfigError(
                 f"relayDir {directory} belongs to a query that runs its own replica; only a daemon's can be shared.",
-                hint="Name the relay_dir of a running mariadb-replica, or set host and user for a replica of this "
-                "query's own, with a relayDir of its own or none.",
+                hint="Name the relay_dir of a running mariadb-replica. Or set host and user, so that this query runs "
+                "its own replica, with another relayDir or none.",
             )
         return None
     if options.replica is None:
@@ -78,7 +78,7 @@ def attached_directory(options: SourceOptions) -> Path | None:
             raise RelayError(
                 f"there is no relay log in {directory}.",
                 hint="Start the daemon that writes it (mariadb-replica run --relay-dir …) first, check relayDir and "
-                "its permissions, or set host and user: then the query runs a replica of its own.",
+                "its permissions, or set host and user: then the query runs its own replica.",
             )
         return directory
     return None
@@ -89,7 +89,7 @@ def warn_of_unused(options: SourceOptions) -> None:
     given = options.replica.model_fields_set & RECEIVING if options.replica else None
     if given:
         _log.warning(
-            "relayDir %s is a daemon's: its configuration counts, and not %s of this query",
+            "relayDir %s belongs to a daemon: the daemon's configuration applies, and %s of this query has no effect",
             *(options.relay_dir, ", ".join(sorted(map(camel, given)))),
         )
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from streaming_source.offsets.offset import SourceOffset
 
 HINT: Final = (
-    "The primary was reset, or restored from a copy, and has given the number to another transaction: start with a new "
-    "checkpoint, and startingPosition where the sink ends."
+    "The primary was reset, or restored from a copy, and has used the sequence number for another transaction. Start "
+    "with a new checkpoint, and set startingPosition to the position up to which the sink has changes."
 )
 POSITION_BITS: Final = 32
 """Width in bits of positions in events. The higher bits that a log knows depend on where its dump began."""
@@ -45,8 +45,8 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
         difference = last.difference(offset.last) if last is not None and offset.last is not None else ""
         if difference:
             raise DataLossError(
-                f"the relay log {log.directory} comes from another server by now, and has another transaction under "
-                f"the number {offset.position}: {difference}.",
+                f"the relay log {log.directory} now comes from another server, and has another transaction at "
+                f"{offset.position}: {difference}.",
                 hint=HINT,
             )
         return
@@ -54,7 +54,7 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
     if _low(found) != _low(offset.primary):
         raise DataLossError(
             f"in the relay log {log.directory}, {offset.position} is at {found.file}:{found.position} of server "
-            f"{offset.server_id}; where this query read it, it was at {offset.primary.file}:{offset.primary.position}.",
+            f"{offset.server_id}, but this query read it at {offset.primary.file}:{offset.primary.position}.",
             hint=HINT,
         )
 

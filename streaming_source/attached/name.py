@@ -72,7 +72,7 @@ def take_name(directory: Path, options: SourceOptions) -> ReaderName:
         if taken is None:
             raise RelayError(
                 f"another query reads {directory} as readerName={options.reader_name}.",
-                hint="Each query needs a name of its own: the daemon keeps files by it.",
+                hint="Give each query its own readerName. The daemon keeps files for each name.",
             )
         return taken
     made = made_name(options)
@@ -111,8 +111,8 @@ def _try(directory: Path, name: str) -> ReaderName | None:
     except OSError as error:
         raise RelayError(
             f"the query cannot register with the daemon: {path} cannot be written ({error.strerror or error}).",
-            hint="Give the account of the query the daemon's group, which may write there, and mount the folder "
-            "writable; or set another readerName, if this one belongs to another account.",
+            hint="Add the account of the query to the daemon's group, which may write there, and mount the folder "
+            "writable. If this readerName belongs to another account, set another one.",
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -59,8 +59,8 @@ class FetchedFeed:
         if self.head().location > location:
             return True
         raise RelayError(
-            f"{self.log.directory} ends at {self.head().position}, before the end of what was asked for.",
-            hint="It was changed by someone else: load() again.",
+            f"{self.log.directory} ends at {self.head().position}, before the end of the requested range.",
+            hint="Another program changed it: load() again.",
         )
 
     def server_end(self) -> ServerEnd:

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 POLL_S: Final = 0.2
 """Seconds between two questions to a server that lags. Each question is a login."""
 _PURGED: Final = (
-    "The tables are brought back to a position by the changes behind it. Name a later one, or leave endingPosition out."
+    "Rows at a past position are made by undoing the changes after it. Set a later endingPosition, or remove the "
+    "option."
 )
 _ANOTHER: Final = (
-    "endingPosition has to be a position of this very server: SELECT @@gtid_binlog_pos tells its newest, "
-    "mariadb-replica position that of a time."
+    "Set endingPosition to a position of this server. SELECT @@gtid_binlog_pos shows its newest position, "
+    "mariadb-replica position finds the position of a time."
 )
 
 
@@ -62,9 +63,9 @@ def _await(asking: ReplicaFeed, position: GtidPosition, patience_s: float) -> No
     while not covers(reached := asking.server_position(), position):
         if time.monotonic() >= deadline:
             raise ConfigError(
-                f"endingPosition {position} is not reached: the binlog is at {reached or 'its beginning'}, and was "
-                f"waited for {patience_s:g} s.",
-                hint="Read up to a position that this server has, or wait longer for a replica that is behind "
-                "(connectRetry).",
+                f"endingPosition {position} is not reached: the binlog is at {reached or 'its beginning'}, after "
+                f"{patience_s:g} s of waiting.",
+                hint="Set endingPosition to a position that this server has. If the server is a replica that lags, "
+                "raise connectRetry to wait longer.",
             )
         time.sleep(POLL_S)

@@ -142,9 +142,9 @@ class _PastReading:
         v = places.head_at(places.of_start(replace(self._begin, anchor=False)))
         if v.position.compare(self._begin.position) is not Order.EQUAL:
             raise AmbiguousPositionError(
-                f"{self._begin.position} is no place of this server's binlog: its domains come in another order there, "
-                f"and where all have reached it, it is at {v.position}.",
-                hint="Name a position of this server, or read from the server that it is of.",
+                f"{self._begin.position} is not a place of this server's binlog: its domains have another order "
+                f"there. The first place that covers it is at {v.position}.",
+                hint="Name a position of this server, or read from the server that it belongs to.",
             )
         return v
 
@@ -174,8 +174,8 @@ class _PastReading:
                 if reading.forward_only:
                     tables = ", ".join(map(table_text, reading.forward_only[:NAMED]))
                     raise PrerequisiteError(
-                        f"changes of {tables} behind {v.position}, where rows are asked for, were logged without whole "
-                        "row images, so that they cannot be taken back.",
+                        f"changes of {tables} after {v.position}, the position of the requested rows, were logged "
+                        "without whole row images, and cannot be undone.",
                         hint="Let every session write with binlog_row_image=FULL, and load() again.",
                     )
                 time.sleep(POLL_S)
@@ -193,14 +193,14 @@ class _PastReading:
             statement = next(iter(behind.created.values()), None)
         if statement is not None:
             raise SchemaError(
-                f"a selected table was altered, emptied, renamed or dropped behind {v.position}, where its rows are "
-                f"asked for: {shown(statement)}.",
-                hint="Name an endingPosition behind that statement, or load() again for the rows as they are now.",
+                f"a selected table was altered, emptied, renamed or dropped after {v.position}, the position of the "
+                f"requested rows: {shown(statement)}.",
+                hint="Set an endingPosition after that statement, or load() again for the rows as they are now.",
             )
         if self._feed.full and not covers(head.position, self._feed.server_position()):
             raise RelayError(
-                f"the changes behind {v.position} do not fit into relayMaxBytes, "
-                f"{self._options.connection.relay_max_bytes >> 20} MB: that is full at {head.position}.",
+                f"the changes after {v.position} do not fit into relayMaxBytes, "
+                f"{self._options.connection.relay_max_bytes >> 20} MB, which is full at {head.position}.",
                 hint="Raise relayMaxBytes, or read the tables at a later position.",
             )
         return head

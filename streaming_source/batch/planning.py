@@ -124,7 +124,7 @@ def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: Serve
             if not feed.wait_beyond(head.location, LONG_POLL_S) and feed.full:
                 raise RelayError(
                     f"the range from {begin.position or 'the beginning'} to {end.position} does not fit into "
-                    f"relayMaxBytes, {options.connection.relay_max_bytes >> 20} MB: that is full at {head.position}.",
+                    f"relayMaxBytes, {options.connection.relay_max_bytes >> 20} MB, which is full at {head.position}.",
                     hint="Raise relayMaxBytes, read the range in parts (endingPosition), or use spark.readStream with "
                     "trigger(availableNow=True), which reads it batch by batch.",
                 )

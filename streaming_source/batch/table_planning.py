@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 STEPS_NAME: Final = "tables.json"
-LOST: Final = "It was changed by someone else: load() again."
+LOST: Final = "Another program changed it: load() again."
 
 
 def plan_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, load: str) -> PlannedRange:
@@ -84,6 +84,6 @@ def _parts(folder: Path, begin: SourceOffset) -> list[MappedRange]:
             continue
         parts = find_batch(folder / SPOOL_NAME, BatchName(before, after, steps.position))
         if parts is None:
-            raise RelayError(f"rows that were read into {folder} are gone.", hint=LOST)
+            raise RelayError(f"rows that were read into {folder} were removed.", hint=LOST)
         found += [range_of(part, begin) for part in parts]
     return found

@@ -109,8 +109,8 @@ def tables_plan(plan: ReadPlan, begin: SourceOffset, without: Collection[str] = 
         taken = tuple(column.name for column in columns)
         if POSITION in taken:
             raise SchemaError(
-                f"the table's column {POSITION} has the name of the column that tells the position.",
-                hint="Read it with tables instead of table: there the row is a VARIANT of its own.",
+                f"the table's column {POSITION} has the same name as the column for the position.",
+                hint="Read the table with tables instead of table: then its columns are inside a VARIANT.",
             )
         schema = StructType()
         for column in columns:

@@ -44,7 +44,7 @@ def relay_directory(options: SourceOptions) -> Path:
             return folder
     raise RelayError(
         f"{MAX_QUERIES} queries with these options are running on this machine.",
-        hint="Stop some of them, or give each a relayDir of its own.",
+        hint="Stop some of them, or give each its own relayDir.",
     )
 
 

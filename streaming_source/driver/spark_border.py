@@ -44,7 +44,7 @@ def spark_border() -> Iterator[None]:
 
 
 def _plain(error: ReplicaError, cause: BaseException | None = None) -> ReplicaError:
-    logger.debug("Spark is told of %s", type(error).__name__, exc_info=cause or error)
+    logger.debug("reporting %s to Spark", type(error).__name__, exc_info=cause or error)
     if os.environ.get(RUNTIME) == "PYTHON_WORKER":
         os.environ[HIDE_TRACEBACK] = "1"
     return error

@@ -103,7 +103,8 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
     found = survey.found
     if found.statement_dml and options.on_statement_dml == "warn":
         _log.warning(
-            "%d statements in these files may have changed rows of selected tables, which are not there",
+            "%d statements in these files may have changed rows of selected tables; these row changes are not in the "
+            "files",
             found.statement_dml,
         )
     for name, note in resolver.notes.items():
@@ -177,8 +178,8 @@ def _columns(
 def _no_table(name: str, names: set[str]) -> SchemaError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
     others = ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"They have rows of {others or 'no table at all'}."
-    return SchemaError(f"{name} has no rows in these files, and nothing there says what it looks like.", hint=hint)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"The files have rows of {others or 'no table at all'}."
+    return SchemaError(f"{name} has no rows and no definition in these files.", hint=hint)
 
 
 def _unread(errors: Sequence[SchemaError]) -> SchemaError:

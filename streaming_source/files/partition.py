@@ -122,7 +122,7 @@ class FilePartition(InputPartition):
             file = self.access.open()
         except ConfigError as error:
             raise RelayError(
-                error.message, hint="The path has to lie on storage that the driver and all executors see."
+                error.message, hint="Put the file on storage that the driver and all executors can read."
             ) from None
         with file:
             if file.seekable:
@@ -162,7 +162,7 @@ class FilePartition(InputPartition):
 
     def _changed(self) -> RelayError:
         return RelayError(
-            f"{self.access.path} is not the file that load() looked through.", hint="It was replaced: load() again."
+            f"{self.access.path} is not the file that load() read.", hint="The file was replaced: load() again."
         )
 
 

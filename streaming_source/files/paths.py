@@ -75,7 +75,7 @@ def _meant(path: str, looks: Looks) -> list[Path]:
     else:
         raise ConfigError(
             f"there is no file {path} on this machine.",
-            hint="The driver and all tasks open the path themselves: it has to lie on storage that every node sees.",
+            hint="The driver and all tasks open the path themselves: put it on storage that every node can read.",
         )
     files = [file for file in candidates if file.suffix not in _IGNORED_SUFFIXES and file.is_file()]
     binlogs = [file for file in files if looks.is_binlog(file)]
@@ -99,7 +99,7 @@ def _ordered(where: str, files: Sequence[Path], age: Callable[[Path], Age]) -> l
     if len(bases) > 1:
         raise ConfigError(
             f"{where} holds {len(bases)} series of binlogs: {', '.join(f'{base}.*' for base in bases[:_SHOWN])}. "
-            "They may hold the same transactions, and nothing tells which comes first.",
+            "They may hold the same transactions, and their order is unknown.",
             hint=f"Name one of them, {Path(files[0]).parent / bases[0]}.*, or several with commas in their order.",
         )
     _refuse_twins(where, [(keys[file], file) for file in files])

@@ -134,7 +134,11 @@ class FileSurvey:
             planned = FileCutter(access, seekable=file.seekable)
             for part in access.ranges(file):
                 if not part.whole:  # an error after this place is raised at the next step
-                    _log.warning("%s ends inside a transaction, at offset %d: it is left out", access.path, part.offset)
+                    _log.warning(
+                        "%s ends inside a transaction, at offset %d: the transaction is left out",
+                        access.path,
+                        part.offset,
+                    )
                     continue
                 try:
                     found = scan(part.data, checksum=part.checksum)
@@ -272,7 +276,8 @@ class FileSurvey:
         if not self._skip_unprepared:
             raise DataLossError(
                 f"{access.path}: {error.message}",
-                hint="Read the file with its XA PREPARE too, or set skipUnpreparedXa=true to go on without these rows.",
+                hint="Read the file with its XA PREPARE too, or set skipUnpreparedXa=true to continue without these "
+                "rows.",
             )
         _log.warning("%s: %s", access.path, error.message)
 

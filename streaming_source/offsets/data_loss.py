@@ -21,28 +21,28 @@ LOSSES_SHOWN: Final = 10
 """Most losses of a query to show. If there are more, the last ones are shown."""
 
 _MIRROR: Final = (
-    "A mirror takes neither option: drop its control table and its targets, and name a new checkpoint; it begins with "
-    "the tables by itself."
+    "A mirror has neither option: drop its control table and its targets, and name a new checkpoint. It then starts "
+    "with a snapshot of the tables."
 )
 _GO_ON = (
-    "failOnDataLoss=false goes on at the oldest transaction there is, without those between. To miss nothing, start a "
-    "new checkpoint: with startingPosition=initial, which reads the tables first; or copy the tables again, and start "
-    f"at the copy's position. {_MIRROR}"
+    "failOnDataLoss=false continues at the oldest transaction that is left, without those between. To miss nothing, "
+    "start a new checkpoint with startingPosition=initial, which reads the tables first. Or copy the tables again, "
+    f"and start at the copy's position. {_MIRROR}"
 )
 _ANOTHER = (
-    "Connect to the server that the checkpoint comes from. If there is none any more, start a new checkpoint: with "
-    "startingPosition=initial, which reads the tables first; or copy the tables again, and start at the copy's "
-    "position. failOnDataLoss=false does not help, because no one can tell which rows of this history were read "
+    "Connect to the server that the checkpoint comes from. If that server no longer exists, start a new checkpoint "
+    "with startingPosition=initial, which reads the tables first. Or copy the tables again, and start at the copy's "
+    "position. failOnDataLoss=false does not help, because it is unknown which rows of this history were read "
     f"already. {_MIRROR}"
 )
 
 _GIVEN = (
-    "startingPosition has to be a position of this very server: SELECT @@gtid_binlog_pos tells its newest, "
-    "mariadb-replica position that of a time or of a file and offset."
+    "Set startingPosition to a position of this server. SELECT @@gtid_binlog_pos shows its newest position, "
+    "mariadb-replica position finds the position of a time or of a file and offset."
 )
 PREPARED_HINT: Final = (
-    "failOnDataLoss=false goes on without the rows of such XA transactions, should they be committed; everything else "
-    "arrives."
+    "failOnDataLoss=false continues without the rows of such XA transactions if they are committed. All other rows "
+    "arrive."
 )
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Loss(NamedTuple):
         parts = []
         for gtid in self.up_to:
             last = self.after.get(gtid.domain_id)
-            parts.append(f"behind {last} up to {gtid}" if last else f"of domain {gtid.domain_id} up to {gtid}")
+            parts.append(f"after {last} up to {gtid}" if last else f"of domain {gtid.domain_id} up to {gtid}")
         return f"{'prepared ' if self.prepared_only else ''}{', '.join(parts)}"
 
     def json(self) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def prepared_lost(error: PositionLostError, resume: GtidPosition, position: Gtid
 
 def prepared_message(cause: str, resume: GtidPosition, position: GtidPosition) -> str:
     return (
-        f"the transactions behind {position} are all there, but those between {resume or 'the beginning'} and "
-        f"{position} were removed, and among them is at least one XA transaction that was prepared and had not ended: "
-        f"its rows are lost. ({cause})"
+        f"the transactions after {position} are available, but those between {resume or 'the beginning'} and "
+        f"{position} were removed. At least one of them is an XA transaction that was prepared and had not ended: its "
+        f"rows are lost. ({cause})"
     )
 
 
@@ -123,7 +123,7 @@ class Losses:
         self._all: list[Loss] = []
 
     def add(self, loss: Loss) -> None:
-        _log.error("data loss: transactions %s were removed before this query read them; it goes on", loss)
+        _log.error("data loss: transactions %s were removed before this query read them; the query continues", loss)
         self._all = [*(one for one in self._all if one != loss), loss][-LOSSES_SHOWN:]
 
     def __bool__(self) -> bool:

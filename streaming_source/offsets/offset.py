@@ -184,8 +184,8 @@ class SourceOffset:
         """
         if not isinstance(value, Mapping) or not isinstance(value.get("v"), int):
             raise ConfigError(
-                f"the checkpoint's offset {value!r} is not one of mariadb-binlog.",
-                hint="Use a checkpoint folder of its own for every query.",
+                f"the checkpoint's offset {value!r} was not written by mariadb-binlog.",
+                hint="Use a separate checkpoint folder for every query.",
             )
         if value["v"] > VERSION:
             raise ConfigError(

@@ -130,6 +130,6 @@ def _read(path: Path) -> ReadingRequest:
         return ReadingRequest(str(value["word"]), tables, float(value["not_before"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path} is no request to read tables: {error}.",
-            hint="Remove it; snapshotRequests names a folder for nothing else.",
+            f"{path} is not a request for a re-snapshot: {error}.",
+            hint="Remove the file. The folder of snapshotRequests may hold only such requests.",
         ) from None

@@ -43,7 +43,7 @@ NAMED: Final = 20
 
 _ALL_OPERATIONS: Final = ("delete", "insert", "update")
 """The meaning of an empty `operations`, sorted like all lists here."""
-_NEW_CHECKPOINT = "Use a checkpoint of its own for every query"
+_NEW_CHECKPOINT = "Use a separate checkpoint for every query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,13 @@ class Selection:
         """
         if self.shape != now.shape:
             raise ConfigError(
-                f"the checkpoint is of a query with {_words(self)}, and this one has {_words(now)}.",
-                hint=f"{_NEW_CHECKPOINT}, or give this one the options that it was written with.",
+                f"the checkpoint belongs to a query with {_words(self)}, and this query has {_words(now)}.",
+                hint=f"{_NEW_CHECKPOINT}, or give this query the options that the checkpoint was written with.",
             )
         if self.shape != "variant" and self.tables != now.tables:
             raise ConfigError(
-                f"the checkpoint is of a query of table {self.tables[0]}, and this one reads {now.tables[0]}.",
-                hint=f"{_NEW_CHECKPOINT}; with tables, one query reads many, and more can be added later.",
+                f"the checkpoint belongs to a query of table {self.tables[0]}, and this query reads {now.tables[0]}.",
+                hint=f"{_NEW_CHECKPOINT}. With tables, one query reads many tables, and more can be added later.",
             )
         added: tuple[str, ...] = ()
         removed: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class Selection:
             added = (*_beyond(now.tables, self.tables), *_left_out(self, now, now.tables))
             removed = (*_beyond(self.tables, now.tables), *_left_out(now, self, self.tables))
         elif self.digest != _digest(now):
-            options = ("tables or excludeTables are others (there were too many to remember their names)",)
+            options = ("tables or excludeTables changed (the checkpoint does not keep so many names)",)
         options += tuple(
             f"{name} was {_value(before)} and is {_value(after)}"
             for name, before, after in (
@@ -150,18 +150,18 @@ class SelectionChange(NamedTuple):
         """
         parts = []
         if self.added and read:
-            parts.append(f"{named(self.added)} came in: the rows of these tables are read first")
+            parts.append(f"added {named(self.added)}: the rows of these tables are read first")
         elif self.added:
-            parts.append(f"{named(self.added)} came in, without the changes up to {position or 'the beginning'}")
+            parts.append(f"added {named(self.added)}, without the changes up to {position or 'the beginning'}")
         if self.removed:
-            parts.append(f"{named(self.removed)} went out")
+            parts.append(f"removed {named(self.removed)}")
         parts += self.options
         copy = ""
         if self.added and not read:
-            copy = " Copy an added table first, where its rows are wanted, or start with startingPosition=initial."
+            copy = " If the rows of an added table are needed, copy it first, or start with startingPosition=initial."
         return (
-            f"the query asks for other changes than its checkpoint knows: {'; '.join(parts)}. This counts behind "
-            f"{position or 'the beginning'}: rows from before do not come again.{copy}"
+            f"the query selects other changes than its checkpoint: {'; '.join(parts)}. The new selection applies "
+            f"after {position or 'the beginning'}: earlier rows are not delivered again.{copy}"
         )
 
     def json(self, position: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def _read_again(text: str) -> ReadAgain:
     """Read patterns of tables, and a word after the last @."""
     patterns, _, word = text.strip().rpartition("@")
     if not patterns or not word.strip():
-        raise ValueError("is not of the form database.table@word, with another word each time")
+        raise ValueError("is not of the form database.table@word, with a new word each time")
     return ReadAgain(table_patterns(patterns), word.strip())
 
 
@@ -75,52 +75,52 @@ class ReadingOptions(RowOptions):
         "content",
         one_of(Content),
         "changes",
-        "With spark.read: what the rows are: changes, or the tables: their own rows, all as of one GTID position",
+        "With spark.read: changes, or tables: the rows of the tables themselves, all as of one GTID position",
     )
     snapshot_connections: int = option(
         "snapshotConnections",
         values.integer(1, MAX_CONNECTIONS),
         "2",
-        "Reading the tables themselves: connections that read at the same time",
+        "Snapshot of the tables: connections that read at the same time",
     )
     snapshot_chunk_rows: int = option(
         "snapshotChunkRows",
         values.integer(1, MAX_ROWS),
         "100000",
-        "Reading the tables themselves: rows that one SELECT reads at most; an ALTER of the table waits for it",
+        "Snapshot of the tables: rows that one SELECT reads at most; an ALTER of the table waits for it",
     )
     snapshot_rows_per_second: int | None = option(
         "snapshotRowsPerSecond",
         values.integer(1, MAX_ROWS),
         None,
-        "Reading the tables themselves: rows a second at most, of all connections together",
+        "Snapshot of the tables: rows per second at most, of all connections together",
     )
     snapshot_host: str | None = option(
         "snapshotHost",
         _host,
         None,
-        "Reading the tables themselves: from this host, db2:3307, a replica of the primary with the same GTIDs; unset: "
-        "from the server that the changes come from",
+        "Snapshot of the tables: host to read from, db2:3307, a replica of the primary with the same GTIDs; unset: "
+        "the server that the changes come from",
     )
     snapshot_unkeyed: Unkeyed = option(  # noqa: RUF009
         "snapshotUnkeyed",
         one_of(Unkeyed),
         "refuse",
-        "Reading the tables themselves: what becomes of a table without a usable key, or of MyISAM or Aria: refuse, or "
-        "whole: read in one go, as often as it takes until no one changes it meanwhile",
+        "Snapshot of the tables: what to do with a table that has no usable key, or is MyISAM or Aria: refuse, or "
+        "whole: read it in one go, repeated until no one changes it meanwhile",
     )
     snapshot_again: ReadAgain | None = option(  # noqa: RUF009
         "snapshotAgain",
         _read_again,
         None,
-        "Read the rows of these tables again, without a new checkpoint, once for each new word after the @: "
+        "Re-snapshot these tables, without a new checkpoint, once for each new word after the @: "
         "shop.orders,shop.lines_*@monday",
     )
     snapshot_requests: Path | None = option(  # noqa: RUF009
         "snapshotRequests",
         Path,
         None,
-        "A folder on the driver with requests to read tables again while the query runs, for programs such as the "
+        "Folder on the driver with requests to re-snapshot tables while the query runs, for programs such as the "
         "mirror",
     )
 
@@ -141,8 +141,8 @@ class ReadingOptions(RowOptions):
             )
         if not self.gtid_strict_mode:
             raise ConfigError(
-                f"{first} needs gtidStrictMode: the rows of a table are put to one place of the stream, and a position "
-                "that names several places tells none.",
+                f"{first} needs gtidStrictMode: snapshot rows need one place of the stream, and without it a position "
+                "can have several places.",
                 hint="Remove gtidStrictMode=false.",
             )
 

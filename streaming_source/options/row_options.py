@@ -59,8 +59,8 @@ class RowOptions:
         "table",
         values.table,
         None,
-        "One table, database.table: its columns arrive typed. This or tables is required. A name that holds a dot "
-        "stands in backquotes: `my.shop`.orders",
+        "One table, database.table: its columns arrive typed. This or tables is required. Put a name with a dot in "
+        "backquotes: `my.shop`.orders",
     )
     tables: tuple[str, ...] | None = option(
         "tables", table_patterns, None, "Many tables, shop.*,crm.customer: before and after arrive as VARIANT"
@@ -72,7 +72,7 @@ class RowOptions:
         "includeShadowTables",
         switch,
         "false",
-        "Deliver rows of the copies that gh-ost and pt-online-schema-change make of a table (_t_gho, _t_new …) where a "
+        "Deliver rows of the copies that gh-ost and pt-online-schema-change make of a table (_t_gho, _t_new …) if a "
         "pattern selects them",
     )
     columns: tuple[str, ...] | None = option(
@@ -94,7 +94,7 @@ class RowOptions:
         "pushFilters",
         switch,
         "false",
-        "With spark.read: decide conditions before decoding. Each loaded DataFrame may then be used only once",
+        "With spark.read: apply filter conditions before decoding. Each loaded DataFrame may then be used only once",
     )
     row_shape: RowShape = option(  # noqa: RUF009  (it makes a field)
         "rowShape", one_of(RowShape), "envelope", "envelope, or flat: the table's own columns (with table only)"
@@ -109,7 +109,7 @@ class RowOptions:
         "invalidText",
         one_of(InvalidText),
         "replace",
-        "Bytes that are no text in their column's character set: replace (each by U+FFFD) or error",
+        "Bytes that are not text in their column's character set: replace (each by U+FFFD) or error",
     )
     geometry: Geometry = option(  # noqa: RUF009
         "geometry",
@@ -124,20 +124,21 @@ class RowOptions:
         "Sequence numbers: bigint (one from 2^63 on is an error), or decimal (DECIMAL(20,0), all that GTIDs can have)",
     )
     include_sql: bool = option(
-        "includeSql", switch, "false", "Fill source.sql with the statement, where the primary annotates rows"
+        "includeSql", switch, "false", "Fill source.sql with the statement, if the primary annotates rows"
     )
     schema_file: str | None = option(
         "schemaFile",
         values.file,
         None,
-        "CREATE TABLE statements (mariadb-dump --no-data) for rows that do not name their columns: of files, where "
-        "their DDL is not among them; of a stream, the tables as they were at its start",
+        "CREATE TABLE statements (mariadb-dump --no-data) for rows that do not name their columns: of files, if their "
+        "DDL is not in them; of a stream, the tables as they were at its start",
     )
     skip_unprepared_xa: bool = option(
         "skipUnpreparedXa",
         switch,
         "false",
-        "Leave out rows of XA transactions prepared before the reading begins, and log each, instead of stopping",
+        "Leave out rows of XA transactions that were prepared before the read begins, and log each, instead of "
+        "stopping",
     )
     gtid_strict_mode: bool = option(
         "gtidStrictMode",
@@ -150,8 +151,9 @@ class RowOptions:
         "onStatementDml",
         one_of(OnStatementDml),
         "fail",
-        "The primary logged a change of a selected table as a statement, without rows: fail right before it, or go on "
-        "without its rows and warn or ignore; row: warn, and deliver the statement as a row with op=ddl (includeDdl)",
+        "If the primary logged a change of a selected table as a statement, without rows: fail right before it, or "
+        "continue without its rows and warn or ignore; row: warn, and deliver the statement as a row with op=ddl "
+        "(includeDdl)",
     )
 
     @property
@@ -196,7 +198,7 @@ class RowOptions:
             )
         if self.on_statement_dml == "row" and not self.wants_ddl:
             raise ConfigError(
-                "onStatementDml=row delivers statements as rows of DDL, which are not asked for.",
+                "onStatementDml=row delivers statements as rows of DDL, which are not enabled.",
                 hint="Set includeDdl=true.",
             )
         left_out = matcher(self.exclude_tables or ())

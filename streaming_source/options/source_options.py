@@ -45,7 +45,10 @@ class FileOptions(RowOptions):
         "Binlog files on disk, for spark.read: files, directories and globs, several with commas",
     )
     key_file: str | None = option(
-        "keyFile", values.file, None, "Keys of encrypted binlogs, as file_key_management has them: id;hexkey a line"
+        "keyFile",
+        values.file,
+        None,
+        "Keys of encrypted binlogs, in the format of file_key_management: one id;hexkey per line",
     )
     file_key: str | None = option(
         "fileKey", values.file, None, "File with the password of an encrypted keyFile (file_key_management_filekey)"
@@ -61,9 +64,9 @@ class FileOptions(RowOptions):
 # read, Spark (up to 4.3) passes only the options that the query itself names.
 
 WITHOUT_OPTIONS: Final = (
-    "Of a table that was made by CREATE TABLE … USING, Spark (up to 4.3) passes none of its options when it is read: "
-    "name them in the query, SELECT … FROM t WITH (host='…', …) or spark.read.options(…).table('t'), or use CREATE "
-    "TEMPORARY VIEW … USING instead."
+    "When a table made by CREATE TABLE … USING is read, Spark (up to 4.3) passes none of its options. Name them in "
+    "the query, SELECT … FROM t WITH (host='…', …) or spark.read.options(…).table('t'), or use CREATE TEMPORARY VIEW "
+    "… USING instead."
 )
 _PREFIX: Final = "option."
 
@@ -107,14 +110,15 @@ class SourceOptions(ReadingOptions):
         "endingPosition",
         ending_place,
         None,
-        "With spark.read: where the reading ends: latest, with a GTID position, or before a time; with content=tables, "
-        "where their rows hold. Unset: latest",
+        "With spark.read: where to end: latest, at a GTID position, or before a time; with content=tables, the "
+        "position of the rows. Unset: latest",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         switch,
         "true",
-        "What follows the position was removed: end with an error, or with false go on at the oldest that is left",
+        "If transactions after the position were removed: end with an error; false: continue at the oldest that is "
+        "left",
     )
     max_bytes_per_trigger: int = option(
         "maxBytesPerTrigger", size, "64m", "Binlog bytes in one micro-batch; a larger transaction goes whole"
@@ -123,19 +127,20 @@ class SourceOptions(ReadingOptions):
         "maxRowsPerTrigger",
         values.integer(1, MAX_ROWS),
         None,
-        "Row changes of the selected tables in one micro-batch, beside the bytes; a larger transaction goes whole",
+        "Row changes of the selected tables in one micro-batch, in addition to the limit in bytes; a larger "
+        "transaction goes whole",
     )
     max_transactions_per_trigger: int | None = option(
         "maxTransactionsPerTrigger",
         values.integer(1, MAX_ROWS),
         None,
-        "Transactions with row changes of the selected tables in one micro-batch, beside the other limits",
+        "Transactions with row changes of the selected tables in one micro-batch, in addition to the other limits",
     )
     min_rows_per_trigger: int | None = option(
         "minRowsPerTrigger",
         values.integer(1, MAX_ROWS),
         None,
-        "A micro-batch waits until so many row changes of the selected tables are there, or for maxTriggerDelay",
+        "A micro-batch waits for this many row changes of the selected tables, for maxTriggerDelay at most",
     )
     max_trigger_delay_s: float = option(
         "maxTriggerDelay", seconds, "15m", "With minRowsPerTrigger: the longest time between two micro-batches"
@@ -144,26 +149,26 @@ class SourceOptions(ReadingOptions):
         "splitLargeTransactions",
         switch,
         "false",
-        "Divide a transaction that by itself is over maxBytesPerTrigger or maxRowsPerTrigger into micro-batches",
+        "Divide a transaction that alone exceeds maxBytesPerTrigger or maxRowsPerTrigger into micro-batches",
     )
     on_schema_change: OnSchemaChange = option(  # noqa: RUF009  (it makes a field)
         "onSchemaChange",
         one_of(OnSchemaChange),
         "ignore",
-        "A table's columns change: ignore new ones and put NULL for those that are gone, fail right before the change, "
-        "or add: stop there, so that a restart has the new columns",
+        "When columns of a table change: ignore (no new columns, NULL for dropped ones), fail (stop right before the "
+        "change), or add (stop there, so that a restart has the new columns)",
     )
     schema_location: Path | None = option(  # noqa: RUF009
         "schemaLocation",
         values.folder,
         None,
-        "Folder for what the tables look like at each offset, where that is too much for the offset itself",
+        "Folder for the table definitions of each offset, if they are too large for the offset itself",
     )
     min_partitions: int | None = option(
         "minPartitions",
         values.integer(1, MAX_PARTITIONS),
         None,
-        "Tasks that share a micro-batch at least; unset: one a core, of 4 to 32 MB each",
+        "Least number of tasks for a micro-batch; unset: one per core, of 4 to 32 MB each",
     )
     transport: Transport = option(  # noqa: RUF009  (it makes a field)
         "transport",
@@ -175,11 +180,11 @@ class SourceOptions(ReadingOptions):
         "readerName",
         values.reader_name,
         None,
-        "With a daemon's relayDir: under which name its files are kept for this query, unique among its queries. "
+        "With a daemon's relayDir: name under which the daemon keeps files for this query, unique among its queries. "
         "Unset: made from the tables",
     )
     daemon_timeout_s: float = option(
-        "daemonTimeout", seconds, "600s", "With a daemon's relayDir: how long a query waits for one that is down"
+        "daemonTimeout", seconds, "600s", "With a daemon's relayDir: how long a query waits for a daemon that is down"
     )
 
     @classmethod
@@ -229,7 +234,7 @@ class SourceOptions(ReadingOptions):
             )
         if options.on_schema_change == "add" and options.table is None:
             raise ConfigError(
-                "onSchemaChange=add needs table: a VARIANT shows new columns by itself.",
+                "onSchemaChange=add needs table: a VARIANT has new columns without a restart.",
                 hint="Use ignore, or fail to stop at every change.",
             )
         return options
@@ -313,7 +318,7 @@ def file_options(given: Mapping[str, str]) -> FileOptions:
     if not own.get("path"):
         raise ConfigError("option path is missing.", hint=f"{_BY_LOWER_NAME['path'].help}.")
     if own.get("file_key") and not own.get("key_file"):
-        raise ConfigError("option fileKey without keyFile.", hint="Set keyFile to the encrypted key file.")
+        raise ConfigError("option fileKey needs keyFile.", hint="Set keyFile to the encrypted key file.")
     options = FileOptions(**own)
     options.check_rows()
     return options

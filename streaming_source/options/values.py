@@ -97,7 +97,7 @@ def local_path(text: str) -> str:
     elif scheme[1].lower() == "file":
         path = "/" + text[scheme.end() :].lstrip("/")
     else:
-        raise ValueError(f"is on {scheme[1]}://, and only paths that the nodes can open themselves are read")
+        raise ValueError(f"is on {scheme[1]}://, but only paths that the nodes can open themselves are read")
     if "\0" in path:
         raise ValueError("holds a zero byte")
     return path

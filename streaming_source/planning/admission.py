@@ -308,9 +308,9 @@ def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
         return False
     if found not in (part.gtid, last):
         raise DataLossError(
-            f"{part.rows} row changes of the transaction {part.gtid} have been read, and the server has {found} in "
-            "its place.",
-            hint="It was lost in a failover. Take those rows out of the sink (transaction.gtid names them), and start "
-            f"with a new checkpoint and startingPosition={before.position or 'earliest'}.",
+            f"{part.rows} row changes of the transaction {part.gtid} have been read, but the server now has {found} "
+            "in its place.",
+            hint="The transaction was lost in a failover. Delete its rows from the sink (transaction.gtid identifies "
+            f"them), and start with a new checkpoint and startingPosition={before.position or 'earliest'}.",
         )
     return found == part.gtid

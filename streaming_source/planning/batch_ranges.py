@@ -87,8 +87,8 @@ class BatchRanges:
             return []
         if not last.exact:
             raise DataLossError(
-                f"the batch up to {end.position} has rows of tables as they were there, and this server has the "
-                "transactions of its domains in another order: the tables never were so on it.",
+                f"the batch up to {end.position} has snapshot rows of that position. This server has the transactions "
+                "of its domains in another order, so its tables never had this state.",
                 hint="Connect to the server that the batch was planned on, or start with a new checkpoint.",
             )
         parts = self._rows.parts(start, end, self._places.head_at(last), stretches[-1].catalog)

@@ -173,10 +173,9 @@ class ReplicaFeed:
             if transactions <= latest.prepared:
                 raise PrerequisiteError(
                     f"a start at the end of the binlog would miss XA transactions: {long} and may be committed later "
-                    f"({named}). Where they were prepared is not in the binlog any more, or further back than "
-                    "relayMaxBytes.",
-                    hint="End them (XA RECOVER lists them), raise relayMaxBytes, or start at a position: "
-                    "@@gtid_binlog_pos, given as one, goes on until one of them is committed.",
+                    f"({named}). Their XA PREPARE is no longer in the binlog, or further back than relayMaxBytes.",
+                    hint="End them (XA RECOVER lists them), raise relayMaxBytes, or start at a position. A start at "
+                    "@@gtid_binlog_pos, given as a position, continues until one of them is committed.",
                 )
             transactions, end = transactions & latest.prepared, latest.before  # others ended meanwhile
         return None
@@ -253,8 +252,8 @@ class ReplicaFeed:
         now.
         """
         return (
-            f"what follows {offset.resume or 'the beginning'} is not in the relay log {self.log.directory} (not any "
-            "more, where that was removed or is another one), and the server has removed it. "
+            f"the transactions after {offset.resume or 'the beginning'} are not in the relay log {self.log.directory} "
+            "(it may have been removed or replaced), and the server has removed them. "
         )
 
     def _has(self, offset: SourceOffset) -> bool:

@@ -57,8 +57,8 @@ class ForgottenTransactions:
         self._missing = {g: self._missing.get(g, latest.position) for g in missing if g not in gone}
         for group in gone:
             _log.warning(
-                "the primary does not know the XA transaction %s, prepared in %s, any more, and its binlog does not "
-                "end it: its rows are dropped",
+                "the primary no longer knows the XA transaction %s, prepared in %s, and its binlog does not end it: "
+                "its rows are dropped",
                 describe(group.xid),
                 group.gtid,
             )

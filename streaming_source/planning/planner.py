@@ -241,7 +241,7 @@ class ChangePlanner:
         self._reopened += 1
         if self._reopened > MOST_REOPENED:
             raise error
-        _log.warning("%s The query looks up its place again, and fetches what is not there.", error.message)
+        _log.warning("%s The query looks up its place again, and fetches the missing part.", error.message)
         self._feed.begin_again(error)
 
     def _revised(self, start: SourceOffset) -> SourceOffset:
@@ -261,9 +261,9 @@ class ChangePlanner:
     def _refuse_without_server(self, offset: SourceOffset) -> None:
         if self._rows is None and offset.snapshot is not None and not offset.snapshot.finished:
             raise ConfigError(
-                "the checkpoint is of a query that is still reading its tables, and no server is named to read them "
-                "from.",
-                hint="Set host and user beside relayDir, as when the query was begun.",
+                "the checkpoint belongs to a query that is still reading its tables, and no server is named to read "
+                "them from.",
+                hint="Set host and user beside relayDir, as when the query was started.",
             )
 
     def _is_reading(self, start: SourceOffset) -> bool:

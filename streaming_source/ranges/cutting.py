@@ -245,7 +245,9 @@ class RangeCutter:
                 continue
             error = unprepared_error(group)
             if not self._skip_unprepared:
-                raise DataLossError(error.message, hint=f"{error.hint} skipUnpreparedXa=true goes on without its rows.")
+                raise DataLossError(
+                    error.message, hint=f"{error.hint} skipUnpreparedXa=true continues without its rows."
+                )
             _log.warning("%s They are left out.", error.message)
 
 
@@ -317,6 +319,6 @@ def _check_inline(partitions: list[ChangePartition]) -> None:
             raise ConfigError(
                 f"{what} of {size >> 20} MB cannot travel inside Spark's tasks (transport=inline): "
                 f"the limit is {limit >> 20} MB.",
-                hint="Put relayDir on storage that driver and executors share, and set transport=path; a large "
-                "transaction can come in several batches with splitLargeTransactions=true.",
+                hint="Put relayDir on storage that driver and executors share, and set transport=path. "
+                "splitLargeTransactions=true divides a large transaction into several batches.",
             )

@@ -212,8 +212,9 @@ class RelayPlaces:
         resume = self._feed.log.locate(begin.resume, begin.resume_primary)
         if resume is None:
             raise DataLossError(
-                f"the relay log does not lead through {begin.resume}.",
-                hint="It was changed by someone else. Restart the query: a replica of its own fetches the range again.",
+                f"the relay log does not contain the position {begin.resume}.",
+                hint="Another program changed it. Restart the query: its own replica, if it has one, fetches the "
+                "range again.",
             )
         place = OffsetPlace.exactly(resume)
         if begin.resume != begin.position:
@@ -244,8 +245,8 @@ class RelayPlaces:
         ids = (offset.server_id, here.server_id) if None in (offset.uid, here.uid) else (offset.uid, here.uid)
         if None not in ids and ids[0] != ids[1]:
             raise AmbiguousPositionError(
-                f"the batch up to {offset.position} ends at {offset.primary} of server {offset.server_id}, for "
-                f"that position names several places; the relay log comes from server {here.server_id}.",
+                f"the batch up to {offset.position} ends at {offset.primary} of server {offset.server_id}, because "
+                f"several places have that position. The relay log comes from server {here.server_id}.",
                 hint="Connect to the server that the batch was read from, to repeat it.",
             )
 
@@ -285,7 +286,7 @@ class RelayPlaces:
         """
         if place.holds_files and self._feed.full:
             raise RelayError(
-                f"the relay log holds relayMaxBytes, and cannot be trimmed: the XA transaction "
+                "the relay log is full (relayMaxBytes), and cannot be trimmed: the XA transaction "
                 f"{describe(place.prepared[0].xid)} has been prepared since {place.keep_from} and is not ended.",
                 hint="End it (XA RECOVER lists it), and raise relayMaxBytes so that its end can be received.",
             )
@@ -294,7 +295,7 @@ class RelayPlaces:
         self._kept.release(start.keep_from)
         if self._feed.full:
             raise RelayError(
-                f"the relay log holds relayMaxBytes, from {start.keep_from} on, and has not reached {position}.",
+                f"the relay log is full (relayMaxBytes) from {start.keep_from} on, and has not reached {position}.",
                 hint="Raise relayMaxBytes.",
             )
 

@@ -158,7 +158,7 @@ class MappedRange:
         for first, last in (around.statement, (self.start, self.end)):
             file.seek(first)
             if file.readinto(view[at : at + last - first]) != last - first:
-                raise OSError("it is shorter")
+                raise OSError("the file is shorter")
             at += last - first
         view[at:] = around.tail
         return view
@@ -174,13 +174,13 @@ class MappedRange:
                 raise _not_here(self.path, self.end, error) from None
             if self.read is not None:
                 raise RelayError(
-                    f"{name}, rows of tables that were read, is no longer in {folder}.",
-                    hint="Start the query again: it reads them again, as they were.",
+                    f"{name}, a file of snapshot rows, is no longer in {folder}.",
+                    hint="Start the query again: it reads these rows again, as they were.",
                 ) from None
             raise DataLossError(
                 f"{name} is no longer in the relay log {folder}: it was removed while its batch was being read.",
-                hint="A daemon removes files that a slow query still needs at relay_max_bytes: raise that, or set its "
-                "slow_readers=pause.",
+                hint="At relay_max_bytes, a daemon removes files that a slow query still needs. Raise "
+                "relay_max_bytes, or set slow_readers=pause for the daemon.",
             ) from None
         except (OSError, ValueError) as error:
             raise _not_here(self.path, self.end, error) from None

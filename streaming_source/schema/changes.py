@@ -66,21 +66,21 @@ class SchemaChanges:
             return None
         added = [c.name for c in after.columns if column_key(c.name) in new.keys() - known.keys()]
         other = sorted(
-            f"{n} is gone" if n not in new else f"{n} is {new[n]} instead of {old[n]}"
+            f"{n} is dropped" if n not in new else f"{n} is {new[n]} instead of {old[n]}"
             for n in old.keys() & known.keys()
             if new.get(n) != old[n] and known[n] == old[n]
         )
         if added and not other and self.mode == "add":
             return ColumnsAddedError(
                 f"{where}. New columns: {', '.join(added)}. Everything before is delivered.",
-                hint=f"This stop was asked for (onSchemaChange=add): {_AGAIN}, and the new columns are there.",
+                hint=f"onSchemaChange=add stops the query here: {_AGAIN} to get the new columns.",
             )
         if added or other:
             what = ", ".join([*(f"{n} is new" for n in added), *other])
             return SchemaError(
                 f"{where}. {what[0].upper()}{what[1:]}. Everything before is delivered.",
-                hint=f"This stop was asked for (onSchemaChange={self.mode}): make the sink ready for the change, then "
-                f"{_AGAIN}; it goes on right here, with the columns that the table has then.",
+                hint=f"onSchemaChange={self.mode} stops the query here. Make the sink ready for the change, then "
+                f"{_AGAIN}. It continues at this place, with the columns that the table has then.",
             )
         return None
 
@@ -101,10 +101,10 @@ class SchemaChanges:
 
 def _does_not_fit(where: str, column: TableColumn, kind: str) -> SchemaError:
     if fits(column.type, kind):
-        hint = f"{_AGAIN[0].upper()}{_AGAIN[1:]}: the column is {kind} then, for the rows before the change too."
+        hint = f"{_AGAIN[0].upper()}{_AGAIN[1:]}: then the column is {kind}, also for the rows before the change."
     else:
         hint = (
-            "Start the query with a new checkpoint behind this transaction and the new schema, or leave the column out "
+            "Start the query with a new checkpoint after this transaction and the new schema, or leave the column out "
             "(option columns), or read the table as VARIANT (tables)."
         )
     return SchemaError(

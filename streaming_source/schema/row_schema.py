@@ -48,7 +48,7 @@ TRANSACTION = (
         "when the statement or commit was logged, to the second, by the clock of its session: after `SET timestamp` it "
         "may lie years before, or ahead",
     ),
-    RowColumn("xid", "BIGINT", "storage engine transaction number; NULL where the group does not end with one"),
+    RowColumn("xid", "BIGINT", "storage engine transaction number; NULL if the group does not end with one"),
     RowColumn(
         "ordinal",
         "BIGINT",
@@ -59,9 +59,9 @@ TRANSACTION = (
 )
 SOURCE = (
     RowColumn("server", "STRING", "the server as the query, or its daemon, names it: host:port, or the socket"),
-    RowColumn("file", "STRING", "binlog file of the primary, where known"),
+    RowColumn("file", "STRING", "binlog file of the primary, if known"),
     RowColumn("position", "BIGINT", "where the transaction begins in that file, modulo 4 GiB"),
-    RowColumn("thread_id", "BIGINT", "connection that ran the transaction, where the server logs it"),
+    RowColumn("thread_id", "BIGINT", "connection that ran the transaction, if the server logs it"),
     RowColumn(
         "sql", "STRING", "statement text: of DDL rows, and of others with includeSql and binlog_annotate_row_events"
     ),
@@ -79,8 +79,8 @@ ENVELOPE = (
     RowColumn("before", IMAGE, "row before the change; NULL for inserts"),
     RowColumn("after", IMAGE, "row after the change; NULL for deletes"),
     RowColumn("transaction", "STRUCT", "the transaction and the row's place in it"),
-    RowColumn("source", "STRUCT", "where the row came from; no identity, may differ after a failover"),
-    RowColumn("absent", "STRUCT", "columns that the images lack, where an image is not whole; absent is not NULL"),
+    RowColumn("source", "STRUCT", "place that the row came from; not an identity: it may differ after a failover"),
+    RowColumn("absent", "STRUCT", "columns that the images lack, if an image is not whole; absent is not NULL"),
     RowColumn("history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
 FLAT = (
@@ -159,7 +159,7 @@ def spark_type(name: str) -> DataType:
         return _nested_type(nested[1], nested[2])
     match = _ATOM.fullmatch(name)
     if match is None:
-        raise SchemaError(f"{name} is no type of a change row.")
+        raise SchemaError(f"{name} is not a type of a change row.")
     if match[1] == "DECIMAL" and match[2]:
         return spark.DecimalType(int(match[2]), int(match[3]))
     atoms: dict[str, type[DataType]] = {
@@ -179,7 +179,7 @@ def spark_type(name: str) -> DataType:
         "VARIANT": spark.VariantType,
     }
     if name not in atoms:
-        raise SchemaError(f"{name} is no type of a change row.")
+        raise SchemaError(f"{name} is not a type of a change row.")
     return atoms[name]()
 
 

@@ -40,7 +40,7 @@ def refuse_clash(table: str, names: Iterable[str]) -> None:
         other = taken.setdefault(spark_column_key(name), name)
         if other != name:
             raise SchemaError(
-                f"{table} has the columns {other} and {name}, which the server tells apart and Spark does not.",
+                f"{table} has the columns {other} and {name}, which the server distinguishes and Spark does not.",
                 hint="Rename one of them on the server, leave the table out (excludeTables), or read it as VARIANT "
                 "(tables), or with one of the two (columns).",
             )

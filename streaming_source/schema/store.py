@@ -49,7 +49,7 @@ class SchemaStore:
         if self._folder is None:
             if len(text) > MAX_INLINE:
                 raise ConfigError(
-                    f"what the tables look like takes {len(text) >> 10} KB, too much to stand in every offset.",
+                    f"the definitions of the tables take {len(text) >> 10} KB, too much to keep in every offset.",
                     hint="Set schemaLocation to a folder that outlives this machine, select fewer tables, or set "
                     "binlog_row_metadata=FULL on the primary: then rows describe themselves.",
                 )
@@ -79,7 +79,7 @@ class SchemaStore:
         name = stored.removeprefix(_FILE)
         if self._folder is None:
             raise ConfigError(
-                "the checkpoint keeps the tables' columns in a folder, and schemaLocation names none.",
+                "the checkpoint keeps the tables' columns in a folder, and schemaLocation is not set.",
                 hint="Set schemaLocation as it was when the checkpoint was written.",
             )
         path = self._folder / f"{name}{_SUFFIX}"
@@ -88,7 +88,7 @@ class SchemaStore:
         except (OSError, ValueError) as error:
             raise _lost(path, str(error)) from None
         if hashlib.sha256(text.encode("ascii")).hexdigest() != name:
-            raise _lost(path, "it is not what was written there")
+            raise _lost(path, "its content has changed")
         self._used[name] = None
         return text
 
@@ -110,7 +110,7 @@ class SchemaStore:
 
 def _lost(path: Path, reason: str) -> ConfigError:
     return ConfigError(
-        f"what the tables looked like at the checkpoint's offset cannot be read from {path}: {reason}.",
+        f"the table definitions of the checkpoint's offset cannot be read from {path}: {reason}.",
         hint="Restore the folder of schemaLocation, or start a new checkpoint with startingPosition and schemaFile.",
     )
 

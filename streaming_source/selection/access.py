@@ -64,7 +64,7 @@ def refuse_absent(table: TableName) -> Steps[None]:
     if answer == "readable":
         ((kind,),) = (yield Query(_TYPE, table)) or ((None,),)
         if kind is not None:
-            raise SchemaError(f"{name} is a {kind}, which has no rows in a binlog.", hint="Name the table behind it.")
+            raise SchemaError(f"{name} is a {kind}, which has no rows in a binlog.", hint="Name its base table.")
     raise SchemaError(f"{name} does not exist on the server.", hint="Check the spelling.")
 
 
@@ -104,7 +104,7 @@ def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Step
     for pattern in found.patterns:
         _log.warning(
             "the account %s may not read all of %s: rows that do not name their columns are refused there, and types "
-            "that a row does not tell (UUID, INET4, INET6, VECTOR) come as bytes. %s",
+            "that a row does not identify (UUID, INET4, INET6, VECTOR) arrive as bytes. %s",
             found.account,
             pattern,
             found.mended_by(pattern),
@@ -122,7 +122,7 @@ def _denial(found: Unreadable, names: Sequence[str]) -> AuthenticationError:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     statements = " ".join(map(found.mended_by, names[:_NAMED]))
     return AuthenticationError(
-        f"the account {found.account} has no SELECT on {', '.join(names[:_NAMED])}{more}, or not on all columns; "
-        "whether there is such a table, the server tells only who may read it.",
-        hint=f"{statements} (One on a whole database serves tables that are made later, too.)",
+        f"the account {found.account} has no SELECT on {', '.join(names[:_NAMED])}{more}, or not on all columns. Only "
+        "an account that may read a table can see whether the table exists.",
+        hint=f"{statements} (A GRANT on a whole database also covers tables that are created later.)",
     )

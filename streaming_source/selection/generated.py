@@ -38,9 +38,9 @@ def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], 
     if names:
         more = "" if len(names) <= SHOWN else f" and {len(names) - SHOWN} more"
         _log.warning(
-            "generated columns: %s%s come with inserts only: MariaDB %s leaves them out of the images of updates and "
-            "deletes. They are NULL there, and named in absent. Leave them out with the option columns, and compute "
-            "them from the others",
+            "generated columns: %s%s arrive with inserts only: MariaDB %s leaves them out of the images of updates "
+            "and deletes. They are NULL there, and listed in absent. Leave them out with the option columns, and "
+            "compute them from the others",
             ", ".join(names[:SHOWN]),
             more,
             version,

@@ -119,7 +119,7 @@ def announce_selection(options: RowOptions, catalog: Catalog) -> None:
     """
     for pattern in options.patterns:
         if not any(map(matcher([pattern]).fits, catalog)):
-            _log.warning("no table is called %s now; its rows come if one is created", pattern)
+            _log.warning("no table matches %s now; its rows arrive once one is created", pattern)
     if options.columns and catalog:
         there = (column.name for table in catalog.values() for column in table.columns)
         check_columns(options.columns, there, "no selected table has")

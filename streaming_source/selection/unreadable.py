@@ -38,9 +38,9 @@ class Unreadable:
             return None
         return SchemaError(
             f"the rows of {name} do not name their columns, and the account {self.account} has no SELECT on it, so "
-            "that the catalog did not tell them either.",
-            hint=f"{self.mended_by(name)} Or set binlog_row_metadata=FULL on the primary for the rows to come. Then "
-            "start the query again: it goes on right there.",
+            "the catalog could not name them either.",
+            hint=f"{self.mended_by(name)} Or set binlog_row_metadata=FULL on the primary for later rows. Then start "
+            "the query again: it continues at the same place.",
         )
 
 

@@ -127,7 +127,7 @@ def test_rows_that_tell_their_columns_need_no_select(
         with caplog.at_level(logging.WARNING):
             plan = load(primary, "blind", tables="d.*")
         assert plan.tables.unreadable is not None
-        assert "come as bytes" in caplog.text
+        assert "arrive as bytes" in caplog.text
         with pytest.raises(AuthenticationError):  # its columns are the query's
             load(primary, "blind", table="d.t")
     finally:

@@ -60,7 +60,7 @@ def test_another_table_is_refused(server: MariaDb, tmp_path: Path) -> None:
         stream.read(made.insert("a", 1))
         stream.stop()
         stream.given["table"] = f"{made.database}.b"
-        with pytest.raises(ConfigError, match=rf"of table {made.database}\.a, and this one reads {made.database}\.b"):
+        with pytest.raises(ConfigError, match=rf"of table {made.database}\.a, and this query reads {made.database}\.b"):
             stream.read(made.insert("b", 2))
         stream.given["table"] = f"{made.database}.a"
         stream.stop()

@@ -112,7 +112,7 @@ def test_names_close_to_each_other(mirrored: Callable[..., Mirrored], tmp_path: 
             state, error = mirror.states()[table]
             assert state == "failed"
             assert error is not None
-            assert f"s and {LONG_S}, which the server tells apart and Spark does not" in error
+            assert f"s and {LONG_S}, which the server distinguishes and Spark does not" in error
         found = mirror.workbench.run(NAMED.format(into=into))
         assert found == sorted(["shop.straße", "shop.strasse", "shop.`eu.t`", "`shop.eu`.t"])
         mirror.run()

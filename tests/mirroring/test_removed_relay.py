@@ -72,10 +72,10 @@ def test_what_the_primary_has_removed_too_ends_the_mirror_and_its_advice_holds(
             with pytest.raises(AssertionError) as failed:
                 mirror.run()
             told = str(failed.value)
-            assert "PositionPurgedError: what follows 0-1-" in told
-            assert f"is not in the relay log {mirror.arguments['relayDir']}" in told
-            assert "and the server has removed it" in told
-            assert "A mirror takes neither option: drop its control table and its targets, and name a new" in told
+            assert "PositionPurgedError: the transactions after 0-1-" in told
+            assert f"are not in the relay log {mirror.arguments['relayDir']}" in told
+            assert "and the server has removed them" in told
+            assert "A mirror has neither option: drop its control table and its targets, and name a new" in told
         lake = mirror.lake
         mirror.workbench.run(
             "\n".join(f"spark.sql('DROP TABLE {lake}.{name}')" for name in ("mirror_control", "a", "b"))

@@ -152,6 +152,6 @@ def test_a_folder_that_was_made_anew_is_no_gap(shop: Shop, own_daemon: Daemon) -
     own_daemon.start("--start", "latest")
     orders = itertools.count(6)  # where the log begins, it learns with the first of them that it receives
     wait(lambda: own_daemon.has(lost) or shop.insert(next(orders)), "the daemon begins")
-    with pytest.raises(Exception, match=r"begins at .*: what follows .* was removed"):
+    with pytest.raises(Exception, match=r"begins at .*: the transactions after .* were removed"):
         wait(lambda: False, "the error", query)
     assert ids(run.rows) == [1, 2, 3, 4]

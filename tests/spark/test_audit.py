@@ -128,7 +128,7 @@ def test_what_cannot_be_compared_is_an_error_of_its_type(spark: SparkSession, fi
         audited(spark, filled, {"orders": "no.such_table"}, at=position)
     with pytest.raises(SchemaError, match="copy has no column name"):
         audited(spark, filled, {"orders": copy.drop("name")}, at=position)
-    with pytest.raises(PositionLostError, match="position of this very server"):
+    with pytest.raises(PositionLostError, match="position of this server"):
         audited(spark, filled, {"orders": copy}, at=position.replace("-1-", "-77-"))
     filled.sql(f"ALTER TABLE {filled.orders} COMMENT = 'altered'")
     with pytest.raises(SchemaError, match=r"altered, .*ALTER TABLE"):

@@ -138,7 +138,7 @@ def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "part"),
     [
-        ({"endingPosition": "latest"}, "ConfigError", "Remove it: trigger(availableNow=True)"),
+        ({"endingPosition": "latest"}, "ConfigError", "Remove it. trigger(availableNow=True)"),
         ({"pushFilters": "true"}, "ConfigError", "pushFilters is for spark.read"),
         ({"startingPosition": "0-1-987654"}, "PositionLostError", "0-1-987654"),
         ({"table": "mistakes.days", "invalidDates": "error"}, "ProtocolError", "Set invalidDates to 'null' or 'text'"),

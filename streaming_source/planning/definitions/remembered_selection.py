@@ -58,7 +58,7 @@ class RememberedSelection:
         position = str(behind.through)
         self._change = change, position
         new = tuple(map(table_text, self._new_tables(written.selection))) if change.added else ()
-        there = f" Of those that came in there are now: {named(new)}." if new else ""
+        there = f" Added tables that exist now: {named(new)}." if new else ""
         _log.warning("%s%s", change.message(position, read=self._reads), there)
 
     def report(self) -> dict[str, Any]:

@@ -207,8 +207,8 @@ def _error(found: _FoundStatement, *, batch: bool = False) -> StatementDmlError:
 
 def _warn(first: _FoundStatement, count: int) -> None:
     _log.warning(
-        "%d statement%s of this batch may have changed rows of selected tables, which are not in the binlog; the first "
-        "is %s, of %s: %s",
+        "%d statement%s of this batch may have changed rows of selected tables; these row changes are not in the "
+        "binlog. The first statement is %s, of %s: %s",
         count,
         "" if count == 1 else "s",
         first.text.gtid,

@@ -257,7 +257,9 @@ class TableHistory:
         there = log.at(place.scan_from).position
         if not covers(start.position, there):
             state = self._follower.anew(self._state(start))
-            _log.warning("the tables are read again: their changes from %s to %s are lost", start.position, there)
+            _log.warning(
+                "the table definitions are read again: their changes from %s to %s are lost", start.position, there
+            )
             self._remember(_at(start), state)
 
     def _out_of_order(self, log: RelayLog, step: TableStep) -> SchemaError | None:
@@ -273,8 +275,9 @@ class TableHistory:
             return None
         return SchemaError(
             f"{step.gtid} changed {', '.join(map('.'.join, step.tables))}: {step.sql}. Sequence numbers went back "
-            "before it, so no one can tell of which columns the rows around it are: they do not name their columns.",
-            hint="Set binlog_row_metadata=FULL on the primary, copy the tables again, start a new checkpoint there.",
+            "before it, and the rows around it do not name their columns, so their columns are unknown.",
+            hint="Set binlog_row_metadata=FULL on the primary, copy the tables again, and start a new checkpoint at "
+            "the copy's position.",
         )
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
@@ -283,10 +286,10 @@ class TableHistory:
         if late and self._stored(state) is not None and not start.anchor:
             return SchemaError(
                 f"{step.gtid} changed {', '.join(map('.'.join, late))}: {step.sql}. The query was loaded with the "
-                "tables as they are behind that, and rows before it did not name their columns: values that were "
-                "delivered may stand under names that their columns got later.",
-                hint="Read them again with a new checkpoint, and give the CREATE TABLE statements as they were at the "
-                "start in schemaFile; with binlog_row_metadata=FULL on the primary, rows name their columns.",
+                "tables as they are after it, and earlier rows do not name their columns. Delivered values may have "
+                "column names from after the change.",
+                hint="Read the rows again with a new checkpoint, and give the CREATE TABLE statements as they were at "
+                "the start in schemaFile. With binlog_row_metadata=FULL on the primary, rows name their columns.",
             )
         for name in step.tables:
             if self._wants(name) and name not in step.late:

@@ -133,7 +133,8 @@ class ChangedKeys:
         word = f"key-{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
         requests.put(ReadingRequest(word, tuple(sorted(names))))
         _log.warning(
-            "the key of %s was changed while a part of its rows was delivered: it is read again from its first row on",
+            "the key of %s was changed while a part of its rows was delivered: it is re-snapshotted from its first "
+            "row on",
             ", ".join(map(table_text, sorted(names)[:NAMED])),
         )
         return True

@@ -66,7 +66,8 @@ class KeyColumns:
             table = self._known.get(name)
             if table is None:
                 _log.warning(
-                    "table %s is gone while it was being read: its last changes are left out", table_text(name)
+                    "table %s was dropped or renamed while it was being read: its last changes are left out",
+                    table_text(name),
                 )
                 continue
             columns = tuple(table.schema.columns[index] for index in table.key.columns)

@@ -130,15 +130,15 @@ class SnapshotRows:
         if self._again is not None and start.again != self._again.word:
             asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fits(name)]
             if not asked:
-                raise ConfigError(f"snapshotAgain={self._again} names none of the query's tables.")
+                raise ConfigError(f"snapshotAgain={self._again} matches none of the query's tables.")
             names.update(asked)
         if start.part is not None or not (names or self._asked):
             return start
         if len(names) > MAX_NAMED:
             raise ConfigError(
-                f"{len(names)} tables are to be read beside those that are delivered: the offset names each of them, "
+                f"{len(names)} tables are to be read in addition to those already delivered, but an offset can name "
                 f"{MAX_NAMED} at most.",
-                hint="Add them in several steps, each behind a restart of the query, or start with a new checkpoint.",
+                hint="Add them in several steps, with a restart of the query for each, or start with a new checkpoint.",
             )
         if self._asked is not None:
             names.update(name for name in self._asked.tables if self._tables.wants(*name))
@@ -238,7 +238,9 @@ class SnapshotRows:
         found = first_rename(self._feed.log, begin, head, frontier, wants, lenient=lenient)
         if found is None:
             return head, frontier
-        _log.warning("%s took another name: reading what it holds now", ", ".join(map(table_text, found.names)))
+        _log.warning(
+            "%s is a new name of a renamed table: it is re-snapshotted", ", ".join(map(table_text, found.names))
+        )
         _warn_of_domains(found.names, found.head.position)
         return found.head, frontier.again(found.names)
 
@@ -277,9 +279,10 @@ class SnapshotRows:
             if step is None and reading.held_back:
                 tables = ", ".join(map(table_text, reading.held_back[:NAMED]))
                 raise PrerequisiteError(
-                    f"{tables} cannot be read as of {head.position}, which Trigger.Once settled before: it was altered "
-                    "since, or changes were logged without whole row images (binlog_row_image).",
-                    hint="Use trigger(availableNow=True), whose last batches go on to where the rows can be had.",
+                    f"{tables} cannot be read as of {head.position}, the end that Trigger.Once had set: it was "
+                    "altered since, or changes were logged without whole row images (binlog_row_image).",
+                    hint="Use trigger(availableNow=True): its last batches continue to a position at which the rows "
+                    "can be read.",
                 )
             if step is None:
                 self._wait(start)
@@ -397,8 +400,9 @@ def _warn_of_domains(names: Collection[TableName], position: GtidPosition) -> No
     """Warn that rows of a re-snapshot sort before all changes, if changes arrive in several domains."""
     if names and len(position) > 1:
         _log.warning(
-            "%s: read again while changes come in %d replication domains: by _sequence the rows sort before all "
-            "changes, so a sink that compares it over batches (AUTO CDC) keeps what it has; empty the table there",
+            "%s: re-snapshotted while changes arrive in %d replication domains. By _sequence, the snapshot rows sort "
+            "before all changes. A sink that compares _sequence over batches (AUTO CDC) keeps its old rows: empty the "
+            "table there",
             ", ".join(sorted(table_text(name) for name in names)[:NAMED]),
             len(position),
         )

@@ -33,12 +33,12 @@ ANY_TABLE: Final = ("any table",)
 """The tables of a statement whose text does not name them."""
 STATEMENT_CHARACTERS: Final = 200
 """Most characters of a statement in a message: enough to identify it. A LOAD of text would hide the advice."""
-CAUSE: Final = "Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED)."
-CAUSE_OF_DDL: Final = "It is logged so in every binlog_format; includeDdl=true delivers such statements as rows."
+CAUSE: Final = "These row changes are not in the binlog (binlog_format STATEMENT or MIXED)."
+CAUSE_OF_DDL: Final = "Every binlog_format logs it as a statement; includeDdl=true delivers such statements as rows."
 ROW_FORMAT: Final = "Let every session write with binlog_format=ROW, "
 REMEDY: Final = (
-    "repeat the change in the sink or copy the table there again, and go on behind it with onStatementDml=warn and the "
-    "same checkpoint."
+    "repeat the change in the sink or copy the table there again. Then continue after it with onStatementDml=warn and "
+    "the same checkpoint."
 )
 REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy the table instead."
 

@@ -52,7 +52,7 @@ def test_the_place_of_a_group_is_recognised_and_no_other(log: RelayLog, gtid: st
     check_history(log, _offset(gtid, place._replace(position=place.position + (1 << 32))))
     for other in (place._replace(position=place.position + 1), place._replace(file="bin.000009")):
         with pytest.raises(
-            DataLossError, match=rf"{gtid} is at bin.*it was at {other.file}:{other.position}.*was reset"
+            DataLossError, match=rf"{gtid} is at bin.*this query read it at {other.file}:{other.position}.*was reset"
         ):
             check_history(log, _offset(gtid, other))
 

@@ -218,5 +218,5 @@ def test_a_file_that_changed_since_it_was_looked_through_is_refused(write: Calla
         rows(loaded)
     (partition,) = loaded.partitions
     (write(short) / "bin.000001").unlink()
-    with pytest.raises(RelayError, match=r"cannot be read.*storage that the driver and all executors see"):
+    with pytest.raises(RelayError, match=r"cannot be read.*storage that the driver and all executors can read"):
         list(partition.pieces())

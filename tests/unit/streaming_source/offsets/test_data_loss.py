@@ -40,7 +40,7 @@ def test_losses_are_logged_and_shown_once_each_and_the_last_ones_only(caplog: py
     losses.add(Loss(P("0-1-12"), P("0-1-13,5-1-2")))
     assert len(losses.json()) == LOSSES_SHOWN
     assert losses.json()[-1] == {"after": "0-1-12", "upTo": "0-1-13,5-1-2"}
-    assert "behind 0-1-0 up to 0-1-1, of domain 5 up to 5-1-2 were removed" in caplog.text
+    assert "after 0-1-0 up to 0-1-1, of domain 5 up to 5-1-2 were removed" in caplog.text
     losses.add(Loss(P("0-1-1"), P("0-1-3"), prepared_only=True))
     assert losses.json()[-1]["preparedOnly"] is True
 
@@ -49,11 +49,11 @@ def test_every_error_says_the_ways_out_that_there_are() -> None:
     purged = explained(PositionPurgedError("purged", code=1236, hint="x"))
     assert isinstance(purged, PositionPurgedError)
     assert purged.code == 1236
-    assert "failOnDataLoss=false goes on" in purged.hint
+    assert "failOnDataLoss=false continues" in purged.hint
     reset = explained(PositionLostError("reset"))
     assert not isinstance(reset, PositionPurgedError)
     assert "failOnDataLoss=false does not help" in reset.hint
     assert "mariadb-replica position" in explained(PositionLostError("nobody's"), given=True).hint
     prepared = prepared_lost(PositionPurgedError("why"), P("0-1-2"), P("0-1-9"))
-    assert "behind 0-1-9 are all there" in prepared.message
+    assert "after 0-1-9 are available" in prepared.message
     assert "(why)" in prepared.message

@@ -156,14 +156,14 @@ def test_key_order_of_what_is_parsed_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "not one of mariadb-binlog"),
-        ([1], "not one of mariadb-binlog"),
-        ({"topic-0": 3}, "not one of mariadb-binlog"),
+        (None, "not written by mariadb-binlog"),
+        ([1], "not written by mariadb-binlog"),
+        ({"topic-0": 3}, "not written by mariadb-binlog"),
         ({"v": 5, "gtid": "0-1-1"}, "version 5; this version reads up to 4"),
         ({"v": 4, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "snapshot": {"after": ["a"]}}, "damaged"),
         ({"v": 4, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "snapshot": 7}, "damaged"),
         ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "part": {"gtid": "0-1-2"}}, "damaged"),
-        ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "begin": 7}, "not one of mariadb-binlog"),
+        ({"v": 2, "gtid": "0-1-1", "resume": "0-1-1", "server": {}, "begin": 7}, "not written by mariadb-binlog"),
         ({"v": 1}, "damaged"),
         ({"v": 1, "gtid": "", "resume": "", "server": {}, "selection": {"shape": "flat"}}, "damaged"),
         ({"v": 1, "gtid": "", "resume": "", "server": {}, "selection": {"shape": "x", "packed": "eA=="}}, "damaged"),

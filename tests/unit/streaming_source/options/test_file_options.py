@@ -66,9 +66,9 @@ def test_defaults_and_every_option_in_lower_case() -> None:
     [
         ({"path": ""}, "names an empty path"),
         ({"path": "/a,,/b"}, "names an empty path"),
-        ({"path": "s3://bucket/bin.000001"}, "is on s3://, and only paths that the nodes can open"),
+        ({"path": "s3://bucket/bin.000001"}, "is on s3://, but only paths that the nodes can open"),
         ({"path": "/a\0b"}, "holds a zero byte"),
-        ({"fileKey": "/p"}, "fileKey without keyFile"),
+        ({"fileKey": "/p"}, "fileKey needs keyFile"),
         ({"skipDamaged": "perhaps"}, "is neither true nor false"),
         ({"tables": "a.*"}, "table and tables exclude each other"),
         ({"pth": "x"}, "Did you mean path\\?"),

@@ -65,7 +65,7 @@ def test_arrays_and_geometries_have_names_too() -> None:
 
 @pytest.mark.parametrize("name", ["VARCHAR(3)", "MAP<STRING,LIST>", "", "DECIMAL", "ARRAY<INT(3)>", "GEOMETRY(4326)"])
 def test_a_type_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(SchemaError, match="is no type of a change row"):
+    with pytest.raises(SchemaError, match="is not a type of a change row"):
         spark_type(name)
 
 

@@ -37,5 +37,5 @@ def test_tables_of_a_catalog() -> None:
 
 def test_two_columns_that_spark_takes_for_one_are_refused_by_both_names() -> None:
     refuse_clash("shop.t", ["maße", "masse", "id"])
-    with pytest.raises(SchemaError, match=r"shop\.t has the columns s and \u017f, which the server tells apart"):
+    with pytest.raises(SchemaError, match=r"shop\.t has the columns s and \u017f, which the server distinguishes"):
         refuse_clash("shop.t", ["id", "s", "\u017f"])

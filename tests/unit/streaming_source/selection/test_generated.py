@@ -26,7 +26,7 @@ def said(caplog: pytest.LogCaptureFixture, *tables: TableSchema, version: str = 
 
 def test_it_names_the_columns_and_the_version(caplog: pytest.LogCaptureFixture) -> None:
     text = said(caplog, table("orders", computed=True), table("lines", computed=False))
-    assert "shop.orders.twice come with inserts only" in text
+    assert "shop.orders.twice arrive with inserts only" in text
     assert "11.8.9-MariaDB" in text
 
 

@@ -123,5 +123,5 @@ def test_a_pattern_without_a_table_is_said_and_a_column_without_one_refused(capl
     with pytest.raises(SchemaError, match=r"names nmae, a column that no selected table has\..*Did you mean name\?"):
         announce_selection(options, catalog)
     assert [record.getMessage() for record in caplog.records] == [
-        "no table is called crm.* now; its rows come if one is created"
+        "no table matches crm.* now; its rows arrive once one is created"
     ]

@@ -53,8 +53,8 @@ def test_tables_that_came_and_went_are_named_once_and_are_the_remembered_ones_th
     second = plan(feed, tables=tables("d.b*", "d.c", there=("b", "b2", "c")))
     later = second.latest_offset(again(end), bounded=True)
     (message,) = warnings()
-    assert "d.b*, d.c came in, without the changes up to 0-1-4; d.a went out" in message
-    assert "there are now: d.b2, d.c." in message
+    assert "added d.b*, d.c, without the changes up to 0-1-4; removed d.a" in message
+    assert "exist now: d.b2, d.c." in message
     report = second.report() or {}
     assert report["selectionChanged"] == {"behind": "0-1-4", "added": ["d.b*", "d.c"], "removed": ["d.a"]}
 
@@ -84,7 +84,7 @@ def test_a_replayed_batch_is_where_added_tables_begin(tmp_path: Path, warnings: 
     assert planner.partitions(before, again(end))
     planner.latest_offset(again(end), bounded=True)
     (message,) = warnings()
-    assert "d.b came in, without the changes up to 0-1-2." in message
+    assert "added d.b, without the changes up to 0-1-2." in message
 
 
 def test_an_empty_first_batch_that_is_replayed_says_where_it_is(tmp_path: Path, warnings: Any) -> None:
@@ -94,7 +94,7 @@ def test_an_empty_first_batch_that_is_replayed_says_where_it_is(tmp_path: Path, 
     planner = plan(feed, tables=tables("d.a", "d.b"))
     assert planner.partitions(again(planner.initial_offset()), again(logged)) == []
     (message,) = warnings()
-    assert "d.b came in, without the changes up to 0-1-2." in message
+    assert "added d.b, without the changes up to 0-1-2." in message
 
 
 def test_an_offset_of_an_earlier_release_takes_the_selection_over(tmp_path: Path, warnings: Any) -> None:
@@ -114,6 +114,6 @@ def test_another_table_or_shape_is_refused_before_the_replica_starts(tmp_path: P
     for other in (plan(feed, tables=tables("d.b"), shape="flat"), plan(feed, tables=tables("d.a"), shape="envelope")):
         offsets = (start, again(end)) if call == "partitions" else (again(end),)
         more = {} if call == "partitions" else {"bounded": True}
-        with pytest.raises(ConfigError, match=r"the checkpoint is of a query (of table d\.a|with table=d\.a)"):
+        with pytest.raises(ConfigError, match=r"the checkpoint belongs to a query (of table d\.a|with table=d\.a)"):
             getattr(other, call)(*offsets, **more)
     assert not feed.starts

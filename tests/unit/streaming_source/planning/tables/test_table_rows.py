@@ -275,7 +275,7 @@ def test_a_table_is_read_again_once_for_each_word(feed: TableFeed) -> None:
         assert [row["op"] for row in found] == ["read"] * rows
         assert not {row["transaction"]["ordinal"] for row in found} & {FIRST_ORDINAL + n for n in range(3)}
         end = following
-    with pytest.raises(ConfigError, match=r"d\.x@w names none"):
+    with pytest.raises(ConfigError, match=r"d\.x@w matches none"):
         reading_planner(feed, again=ReadAgain(("d.x",), "w")).latest_offset(again(end), bounded=True)
 
 
@@ -338,7 +338,7 @@ def test_what_is_no_request_is_named(feed: TableFeed, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[]", encoding="utf-8")
     planner = reading_planner(feed, initial=False, requests=folder)
     start = planner.latest_offset(again(planner.initial_offset()), bounded=True)
-    with pytest.raises(ConfigError, match=r"a\.json is no request to read tables"):
+    with pytest.raises(ConfigError, match=r"a\.json is not a request for a re-snapshot"):
         planner.latest_offset(again(start), bounded=True)
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written: Not a directory"):

@@ -22,5 +22,5 @@ def test_a_binlog_format_is_advised_only_where_it_helps(sql: str, *, ddl: bool, 
     error = statement_error("0-1-5", ("d.t",), logged(sql), batch=batch)
     assert f"0-1-5 may have changed rows of d.t by a statement that was logged without rows: `{sql}`." in str(error)
     assert ("binlog_format=ROW" in error.hint) is not (ddl or batch)
-    assert ("every binlog_format; includeDdl=true delivers" in error.hint) is ddl
+    assert ("Every binlog_format logs it as a statement; includeDdl=true delivers" in error.hint) is ddl
     assert "onStatementDml=warn" in error.hint

@@ -176,22 +176,22 @@ def read_relay_log(
     start = None if after is None else _position("after", after)
     if head is None:
         raise RelayError(
-            f"{folder} holds no relay log that was begun.", hint="Name the relay_dir of a replica that runs."
+            f"{folder} holds no relay log that a replica has begun.", hint="Name the relay_dir of a running replica."
         )
     stop = head.position if until is None else _position("until", until)
     if head.position.compare(stop) not in (Order.EQUAL, Order.AFTER):
         raise RelayError(
             f"the relay log {folder} ends at {head.position}, before {stop}.",
-            hint="Wait until its replica has received that: EmbeddedReplica.wait_for.",
+            hint="Wait until its replica has received that position: EmbeddedReplica.wait_for.",
         )
     begin = earliest(log, head) if start is None else behind(log, head, start)
     end = head.location if until is None else log.locate(stop)
     by_number = ChosenTransactions(start=begin.skip, stop=stop if end is None else GtidPosition())
     if not by_number.everything and log.order().highest:
         raise AmbiguousPositionError(
-            f"sequence numbers went back in the relay log {folder}, and {stop if end is None else start} is no place "
-            "of it: which transactions lie behind it cannot be told by their numbers.",
-            hint="Name a position that this log has had, as ChangeReader.position gives it.",
+            f"sequence numbers went back in the relay log {folder}, and {stop if end is None else start} is not a "
+            "position of this log: the numbers do not show which transactions come after it.",
+            hint="Give a position of this log, as ChangeReader.position returns it.",
         )
     names = LiveNames(
         [asked.table],
@@ -224,14 +224,14 @@ def _asked(
     try:
         asked = table_text(table_named(table))
     except ValueError as error:
-        raise ConfigError(f"table={table!r} {error}.", hint="It is one table, no pattern.") from None
+        raise ConfigError(f"table={table!r} {error}.", hint="Name one table, not a pattern.") from None
     for option, value, known in (
         ("invalid_dates", invalid_dates, ("null", "error", "text")),
         ("invalid_text", invalid_text, ("replace", "error")),
         ("on_statement_dml", on_statement_dml, ("fail", "skip")),
     ):
         if value not in known:
-            raise ConfigError(f"{option}={value!r} is none of {', '.join(known)}.")
+            raise ConfigError(f"{option}={value!r} is not one of {', '.join(known)}.")
     options = DecodeOptions(invalid_dates=invalid_dates, invalid_text=invalid_text)
     return _Asked(asked, None if schema_file is None else Path(schema_file), options, on_statement_dml == "fail")
 

@@ -179,5 +179,5 @@ def _without_rows(change: WithoutRows) -> StatementDmlError:
     return StatementDmlError(
         f"{change.gtid} changed rows of {', '.join(change.names)} by a statement that was logged without them: "
         f"{change.text[:SHOWN_TEXT]}",
-        hint='on_statement_dml="skip" goes on without these changes; binlog_format=ROW logs rows.',
+        hint='on_statement_dml="skip" continues without these changes; binlog_format=ROW logs rows.',
     )

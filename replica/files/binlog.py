@@ -124,12 +124,12 @@ class BinlogFile:
         start = FIRST_POSITION + HEADER_LENGTH
         self._need(start)
         if bytes(self._window.view(0, FIRST_POSITION)) != BINLOG_MAGIC:
-            raise ProtocolError(f"{self.name}: what is compressed in it is no binlog file", offset=0)
+            raise ProtocolError(f"{self.name}: the compressed content is not a binlog file", offset=0)
         header = EventHeader._make(HEADER.unpack(self._window.view(FIRST_POSITION, start)))
         end = FIRST_POSITION + header.event_length
         if not HEADER_LENGTH < header.event_length <= MAX_DESCRIPTION_BYTES:
             raise ProtocolError(
-                f"{self.name}: begins with an event of {header.event_length} bytes, which is no FORMAT_DESCRIPTION",
+                f"{self.name}: begins with an event of {header.event_length} bytes, which is not a FORMAT_DESCRIPTION",
                 offset=FIRST_POSITION,
             )
         self._need(end)
@@ -142,7 +142,7 @@ class BinlogFile:
         while self._window.end < end:
             if not self._window.more(0):
                 raise self._window.fault or TruncatedError(
-                    f"{self.name}: the file ends before its first event does, after {self._window.end} bytes",
+                    f"{self.name}: the file ends inside its first event, after {self._window.end} bytes",
                     offset=min(self._window.end, FIRST_POSITION),
-                    hint="The server crashed when it made the file, or the copy is incomplete.",
+                    hint="The server crashed while it created the file, or the copy is incomplete.",
                 )

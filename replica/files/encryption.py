@@ -88,7 +88,9 @@ def choose_cipher(
     version, scheme = encryption.event.key_version, encryption.event.scheme
     wanted = f"version {version} of key id {SYSTEM_KEY_ID}"
     if scheme != _SCHEME:
-        raise UnsupportedEventError(f"{name} is encrypted by scheme {scheme}, only 1 is known", offset=FIRST_POSITION)
+        raise UnsupportedEventError(
+            f"{name} is encrypted by scheme {scheme}; only scheme 1 is supported", offset=FIRST_POSITION
+        )
     key = None if keys is None else keys.get(version)
     if key is None:
         raise ConfigError(
@@ -102,8 +104,8 @@ def choose_cipher(
             return cipher
     tried = " or ".join(f"AES-{cipher.algorithm.upper()}" for cipher in ciphers)
     raise ConfigError(
-        f"{name} does not open with {wanted} by {tried}.",
-        hint="The key file is another server's or has another key under that number; or the first event is damaged.",
+        f"{name} cannot be decrypted with {wanted} by {tried}.",
+        hint="The key file belongs to another server or has another key with that id, or the first event is damaged.",
     )
 
 

@@ -71,8 +71,8 @@ class KeyRing:
             if opened is not None and _is_text(opened):
                 return cls(_parse(opened, path))
         raise ConfigError(
-            f"The key file {path} does not open with this pass phrase.",
-            hint="It is expected as `openssl enc -aes-256-cbc -md sha1` makes it; sha2 digests are tried as well.",
+            f"The key file {path} cannot be decrypted with this pass phrase.",
+            hint="The file must be encrypted with `openssl enc -aes-256-cbc -md sha1`; sha2 digests are tried as well.",
         )
 
     def get(self, version: int, key_id: int = SYSTEM_KEY_ID) -> bytes | None:
@@ -88,7 +88,7 @@ def _read(path: Path | str) -> bytes:
         raise ConfigError(f"The file {path} cannot be read: {error.strerror}.", hint=MAY_READ) from error
     if len(content) > MAX_KEY_FILE_BYTES:
         raise ConfigError(
-            f"{path} is larger than {MAX_KEY_FILE_BYTES} bytes: no file of keys.",
+            f"{path} is larger than {MAX_KEY_FILE_BYTES} bytes, so it is not a key file.",
             hint="Name the file_key_management_filename of the server.",
         )
     return content
@@ -125,7 +125,7 @@ def _parse(content: bytes, path: Path | str) -> dict[tuple[int, int], bytes]:
         found = _LINE.fullmatch(line)
         if not found or len(found[3]) not in [2 * size for size in _KEY_BYTES]:
             raise ConfigError(
-                f"Line {number} of the key file {path} is no key.",
+                f"Line {number} of the key file {path} is not a key.",
                 hint="A line is `id;hexadecimal key` or `id;version;hexadecimal key`, of 16, 24 or 32 bytes.",
             )
         keys[int(found[1]), int(found[2] or 1)] = bytes.fromhex(found[3])

@@ -111,6 +111,6 @@ def _check_magic(head: bytes, name: str) -> None:
     what = (
         "is empty"
         if not head
-        else f"is no binlog file: it begins with {head[:4].hex(' ')}, not {BINLOG_MAGIC.hex(' ')}"
+        else f"is not a binlog file: it begins with {head[:4].hex(' ')}, not {BINLOG_MAGIC.hex(' ')}"
     )
     raise ProtocolError(f"{name} {what}", offset=0)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_DAMAGES: Final = 1000
 """Number of damaged parts after which reading ends with the error: such a file is no longer a binlog."""
 _UNLIMITED: Final = 1 << 62
-_DAMAGED: Final = "The file was damaged after it was written: take it again from the server, or skip the damage."
+_DAMAGED: Final = "The file was damaged after it was written: copy it again from the server, or skip the damage."
 
 
 class FileRange(NamedTuple):
@@ -207,13 +207,13 @@ class Walk:
             )
         if reason == k.BAD_LENGTH:
             return ProtocolError(
-                f"{event} claims {header.event_length} bytes; it has {self._least_bytes} to {MAX_EVENT_BYTES}",
+                f"{event} claims {header.event_length} bytes; an event has {self._least_bytes} to {MAX_EVENT_BYTES}",
                 offset=offset,
                 hint=_DAMAGED,
             )
         if reason == k.NO_EVENT:
             return ProtocolError(
-                f"{self._name}: bytes that are no event (unknown type {header.event_type} at a wrong position)",
+                f"{self._name}: bytes that are not an event (unknown type {header.event_type} at a wrong position)",
                 offset=offset,
                 hint=_DAMAGED,
             )
@@ -243,7 +243,8 @@ class Walk:
             return TruncatedError(f"{self._name}: the file ends after {left} bytes of an event", offset=cursor)
         header = self._header()
         return TruncatedError(
-            f"{self._name}: {event_name(header.event_type)} event of {header.event_length} bytes, the file has {left}",
+            f"{self._name}: {event_name(header.event_type)} event of {header.event_length} bytes, "
+            f"but only {left} are left in the file",
             offset=cursor,
             hint="The server crashed or is writing it, or the copy is incomplete.",
         )

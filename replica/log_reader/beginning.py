@@ -54,15 +54,16 @@ def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid)
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:
         raise ConfigError(
-            f"the relay log knows no domain {gtid.domain_id}: it is at {head.position or 'no position yet'}.",
+            f"the relay log has no transaction of domain {gtid.domain_id}: it is at "
+            f"{head.position or 'no position yet'}.",
             hint="A GTID is domain-server-sequence.",
         )
     if gtid.seq_no > ends.seq_no:
         return None
     if begins is not None and gtid.seq_no < begins.seq_no:
         raise DataLossError(
-            f"what follows {gtid} was purged: the relay log begins after {first}.",
-            hint="--from earliest shows what there is.",
+            f"the transactions after {gtid} were purged: the relay log begins after {first}.",
+            hint="Use --from earliest to start at the first transaction that is left.",
         )
     if gtid == begins:
         return log.oldest()

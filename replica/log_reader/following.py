@@ -55,7 +55,8 @@ class Follower:
                 if head.location < self.reached.location:
                     raise RelayError(
                         f"the relay log ends at {head.position}, before {self.reached.position}, which was shown last.",
-                        hint="It was begun again: someone emptied the directory, or the replica starts elsewhere now.",
+                        hint="The relay log was begun again: someone emptied the directory, or the replica now starts "
+                        "at another position.",
                     )
                 if head.location > self.reached.location:
                     return head

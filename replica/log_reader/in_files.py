@@ -142,8 +142,8 @@ class FilesReader:
                 if last is None and not row and stretch.before:
                     raise DataLossError(
                         f"the files begin with a transaction of {shown_instant(int(stretch.groups.commit_ts[0]))}: "
-                        f"what was committed from {shown_instant(time_s)} on may be in an earlier file.",
-                        hint="Name the file before, too.",
+                        f"transactions committed from {shown_instant(time_s)} on may be in an earlier file.",
+                        hint="Name the file before it, too.",
                     )
                 return stretch.found(row)
             last = stretch
@@ -158,11 +158,11 @@ class FilesReader:
         names = {PurePath(file).name: file for file in self._files}
         if place.file not in names:
             raise ConfigError(
-                f"{place.file} is not among the files.", hint="Name it too, or call it as its file is called."
+                f"{place.file} is not among the files.", hint="Name this file too, or give the file's own name."
             )
         with open_binlog(names[place.file], self._keys) as binlog:
             if binlog.seekable and binlog.size is not None and place.position > binlog.size:
-                raise ConfigError(f"{place} lies behind the end of the file, which has {binlog.size} bytes.")
+                raise ConfigError(f"{place} is after the end of the file, which has {binlog.size} bytes.")
         last = None
         passed = False
         for stretch in self._stretches():
@@ -194,12 +194,12 @@ class FilesReader:
                     return stretch.found(row)
                 after = next(stretches, None)
                 return FoundPosition(stretch.position(row), after and after.next(0))
-        raise DataLossError(f"{gtid} is in none of the files.", hint="mariadb-replica explain tells why.")
+        raise DataLossError(f"{gtid} is in none of the files.", hint="mariadb-replica explain shows why.")
 
     def _end(self, last: _FileGroups | None) -> FoundPosition:
         if last is None:
             raise DataLossError(
-                f"{', '.join(self._files)}: no transaction is in there.", hint="Name a file that has some."
+                f"{', '.join(self._files)}: no transaction was found.", hint="Name a file that has transactions."
             )
         return FoundPosition(last.position(len(last.groups)), None)
 
@@ -222,7 +222,7 @@ class FilesReader:
                 continue
             if found.is_mysql or position is None:
                 raise ConfigError(
-                    f"{binlog.name} holds no GTID positions of MariaDB.", hint="MySQL counts differently."
+                    f"{binlog.name} holds no GTID positions of MariaDB.", hint="MySQL's GTIDs are different."
                 )
             groups = Groups(found.groups, found.expansion)
             stretch = _FileGroups(name, piece.offset, groups, position)

@@ -110,8 +110,8 @@ class RelayLogReader:
         if found is not None and first and found.before.position == first and not accept_gap:
             raise DataLossError(
                 f"the relay log {self.log.directory} begins after {first}, with a transaction of "
-                f"{shown_instant(found.after.timestamp)}: what was committed from {shown_instant(time_s)} on may not "
-                "all be there.",
+                f"{shown_instant(found.after.timestamp)}: transactions committed from {shown_instant(time_s)} on "
+                "may be missing.",
                 hint=hint,
             )
         return found
@@ -138,7 +138,7 @@ class RelayLogReader:
         if around is None:
             first = self.log.first_position() or "no transaction"
             raise DataLossError(
-                f"the relay log holds nothing of {place}: it begins after {first} and is at {head.primary}.",
+                f"the relay log does not contain {place}: it begins after {first} and is at {head.primary}.",
                 hint="Ask the primary (--direct).",
             )
         return FoundPosition(around.before.position, _next(around.group), inside=around.inside)
@@ -156,7 +156,7 @@ class RelayLogReader:
             raise DataLossError(
                 f"{gtid} is not in the relay log, which goes from {self.log.first_position() or 'the beginning'} to "
                 f"{head.position}.",
-                hint="mariadb-replica explain tells why.",
+                hint="mariadb-replica explain shows why.",
             )
         end = found.after
         following = self.log.steadily(lambda: RelayGroups(self.log.directory).next_to(end.location))
@@ -166,7 +166,7 @@ class RelayLogReader:
         head = self.log.head()
         if head is None:
             raise DataLossError(
-                f"the relay log {self.log.directory} is empty.", hint="Its replica has not begun it yet."
+                f"the relay log {self.log.directory} is empty.", hint="Its replica has not written to it yet."
             )
         return head
 

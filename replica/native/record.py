@@ -88,7 +88,7 @@ class Layout(type):
             if not isinstance(field, Field):
                 continue
             if member in _RESERVED or hasattr(type, member):
-                raise TypeError(f"{name}.{member}: a record has no field of that name")
+                raise TypeError(f"{name}.{member}: a record cannot have a field of that name")
             if offset % min(field.dtype.itemsize, _WORD.itemsize) or field.count < 1:
                 raise TypeError(f"{name}.{member} begins at byte {offset}, and it is {field.count} numbers")
             fields[member] = replace(field, offset=offset)

@@ -78,7 +78,7 @@ def _inflate(block: Buffer, limit: int, *, raw: bool) -> bytes | bytearray:
     start = 1 + (block[0] & _LENGTH_BYTES)
     size = int.from_bytes(block[1:start], "big")
     if size > limit:
-        raise ProtocolError(f"a compressed block claims {size} bytes; {limit} are possible", offset=1)
+        raise ProtocolError(f"a compressed block claims {size} bytes; at most {limit} are possible", offset=1)
     return inflate_stream(memoryview(block)[start:], size, raw=raw, offset=start)
 
 

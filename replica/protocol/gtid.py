@@ -186,7 +186,7 @@ def _refuse_foreign(text: str) -> None:
     """Raise a ConfigError for a position in another notation, with the command that converts it."""
     foreign = foreign_position(text)
     if foreign:
-        raise ConfigError(f"{_shorten(text)!r} is no GTID position: it {foreign}.", hint=_HINT)
+        raise ConfigError(f"{_shorten(text)!r} is not a GTID position: it {foreign}.", hint=_HINT)
 
 
 def _shorten(text: str) -> str:
@@ -270,7 +270,7 @@ def foreign_position(text: str) -> str:
     if _UUID.match(text):
         return (
             "is a GTID set of MySQL, and MariaDB's are domain-server-sequence: `mariadb-replica position --file-pos "
-            "FILE:POS` or `--time TIME` tells the position of the same place on a MariaDB server"
+            "FILE:POS` or `--time TIME` prints the position of the same place on a MariaDB server"
         )
     if text.startswith("{") and len(text) <= _MAX_JSON:
         try:
@@ -286,12 +286,12 @@ def _of_json(value: dict[str, Any]) -> str:
     for name in ("gtid", "gtids"):
         gtid = value.get(name)
         if isinstance(gtid, str) and _MARIADB.fullmatch(gtid):
-            return f"is JSON, and the GTID position in it is {gtid}: give that alone"
+            return f"is JSON, and the GTID position in it is {gtid}: give only that"
     file, offset = value.get("file"), value.get("pos", value.get("position"))
     if isinstance(file, str) and isinstance(offset, int) and _FILE.fullmatch(file):
         return f"is JSON with a binlog file and an offset in it: {_command(file, str(offset))}"
-    return "is JSON, with no GTID position in it: `mariadb-replica position --file-pos FILE:POS` tells one"
+    return "is JSON without a GTID position: `mariadb-replica position --file-pos FILE:POS` prints one"
 
 
 def _command(file: str, offset: str) -> str:
-    return f"`mariadb-replica position --file-pos {file}:{offset}` tells its GTID position"
+    return f"`mariadb-replica position --file-pos {file}:{offset}` prints its GTID position"

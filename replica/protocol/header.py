@@ -135,7 +135,9 @@ def decode_format_description(header: EventHeader, body: Cursor) -> FormatDescri
     if algorithm not in (ChecksumAlgorithm.NONE, ChecksumAlgorithm.CRC32):
         raise ProtocolError(f"unknown checksum algorithm {algorithm}", offset=body.offset - 1)
     if len(lengths) < EventType.FORMAT_DESCRIPTION:
-        raise ProtocolError(f"only {len(lengths)} event types described", offset=body.offset)
+        raise ProtocolError(
+            f"the FORMAT_DESCRIPTION event describes only {len(lengths)} event types", offset=body.offset
+        )
     return FormatDescriptionEvent(header, server_version, created, lengths, ChecksumAlgorithm(algorithm))
 
 

@@ -51,7 +51,7 @@ class AskedTables(SchemaHistory):
         try:
             return self._ask(database, table)
         except ReplicaError as error:
-            self._notices.say(f"{database}.{table}: no one tells its columns: {error.message}")
+            self._notices.say(f"{database}.{table}: its columns are unknown: {error.message}")
             return None
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 UNNAMED: Final = (
-    "Of such tables integers are shown as signed, ENUM and SET as numbers, what is no UTF-8 as bytes. Give the file "
-    "with their CREATE TABLE before the others or as --schema, or set binlog_row_metadata=FULL for the logs to come."
+    "In such tables, integers are shown as signed, ENUM and SET as numbers, and text that is not UTF-8 as bytes. Give "
+    "the file with their CREATE TABLE before the others or as --schema. Or set binlog_row_metadata=FULL for later logs."
 )
 
 
@@ -139,5 +139,6 @@ def read_schema_file(schema_file: Path) -> SchemaHistory:
         raise ConfigError(f"--schema: {schema_file} cannot be read: {error.strerror}.", hint=MAY_READ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"--schema: {schema_file} is no text in UTF-8.", hint="It is SQL, as mariadb-dump --no-data writes it."
+            f"--schema: {schema_file} is not text in UTF-8.",
+            hint="Give a file of SQL, as mariadb-dump --no-data writes it.",
         ) from error

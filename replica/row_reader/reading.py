@@ -120,7 +120,10 @@ class Reading:
             if self.selection.finished:
                 return
         for xid in self._carried.groups:
-            self.notices.say(f"the XA transaction {describe(xid)} is prepared and not ended; its rows are not shown.")
+            self.notices.say(
+                f"the XA transaction {describe(xid)} is prepared, but neither committed nor rolled back; "
+                "its rows are not shown."
+            )
 
     def _say_damage(self, binlog: BinlogFile) -> None:
         for damage in binlog.damage:
@@ -210,7 +213,7 @@ class Reading:
                     DataLossError(
                         f"{group.gtid} commits the XA transaction {describe(group.xid)}, which was prepared before "
                         f"{self.files[0]} begins: its rows are not shown.",
-                        hint="Name the file with its XA PREPARE too, before the others.",
+                        hint="Name also the file with its XA PREPARE, before the others.",
                     )
                 )
 

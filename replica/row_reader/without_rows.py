@@ -89,6 +89,6 @@ def parts_with_notice(reading: Reading) -> Iterator[Part]:
         count += sum(shown is None or one.start in shown for one in changes.of(part))
     if count:
         reading.notices.say(
-            f"changes of these tables that were logged as statements: {count:,}; their rows are not shown, they "
-            "are nowhere in the binlog (--count tells the tables)"
+            f"changes of these tables that were logged as statements: {count:,}; their rows are not shown, because "
+            "the binlog does not contain them (--count shows the tables)"
         )

@@ -94,7 +94,7 @@ def parse_labels(column_type: str) -> tuple[str, ...]:
     while at < len(inner):
         match = _LABEL.match(inner, at)
         if match is None:
-            raise SchemaError(f"The labels of {column_type} end in no way that the server writes.")
+            raise SchemaError(f"The labels of {column_type} are not written as the server writes them.")
         labels.append(_ESCAPE.sub(lambda m: _CONTROL.get(m[1], m[1]) if m[1] else "'", match[1]))
         at = match.end()
     return tuple(labels)

@@ -48,8 +48,8 @@ class DoubtfulLabels(NamedTuple):
         row = next(iter(rows), ())
         if column.labels is None or len(row) != len(self.labels):
             raise SchemaError(
-                f"The server does not tell the labels of {column.name} in {self.schema.name}.",
-                hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
+                f"The server does not report the labels of {column.name} in {self.schema.name}.",
+                hint="Set binlog_row_metadata=FULL on the primary, so that the binlog contains the column definitions.",
             )
         labels = list(column.labels)
         for index, text in zip(self.labels, row, strict=True):

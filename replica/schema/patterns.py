@@ -138,7 +138,9 @@ def table_named(text: str) -> TableName:
         ValueError: The text is not a name, or is a pattern for many tables.
     """
     if (name := table_pattern(text).name) is None:
-        raise ValueError("is a pattern for many tables, and one is wanted; a name that holds * stands in backquotes")
+        raise ValueError(
+            "is a pattern for many tables, but must name one table; write a name that holds * in backquotes"
+        )
     return name
 
 

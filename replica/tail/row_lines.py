@@ -101,7 +101,7 @@ class RowLines:
             name = paint.column(lines.columns[place])
             was = "" if old is None else f" {self._value(old, paint.old)}"
             found.append(f"{name}{was} {paint.faint('→')} {self._value(new, paint.new)}")
-        return found if changed else [*found, paint.faint("(nothing that is shown was changed)")]
+        return found if changed else [*found, paint.faint("(no shown column was changed)")]
 
     def _pair(self, lines: TableLines, place: int, value: str, style: Callable[[str], str]) -> str:
         return f"{self.colours.column(lines.columns[place])}={self._value(value, style)}"

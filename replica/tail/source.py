@@ -44,7 +44,7 @@ def check_relay_directory(directory: Path) -> None:
         entries = [entry.name for entry in directory.iterdir()]
     except OSError as error:
         raise RelayError(
-            f"{directory} is no relay directory: {error.strerror}.", hint="Name the relay_dir of a replica."
+            f"{directory} is not a relay directory: {error.strerror}.", hint="Name the relay_dir of a replica."
         ) from None
     if entries and not any(name.startswith("relay.") for name in entries):
         raise RelayError(f"{directory} holds no relay log.", hint="Name the relay_dir of a replica.")

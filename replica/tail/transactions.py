@@ -145,7 +145,7 @@ def _xa(part: Part, groups: Groups, number: int, found: list[ShownStatement]) ->
     """Return a description of the group's XA action."""
     if int(groups.flags[number]) & GtidFlag.PREPARED_XA:
         name = next((xa_words(e.xa) for e in _events(part, groups, number) if isinstance(e, GtidEvent) and e.xa), "")
-        return f"XA PREPARE {name}: its rows come when it is committed"
+        return f"XA PREPARE {name}: its rows are shown when it is committed"
     text = next((statement.text for statement in found if not statement.annotation), "XA COMMIT")
     return f"{text}: its rows were never committed" if text.upper().startswith("XA ROLLBACK") else text
 

@@ -38,7 +38,7 @@ class WriterWatch:
             if alone != self._alone:
                 self._alone = alone
                 self._say(
-                    f"no one writes {self._directory} now: nothing comes until its replica runs again"
+                    f"no process writes {self._directory} now: no changes arrive until its replica runs again"
                     if alone
                     else f"{self._directory} is written again"
                 )

@@ -121,5 +121,5 @@ def test_the_example_of_errors(tmp_path: Path) -> None:
     code = examples()["errors"].replace("/data/relay", str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == (
-        f"{tmp_path} holds no relay log that was begun. Name the relay_dir of a replica that runs. 70\n"
+        f"{tmp_path} holds no relay log that a replica has begun. Name the relay_dir of a running replica. 70\n"
     )

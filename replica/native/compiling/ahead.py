@@ -66,9 +66,9 @@ class Compiling:
             return
         modules = sorted({one.py_func.__module__ for one in missing} | self.others)
         self._given.update(modules)
-        meanwhile = "the first rows come slowly" if self.interpret else "which takes up to half a minute"
+        meanwhile = "the first rows are slow" if self.interpret else "this takes up to half a minute"
         many = f"{len(modules)} module{'s' if len(modules) > 1 else ''}"
-        _log.warning("compiling the kernels of %s, once, %s; kept in %s", many, meanwhile, cache)
+        _log.warning("compiling the kernels of %s once (%s); they are cached in %s", many, meanwhile, cache)
         path = os.pathsep.join(one or "." for one in sys.path)
         try:
             self._child = subprocess.Popen(
@@ -80,7 +80,7 @@ class Compiling:
                 process_group=0,  # Ctrl-C ends only this process, and the next start finds the compiled kernels
             )
         except OSError as error:
-            _log.warning("no process can be started that compiles kernels: %s", error)
+            _log.warning("cannot start the process that compiles kernels: %s", error)
 
     def wait_for(self, is_there: Callable[[], bool]) -> None:
         """Wait until a kernel is in the cache, or the child has ended."""

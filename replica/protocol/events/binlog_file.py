@@ -52,7 +52,7 @@ def walk(
     """
     view = memoryview(data)
     if bytes(view[: len(BINLOG_MAGIC)]) != BINLOG_MAGIC:
-        raise ProtocolError("this is no binlog file: the magic FE 62 69 6E is missing", offset=0)
+        raise ProtocolError("this is not a binlog file: the magic FE 62 69 6E is missing", offset=0)
     offset = start
     while offset < len(view):
         header = parse_header(view, offset)
@@ -60,7 +60,7 @@ def walk(
         if end > len(view):
             raise TruncatedError(
                 f"{event_name(header.event_type)} event of {header.event_length} bytes, "
-                f"the file has {len(view) - offset}",
+                f"but only {len(view) - offset} are left in the file",
                 offset=offset,
             )
         event = view[offset:end]

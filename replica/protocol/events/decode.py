@@ -177,7 +177,7 @@ def _check_length(header: EventHeader, data: memoryview) -> None:
 
 def _description(header: EventHeader, data: memoryview) -> FormatDescriptionEvent:
     if len(data) < HEADER_LENGTH + 1 + CHECKSUM_LENGTH:
-        raise TruncatedError(f"a FORMAT_DESCRIPTION event of {len(data)} bytes", offset=0)
+        raise TruncatedError(f"a FORMAT_DESCRIPTION event of {len(data)} bytes is too short", offset=0)
     # Old servers leave garbage in the four bytes if the file has no checksums.
     if announced_checksum(data) == ChecksumAlgorithm.CRC32:
         checksums.strip(data, ChecksumAlgorithm.CRC32)

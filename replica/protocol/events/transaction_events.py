@@ -109,7 +109,7 @@ def decode_gtid(header: EventHeader, body: Cursor, _description: FormatDescripti
 def _xa_id(body: Cursor, format_id: int, gtrid_length: int, bqual_length: int) -> XaId:
     if gtrid_length > _MAX_XID_PART or bqual_length > _MAX_XID_PART:
         raise ProtocolError(
-            f"XA id with parts of {gtrid_length} and {bqual_length} bytes; 64 is the most", offset=body.offset
+            f"XA id with parts of {gtrid_length} and {bqual_length} bytes; at most 64 are allowed", offset=body.offset
         )
     return XaId(format_id, bytes(body.take(gtrid_length)), bytes(body.take(bqual_length)))
 

@@ -43,11 +43,11 @@ def refuse_unreadable(header: EventHeader) -> None:
         raise UnsupportedEventError(
             f"{event_name(header.event_type)} is an event of servers before MySQL 5.1",
             offset=0,
-            hint="Nothing has written it since: the file was put together, or its bytes are damaged.",
+            hint="No later server writes it: the file was assembled from parts, or its bytes are damaged.",
         )
     if role is Role.STRANGER and not header.flags & HeaderFlag.IGNORABLE:
         raise UnsupportedEventError(
             f"{event_name(header.event_type)} event cannot be read and must not be skipped",
             offset=0,
-            hint="The stream comes from a newer or another kind of server than this program supports.",
+            hint="The stream comes from a server that is newer or of another kind than this program supports.",
         )

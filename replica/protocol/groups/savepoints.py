@@ -78,7 +78,7 @@ def read_savepoint(event: memoryview) -> SavepointText:
     query = bytes(body.rest())
     found = savepoint_text(query)
     if found is None:
-        raise ProtocolError(f"a transaction holds the statement {query[:80]!r}, which names no savepoint")
+        raise ProtocolError(f"a transaction holds the statement {query[:80]!r}, which has no savepoint name")
     return found._replace(session=(status.charset, status.sql_mode))
 
 

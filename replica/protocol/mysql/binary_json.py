@@ -111,7 +111,7 @@ class _Parser:
         if kind == _Type.LITERAL:
             code = body.u8()
             if code not in _LITERALS:
-                raise ProtocolError(f"{code} is no literal", offset=0)
+                raise ProtocolError(f"{code} is not a literal", offset=0)
             return _LITERALS[code]
         if kind in _INTEGERS:
             size, signed = _INTEGERS[kind]
@@ -119,7 +119,7 @@ class _Parser:
         if kind == _Type.DOUBLE:
             number: float = struct.unpack("<d", body.take(8))[0]
             if number != number or number in (float("inf"), float("-inf")):  # noqa: PLR0124  (NaN)
-                raise ProtocolError(f"{number} is no JSON number", offset=0)
+                raise ProtocolError(f"{number} is not a JSON number", offset=0)
             return number
         if kind == _Type.STRING:
             return body.text(_size(body))
@@ -167,7 +167,7 @@ class _Parser:
         kind, inline = data[place], data[place + 1 : place + 1 + wide]
         if kind == _Type.LITERAL:
             if inline[0] not in _LITERALS:
-                raise ProtocolError(f"JSON: {inline[0]} is no literal", offset=at + place)
+                raise ProtocolError(f"JSON: {inline[0]} is not a literal", offset=at + place)
             return _LITERALS[inline[0]]
         size, signed = _INTEGERS.get(kind, (8, False))
         if size <= wide:

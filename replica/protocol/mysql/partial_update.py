@@ -119,7 +119,7 @@ def _copy(
 def _after(diffs: Buffer, index: int, known: dict[int, Json]) -> Json:
     if index not in known:
         raise ProtocolError(
-            "a JSON diff without the value it applies to",
+            "a JSON diff lacks the value that it applies to",
             hint="Set binlog_row_image=FULL, or leave PARTIAL_JSON out of binlog_row_value_options.",
         )
     return apply_diffs(known[index], read_diffs(diffs))
@@ -181,7 +181,7 @@ def read_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
         at = cursor.offset
         code = cursor.u8()
         if code > DiffOperation.REMOVE:
-            raise ProtocolError(f"{code} is no operation of a JSON diff", offset=at)
+            raise ProtocolError(f"{code} is not an operation of a JSON diff", offset=at)
         operation = DiffOperation(code)
         path = cursor.text(cursor.lenenc())
         value = None if operation is DiffOperation.REMOVE else parse_json(cursor.take(cursor.lenenc()))
@@ -266,7 +266,7 @@ def _has(place: Any, leg: str | int) -> bool:
 
 def _legs(path: str) -> tuple[str | int, ...]:
     if not path.startswith("$"):
-        raise ProtocolError(f"{path[:80]!r} is no path into a JSON document")
+        raise ProtocolError(f"{path[:80]!r} is not a path into a JSON document")
     legs: list[str | int] = []
     at = 1
     while at < len(path):
@@ -275,7 +275,7 @@ def _legs(path: str) -> tuple[str | int, ...]:
         elif found := _NAME.match(path, at):
             legs.append(found[2] if found[1] is None else _unquoted(found[1]))
         else:
-            raise ProtocolError(f"{path[:80]!r} is no path into a JSON document")
+            raise ProtocolError(f"{path[:80]!r} is not a path into a JSON document")
         at = found.end()
         if len(legs) > MAX_DEPTH:
             raise ProtocolError(f"a path of more than {MAX_DEPTH} steps into a JSON document")
@@ -286,5 +286,5 @@ def _unquoted(text: str) -> str:
     try:
         name: str = json.loads(text, strict=False)
     except ValueError:
-        raise ProtocolError(f"{text[:80]!r} is no member name of a JSON document") from None
+        raise ProtocolError(f"{text[:80]!r} is not a member name of a JSON document") from None
     return name

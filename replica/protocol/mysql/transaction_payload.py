@@ -58,13 +58,15 @@ class TransactionPayloadEvent(Event):
         """
         size = self.uncompressed_size
         if size > limit:
-            raise ProtocolError(f"a transaction of {size} bytes in a payload; {limit} is the most", offset=0)
+            raise ProtocolError(f"a transaction of {size} bytes in a payload; at most {limit} are allowed", offset=0)
         if self.compression == Compression.NONE:
             if len(self.payload) != size:
                 raise ProtocolError(f"a payload of {len(self.payload)} bytes that claims {size}", offset=0)
             return self.payload
         if self.compression != Compression.ZSTD:
-            raise UnsupportedEventError(f"a transaction compressed with algorithm {self.compression}", offset=0)
+            raise UnsupportedEventError(
+                f"a transaction is compressed with the unknown algorithm {self.compression}", offset=0
+            )
         if size > MAX_RATIO * len(self.payload):
             raise ProtocolError(f"a payload of {len(self.payload)} bytes claims to hold {size}", offset=0)
         return _decompress(self.payload, size)

@@ -53,7 +53,7 @@ def com_register_slave(
 def _short_text(name: str, text: str) -> bytes:
     data = text.encode()
     if len(data) > MAX_REGISTERED_TEXT:
-        raise ConfigError(f"the {name} to register has {len(data)} bytes; {MAX_REGISTERED_TEXT} is the most")
+        raise ConfigError(f"the {name} to register has {len(data)} bytes; at most {MAX_REGISTERED_TEXT} are allowed")
     return bytes((len(data),)) + data
 
 

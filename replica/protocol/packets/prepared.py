@@ -106,13 +106,15 @@ def result_columns() -> Generator[None, bytes, tuple[ResultColumn, ...]]:
     if kind == ERR:
         _refuse(payload)
     if kind == _LOCAL_INFILE:
-        raise ProtocolError("the server asks for a file of this machine in answer to a statement; it gets none")
+        raise ProtocolError(
+            "the server asks for a file of this machine in reply to a statement; the request is refused"
+        )
     if kind in (OK, EOF):
-        raise ProtocolError("a statement that reads a table is answered without a result")
+        raise ProtocolError("the answer to a statement that reads a table has no result")
     cursor = Cursor(payload)
     count = cursor.lenenc()
     if count > MAX_COLUMNS or cursor:
-        raise ProtocolError(f"a result of {count} columns, where {MAX_COLUMNS} are the most", offset=0)
+        raise ProtocolError(f"a result of {count} columns; at most {MAX_COLUMNS} are possible", offset=0)
     return (yield from _definitions(count))
 
 
@@ -133,7 +135,7 @@ def parse_column(payload: Buffer) -> ResultColumn:
     start = cursor.offset
     size, charset, length, kind, flags, decimals, _ = _DEFINITION.unpack(cursor.take(_DEFINITION.size))
     if size != _DEFINED_BYTES or cursor:
-        raise ProtocolError(f"a column definition whose end has {size + cursor.remaining} bytes", offset=start)
+        raise ProtocolError(f"the fixed part of a column definition has {size + cursor.remaining} bytes", offset=start)
     return ResultColumn(name, kind, charset, flags, length, decimals)
 
 
@@ -150,7 +152,9 @@ def row_end(payload: Buffer) -> None:
     if payload[:1] == bytes((ERR,)):
         _refuse(payload)
     first = f"0x{payload[0]:02x}" if len(payload) else "nothing"
-    raise ProtocolError(f"a packet among rows that starts with {first} is no row and no end", offset=0)
+    raise ProtocolError(
+        f"a packet among rows that starts with {first} is neither a row nor the end of the rows", offset=0
+    )
 
 
 def _prepared(payload: Buffer) -> Prepared:
@@ -159,12 +163,12 @@ def _prepared(payload: Buffer) -> Prepared:
     if kind == ERR:
         _refuse(payload)
     if kind != OK:
-        raise ProtocolError(f"an answer to PREPARE that starts with 0x{kind:02x}", offset=0)
+        raise ProtocolError(f"an answer to PREPARE starts with the unexpected byte 0x{kind:02x}", offset=0)
     statement, columns, parameters = cursor.u32(), cursor.u16(), cursor.u16()
     if columns > MAX_COLUMNS:
-        raise ProtocolError(f"a result of {columns} columns, where {MAX_COLUMNS} are the most", offset=5)
+        raise ProtocolError(f"a result of {columns} columns; at most {MAX_COLUMNS} are possible", offset=5)
     if parameters:
-        raise ProtocolError(f"{parameters} parameters in a statement that has none", offset=7)
+        raise ProtocolError(f"the server reports {parameters} parameters of a statement that has none", offset=7)
     return Prepared(statement, columns)
 
 
@@ -180,7 +184,7 @@ def _end_of_columns(payload: Buffer) -> None:
     if payload[:1] == bytes((ERR,)):
         _refuse(payload)
     if not is_eof(payload) or not isinstance(parse_reply(payload), EofPacket):
-        raise ProtocolError("no EOF packet behind the columns of a result", offset=0)
+        raise ProtocolError("no EOF packet after the columns of a result", offset=0)
 
 
 def _refuse(payload: Buffer) -> None:

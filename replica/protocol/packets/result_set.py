@@ -73,15 +73,15 @@ def _result() -> Generator[None, bytes, tuple[list[Row], int]]:
     kind = payload[0] if payload else ERR
     if kind == _LOCAL_INFILE:
         raise ProtocolError(
-            "the server asks for a file of this machine in answer to a statement; it gets none",
-            hint="No MariaDB server asks a replica for one: find out what listens there.",
+            "the server asks for a file of this machine in reply to a statement; the request is refused",
+            hint="No MariaDB server asks a replica for a file: find out what listens at that address.",
         )
     if kind in (OK, EOF, ERR):
         return [], _ending(payload).status
     cursor = Cursor(payload)
     columns = cursor.lenenc()
     if columns > MAX_COLUMNS or cursor:
-        raise ProtocolError(f"a result of {columns} columns, where {MAX_COLUMNS} are the most", offset=0)
+        raise ProtocolError(f"a result of {columns} columns; at most {MAX_COLUMNS} are possible", offset=0)
     for _ in range(columns):
         _refuse_errors((yield))  # a definition, which is not needed: all values arrive as text
     _ending((yield))
@@ -115,7 +115,7 @@ def _row(payload: Buffer, columns: int) -> Row:
         else:
             values.append(_text(cursor, len(values) + 1))
     if cursor:
-        raise ProtocolError(f"{cursor.remaining} bytes behind the last value of a row", offset=cursor.offset)
+        raise ProtocolError(f"{cursor.remaining} bytes after the last value of a row", offset=cursor.offset)
     return tuple(values)
 
 
@@ -127,8 +127,8 @@ def _text(cursor: Cursor, number: int) -> str:
         return str(data, "utf-8")
     except UnicodeDecodeError as error:
         raise ProtocolError(
-            f"the text of column {number} of an answer is not UTF-8, which the session was set to",
+            f"the text of column {number} of an answer is not UTF-8, although the session is set to UTF-8",
             offset=start + error.start,
-            hint="Look for a proxy that changes the character set, and for names or texts on the server that are "
-            "stored in another one than they are declared in.",
+            hint="Look for a proxy that changes the character set. Look also for names or texts on the server that are "
+            "not stored in their declared character set.",
         ) from None

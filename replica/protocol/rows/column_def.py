@@ -104,7 +104,7 @@ def read_column_type(code: int, block: Cursor, index: int) -> ColumnDef:
     if size is None:
         raise UnsupportedColumnError(
             f"column {index + 1} has the unknown type code {code}",
-            hint="The server is newer than this decoder, or the bytes are damaged; leave the table out to go on.",
+            hint="The server is newer than this decoder, or the bytes are damaged. Leave the table out to continue.",
         )
     at = block.offset
     metadata = bytes(block.take(size))
@@ -115,7 +115,7 @@ def read_column_type(code: int, block: Cursor, index: int) -> ColumnDef:
     if code == _T.NEWDECIMAL:
         precision, scale = metadata
         if not 0 < precision <= _MAX_PRECISION or scale > precision:
-            raise ProtocolError(f"column {index + 1} is DECIMAL({precision},{scale})", offset=at)
+            raise ProtocolError(f"column {index + 1} is DECIMAL({precision},{scale}), which is not valid", offset=at)
         return ColumnDef(type=code, metadata=metadata, length=0, precision=precision, scale=scale)
     if code == _T.BIT:
         bits = metadata[1] * 8 + metadata[0]

@@ -74,9 +74,11 @@ class Assembler:
         """
         if fragment.number == 1 and not self.is_open:
             if fragment.size is None:
-                raise ProtocolError("the first fragment of a rows event does not tell its size")
+                raise ProtocolError("the first fragment of a rows event does not contain its size")
             if not HEADER_LENGTH <= fragment.size <= self._limit:
-                raise ProtocolError(f"a rows event of {fragment.size} bytes in fragments; {self._limit} is the most")
+                raise ProtocolError(
+                    f"a rows event of {fragment.size} bytes in fragments; at most {self._limit} are allowed"
+                )
             self._total, self._size, self._next, self._event = fragment.total, fragment.size, 1, bytearray()
         if (fragment.number, fragment.total) != (self._next, self._total):
             raise ProtocolError(
@@ -104,8 +106,8 @@ def _without_checksum(event: bytes) -> bytes:
     length = len(event)
     if header.event_type not in ROWS_EVENTS or header.event_length not in (length, length + CHECKSUM_LENGTH):
         raise ProtocolError(
-            "the fragments of a rows event do not make one",
-            hint="Without the event's own header nothing tells an INSERT from a DELETE.",
+            "the fragments of a rows event do not form a rows event",
+            hint="Without the event's own header, an INSERT and a DELETE look the same.",
         )
     content = event
     if header.event_length == length and length >= HEADER_LENGTH + CHECKSUM_LENGTH:

@@ -86,7 +86,7 @@ def decimal(data: bytes, precision: int, scale: int) -> Decimal:
         size = 4 if digits == 9 else _DIGIT_BYTES[digits]
         group = int.from_bytes(raw[at : at + size], "big")
         if group >= 10**digits:
-            raise ProtocolError(f"{data.hex()} is no DECIMAL({precision},{scale})")
+            raise ProtocolError(f"{data.hex()} is not a DECIMAL({precision},{scale})")
         unscaled = unscaled * 10**digits + group
         at += size
     return Decimal(-unscaled if negative else unscaled).scaleb(-scale, _EXACT)
@@ -107,14 +107,14 @@ def _microseconds(data: bytes) -> int:
     # 1 byte holds hundredths, 2 bytes ten-thousandths, 3 bytes millionths, whatever the declared digits.
     microseconds = int.from_bytes(data, "big") * 10 ** (6 - 2 * len(data))
     if microseconds >= 1_000_000:
-        raise ProtocolError(f"{data.hex()} is no fraction of a second")
+        raise ProtocolError(f"{data.hex()} is not a fraction of a second")
     return microseconds
 
 
 def _clock(hour: int, minute: int, second: int, *, last_hour: int = 23) -> tuple[int, int, int]:
     # sql_mode allows impossible dates, but an impossible clock time is damage.
     if hour > last_hour or minute > 59 or second > 59:
-        raise ProtocolError(f"{hour}:{minute:02}:{second:02} is no time that the server stores")
+        raise ProtocolError(f"{hour}:{minute:02}:{second:02} is not a time that the server stores")
     return hour, minute, second
 
 
@@ -181,7 +181,7 @@ def enum(data: bytes, labels: Sequence[str]) -> str:
     """Decode ENUM to its label. Labels count from 1; 0 is the error value, which SELECT shows as ''."""
     index = int.from_bytes(data, "little")
     if index > len(labels):
-        raise ProtocolError(f"the value {index} of an ENUM of {len(labels)} labels")
+        raise ProtocolError(f"the value {index} of an ENUM that has {len(labels)} labels")
     return labels[index - 1] if index else ""
 
 
@@ -189,7 +189,7 @@ def set_(data: bytes, labels: Sequence[str]) -> str:
     """Decode SET to its labels in declared order, separated by commas. Each label has a bit, the first the lowest."""
     bits = int.from_bytes(data, "little")
     if bits >> len(labels):
-        raise ProtocolError(f"the bits {bits:#x} of a SET of {len(labels)} labels")
+        raise ProtocolError(f"the bits {bits:#x} of a SET that has {len(labels)} labels")
     text = ""
     for i, label in enumerate(labels):
         if bits >> i & 1:
@@ -238,14 +238,14 @@ def geometry(data: bytes) -> dict[str, int | bytes] | None:
     if not data:
         return None
     if len(data) < SRID_BYTES:
-        raise ProtocolError(f"{data.hex()} is no GEOMETRY")
+        raise ProtocolError(f"{data.hex()} is not a GEOMETRY")
     return {"srid": int.from_bytes(data[:SRID_BYTES], "little", signed=True), "wkb": data[SRID_BYTES:]}
 
 
 def vector(data: bytes) -> list[float]:
     """Decode VECTOR(n): n numbers of 4 bytes, IEEE little endian."""
     if len(data) % 4:
-        raise ProtocolError(f"a VECTOR of {len(data)} bytes")
+        raise ProtocolError(f"a VECTOR of {len(data)} bytes, which is not a multiple of 4")
     return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 

@@ -119,7 +119,7 @@ class RangeDecoder:
                 only.
         """
         if (output is None) != (options.shape == "variant"):
-            raise ConfigError("typed shapes need output columns, and only they")
+            raise ConfigError("typed shapes need output columns, and the shape `variant` takes none")
         columns = None if output is None else tuple(output)
         limits = (options.batch_rows, options.batch_bytes)
         self._options = options

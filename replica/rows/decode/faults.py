@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 DAMAGED: Final = "The bytes are damaged; verify the relay log's checksums."
 UNLIKE: Final = (
     "Either the table was changed without the binlog (sql_log_bin=0), or the bytes are damaged: verify the relay log's "
-    "checksums. With binlog_row_metadata=FULL on the primary, rows bring their own definition."
+    "checksums. With binlog_row_metadata=FULL on the primary, the binlog contains the column definitions."
 )
-OURS: Final = "The bytes may well be right: report this with the column's declaration."
+OURS: Final = "The bytes may be correct: report this with the column's declaration."
 
 
 def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, offset: int) -> ProtocolError:
@@ -36,18 +36,18 @@ def image_fault(status: int, slots: SlotTable, slot: int, *, column: int = -1, o
         where = f"column {slots.column_name(slot, column)} of {where}"
     if status == d.BAD_DATE:
         return ProtocolError(
-            f"{where} holds a date that no calendar has",
+            f"{where} holds a date that does not exist",
             offset=offset,
-            hint="Set invalidDates to 'null' or 'text' to let such dates pass.",
+            hint="Set invalidDates to 'null' or 'text' to accept such dates.",
         )
     if status == d.BAD_TEXT:
         return no_text(where, offset)
     text = {
         d.SHORT_IMAGE: "ends beyond its event",
-        d.BAD_WIDTH: "has another number of columns in its rows than in its table map",
+        d.BAD_WIDTH: "has a different number of columns in its rows than in its table map",
         d.NO_COLUMNS: "has row images without any column",
-        d.BAD_VALUE: "holds bytes that are no value of its type",
-        d.UNKNOWN_KIND: "has a type that the decoder has no branch for",
+        d.BAD_VALUE: "holds bytes that are not a value of its type",
+        d.UNKNOWN_KIND: "has a type that the decoder does not support",
     }[status]
     subject = f"the row image of {where}" if status == d.SHORT_IMAGE else where
     hint = {d.UNKNOWN_KIND: OURS, d.BAD_VALUE: UNLIKE}.get(status, DAMAGED)

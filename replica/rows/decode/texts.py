@@ -58,7 +58,7 @@ def bad_text(batch: ChangeBatch, row: int, column: str) -> ProtocolError:
 def no_text(where: str, offset: int | None) -> ProtocolError:
     """Return the error of `invalid_text='error'`."""
     return ProtocolError(
-        f"{where} holds bytes that are no text in its character set",
+        f"{where} holds bytes that are not text in its character set",
         offset=offset,
-        hint="Set invalidText to 'replace' to let U+FFFD stand for such bytes.",
+        hint="Set invalidText to 'replace' to replace such bytes with U+FFFD.",
     )

@@ -25,11 +25,11 @@ def scan_fault(status: int, data: npt.NDArray[np.uint8], state: Records) -> Prot
         text, hint = {
             s.UNKNOWN_EVENT: (
                 f"event type {kind} is unknown and not marked as ignorable",
-                "The server is newer than this replica, or the bytes are no binlog.",
+                "The server is newer than this replica, or the bytes are not a binlog.",
             ),
             s.HISTORICAL: (
                 f"{event_name(kind)} is an event of servers before MySQL 5.1",
-                "Nothing has written it since: the file was put together, or its bytes are damaged.",
+                "No later server writes it: the file was assembled from parts, or its bytes are damaged.",
             ),
             s.ENCRYPTED: ("the binlog file is encrypted", "Read it from the server, or with its key file."),
         }[status]
@@ -41,7 +41,7 @@ def scan_fault(status: int, data: npt.NDArray[np.uint8], state: Records) -> Prot
             hint="Compare the tables with the primary, then start from a position after the incident.",
         )
     text = {
-        s.OUTSIDE_GROUP: f"{event_name(kind)} stands outside an event group",
+        s.OUTSIDE_GROUP: f"{event_name(kind)} is outside of an event group",
         s.NO_TABLE_MAP: "a rows event without its table map",
         s.BAD_EVENT: f"malformed event ({event_name(kind)})",
         s.TOO_MANY_MAPS: f"one statement maps more than {s.MAX_ACTIVE} tables",

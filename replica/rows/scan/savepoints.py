@@ -146,7 +146,7 @@ class _Texts:
             raise ProtocolError(
                 f"a transaction is rolled back to the savepoint {rollback.name!r}, which it does not have",
                 offset=at,
-                hint="Which of its rows exist is not known: report it, with this part of the binlog.",
+                hint="It is unknown which of its rows exist: report this, with this part of the binlog.",
             )
         return len(starts) - 1 - back
 

@@ -130,7 +130,7 @@ class _NeedsExpansionError(ProtocolError):
 
 def _needs_expansion(state: Records) -> ProtocolError:
     name = event_name(int(state["detail"]))
-    return _NeedsExpansionError(f"{name} inside of what another event holds", offset=int(state["fault"]))
+    return _NeedsExpansionError(f"{name} inside of another event", offset=int(state["fault"]))
 
 
 def _scan(

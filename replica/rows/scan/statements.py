@@ -83,7 +83,7 @@ def logged_statements(
     """
     for start, begin, query, _ in _found(data, description, passed, unmarked=False):
         if not isinstance(begin, GtidEvent) or not isinstance(query, QueryEvent):
-            raise ProtocolError("a group that is marked as DDL does not begin as one", offset=start)
+            raise ProtocolError("a group that is marked as DDL does not begin with GTID and QUERY events", offset=start)
         yield LoggedStatement(start, begin.gtid, query, bool(begin.flags2 & GtidFlag.STANDALONE))
 
 
@@ -96,7 +96,7 @@ def logged_texts(
     """
     for text in _found(data, description, passed, unmarked=True):
         if not isinstance(text.statement, QueryEvent | ExecuteLoadQueryEvent):
-            raise ProtocolError("a statement is none", offset=text.start)
+            raise ProtocolError("the event of a statement is neither QUERY nor EXECUTE_LOAD_QUERY", offset=text.start)
         yield text
 
 

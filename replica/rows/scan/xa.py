@@ -108,7 +108,7 @@ def xa_groups(found: Scan) -> list[XaGroup]:
     try:
         return [group._replace(number=numbers[group.start]) for group in groups]
     except KeyError as error:
-        raise ProtocolError("an XA event does not belong to the group it stands in", offset=error.args[0]) from None
+        raise ProtocolError("an XA event does not belong to the group that contains it", offset=error.args[0]) from None
 
 
 def _found(data: npt.NDArray[np.uint8], start: int, trailer: int, passed: Passed | None = None) -> list[XaGroup]:
@@ -198,8 +198,9 @@ def unprepared_error(xa: XaGroup) -> DataLossError:
     """Make the error for an XA COMMIT whose rows are missing."""
     return DataLossError(
         f"{xa.gtid} commits the XA transaction {describe(xa.xid)}, which was prepared before the reading began: "
-        "its rows are not at hand.",
-        hint="Start before its XA PREPARE, with the binlog file that holds it; or start after this GTID, without them.",
+        "its rows are not available.",
+        hint="Start before its XA PREPARE, with the binlog file that holds it. Or start after this GTID, without "
+        "its rows.",
     )
 
 
@@ -259,9 +260,11 @@ def _completion(body: Cursor, *, compressed: bool) -> tuple[XaId, XaAction]:
     text = bytes(inflate(body.rest(), limit=MAX_TEXT) if compressed else body.rest()[:MAX_TEXT])
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise ProtocolError(f"the end of an XA transaction is {text[:80]!r}", offset=offset)
+        raise ProtocolError(f"an XA transaction ends with the unknown statement {text[:80]!r}", offset=offset)
     try:
         gtrid, bqual = (bytes.fromhex(part.decode("ascii")) for part in match.group(2, 3))
     except ValueError:
-        raise ProtocolError(f"{text[:80]!r} has half a byte in its XA id", offset=offset) from None
+        raise ProtocolError(
+            f"{text[:80]!r} has an odd number of hexadecimal digits in its XA id", offset=offset
+        ) from None
     return XaId(int(match[4]) & 0xFFFFFFFF, gtrid, bqual), XaAction(match[1].decode("ascii").lower())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _TEMPORAL = (ColumnType.DATETIME2, ColumnType.TIMESTAMP2, ColumnType.TIME2)
 _OWN = re.compile(r"row_start|row_end|DB_ROW_HASH_\d+")
-_HINT = "Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition."
+_HINT = "Set binlog_row_metadata=FULL on the primary, so that the binlog contains the column definitions."
 _STALE = "the table was changed after the rows were written, or the catalog was read before the change."
 
 
@@ -68,7 +68,7 @@ def catalog_columns(table_map: TableMapEvent, schema: TableSchema | None) -> lis
         if what:
             raise SchemaError(
                 f"Column {known.name} of table {name} is {known.column_type} in the catalog, but its {what} "
-                f"in the binlog is another: {_STALE}",
+                f"in the binlog is different: {_STALE}",
                 hint=_HINT,
             )
     return list(expected)
@@ -82,8 +82,8 @@ def check_named(table_map: TableMapEvent) -> None:
     """
     if any(column.name is None for column in table_map.columns):
         raise SchemaError(
-            f"the rows of {table_map.database}.{table_map.table} do not name their columns, and no definition of it is "
-            "known for them.",
+            f"the rows of {table_map.database}.{table_map.table} do not name their columns, and no definition of the "
+            "table is known.",
             hint=_HINT,
         )
 
@@ -112,9 +112,9 @@ def difference(table_map: TableMapEvent, schema: TableSchema, *, computed: bool 
     for name, column in wire.items():
         known = declared.get(name)
         if known is None and not _is_own(column):
-            return f"its rows have a column {column.name}, which its definition has not."
+            return f"its rows have a column {column.name}, which its definition does not have."
         if known is not None and (what := disagreement(column, known) or _labels(column, known)):
-            return f"its column {known.name} is {known.column_type}, and its {what} in the rows is another."
+            return f"its column {known.name} is {known.column_type}, but its {what} in the rows is different."
     expected = {name: column for name, column in declared.items() if computed or not column.computed}
     missing = [column.name for name, column in expected.items() if name not in wire and not column.hidden]
     return f"its rows have no column {missing[0]}, which its definition has." if missing else ""

@@ -171,7 +171,7 @@ def _type(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeEnt
     raise SchemaError(
         f"{where} is {types_of_code(code)[0].declared} in the binlog and {schema.column_type} in the catalog: "
         "the table was changed after the row was written, or the catalog was read too early.",
-        hint="Set binlog_row_metadata=FULL on the primary, so that each row brings its own definition.",
+        hint="Set binlog_row_metadata=FULL on the primary, so that the binlog contains the column definitions.",
     )
 
 
@@ -204,11 +204,11 @@ def _labels(column: ColumnDef, schema: ColumnSchema | None, where: str) -> tuple
     elif schema is not None and schema.labels is not None:
         binary, labels = schema.charset == "binary", schema.labels
     else:
-        raise SchemaError(f"{where} has labels that neither the binlog nor the catalog tells.", hint=_FULL)
+        raise SchemaError(f"{where} has labels that are neither in the binlog nor in the catalog.", hint=_FULL)
     damaged = [label for label in labels if binary and "\N{REPLACEMENT CHARACTER}" in label]
     if len(set(damaged)) < len(damaged):
         raise UnsupportedColumnError(
-            f"{where} is of the character set binary, and some of its labels differ only in bytes that are no UTF-8.",
+            f"{where} has the character set binary, and some of its labels differ only in bytes that are not UTF-8.",
             hint="Declare it again with its labels in a character set: ALTER TABLE … MODIFY … CHARACTER SET utf8mb4.",
         )
     return labels
@@ -218,7 +218,7 @@ def _check_old_format(schema: ColumnSchema | None, where: str) -> None:
     # The log does not give the number of digits of the old formats, and the width depends on that number.
     if schema is None or schema.fsp is None:
         raise SchemaError(
-            f"{where} is in the old temporal format, whose width depends on digits that the binlog does not tell.",
+            f"{where} is in the old temporal format: its width depends on the digits, which are not in the binlog.",
             hint="Give the table's definition (dump and tail: --schema), or rebuild the table: ALTER TABLE … FORCE.",
         )
     if schema.fsp:

@@ -44,8 +44,8 @@ def _column(column: ColumnDef, name: str, text: UnnamedText) -> ColumnSchema:
     type_ = type_of_wire(code, binary=text == "bytes" if column.collation is None else column.collation == BINARY)
     if type_ is None:
         raise UnsupportedColumnError(
-            f"Column {name} has the type code {column.type}, which is not decoded.",
-            hint="Leave the table out of the selection; MySQL's own types are not decoded.",
+            f"Column {name} has the type code {column.type}, which cannot be decoded.",
+            hint="Leave the table out of the selection; MySQL's own types are not supported.",
         )
     data_type = type_.names[min(column.length, 4) - 1 if code == ColumnType.BLOB else 0].name
     charset = _charset(column) if KINDS[type_.kind].sql is Sql.CHARACTERS else None

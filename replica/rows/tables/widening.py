@@ -51,7 +51,7 @@ def widened(plan: ColumnPlan, out: OutputColumn, table: str) -> ColumnPlan:
     raise SchemaError(
         f"Column {out.name} of table {table} is {plan.spark} in the binlog and {out.spark} in the query: "
         "the table was changed.",
-        hint="If the query was loaded before the change, start it again with the same checkpoint; if it was loaded "
-        "behind it, start a new checkpoint behind it, leave the column out (option columns), or read the table as "
+        hint="If the query was loaded before the change, start it again with the same checkpoint. If it was loaded "
+        "later, start a new checkpoint after the change, leave the column out (option columns), or read the table as "
         "VARIANT (tables).",
     )

@@ -32,7 +32,7 @@ _SIZES: Final = {KeyForm.BYTES: 0, KeyForm.TEXT: 0, KeyForm.UUID: 16, KeyForm.OL
 _DATETIME_OFFSET: Final = 0x8000000000
 _TIME_OFFSET: Final = 0x800000
 
-READ_AGAIN: Final = "Have the table read again (snapshotAgain), or start with a new checkpoint."
+READ_AGAIN: Final = "Re-snapshot the table (snapshotAgain), or start with a new checkpoint."
 """Hint of errors about a table whose key changed after its rows were delivered."""
 
 
@@ -68,8 +68,8 @@ def key_part(number: int, column: ColumnDef, declared: Declared) -> KeyPart:
     entry = type_named(column.type, declared.data_type)
     if entry is None or entry.key is None:
         raise SchemaError(
-            f"Column {declared.name} is {declared.column_type}, and of type {column.type} in a row image: "
-            "no key is read by it.",
+            f"Column {declared.name} is {declared.column_type}, but has type {column.type} in a row image: "
+            "it cannot be read as a part of the key.",
             hint="The table was changed after its key was chosen: read its definition again.",
         )
     form = KeyForm.UNSIGNED if entry.key == KeyForm.SIGNED and declared.unsigned else entry.key

@@ -46,7 +46,7 @@ def by_kind(entries: Iterable[KindEntry], kinds: Iterable[Kind]) -> Mapping[Kind
             raise TypeError(f"{entry.kind!r} has two entries")
     missing = [kind.name for kind in kinds if kind not in found]
     if missing:
-        raise TypeError(f"no family under rows/types/values says what becomes of the kind {', '.join(missing)}")
+        raise TypeError(f"no family under rows/types/values handles the kind {', '.join(missing)}")
     return found
 
 

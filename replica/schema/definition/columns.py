@@ -185,7 +185,9 @@ def _literal(token: Token, session: StatementContext) -> Token:
 def check_mode(tokens: Tokens, name: str) -> None:
     """Refuse a column whose meaning depends on an unknown sql_mode."""
     if tokens.mode_unknown:
-        raise SchemaError(f"Column {name} is declared under a sql_mode that SET STATEMENT sets and the binlog hides.")
+        raise SchemaError(
+            f"Column {name} is declared under a sql_mode that SET STATEMENT sets and the binlog does not contain."
+        )
 
 
 def skip_default(tokens: Tokens) -> None:

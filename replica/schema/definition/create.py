@@ -70,7 +70,7 @@ def read_create_table(tokens: Tokens, default: Encoding, session: StatementConte
         read_option(tokens, options)
         tokens.accept(",")
     if options.select or not items:
-        raise SchemaError("The columns come from a SELECT, and the statement does not say of what types.")
+        raise SchemaError("The columns come from a SELECT, and the statement does not give their types.")
     return new_table(
         items,
         keys,
@@ -122,7 +122,7 @@ def read_sequence(tokens: Tokens, otherwise: Table | None) -> Table | None:
         if tokens.accept("AS"):
             declared = read_type(tokens, "", StatementContext())
             if declared.data_type not in _SEQUENCE_WIDTHS:
-                raise SchemaError(f"A sequence cannot be of {declared.data_type}.")
+                raise SchemaError(f"A sequence cannot have the type {declared.data_type}.")
             return _sequence(declared.data_type, unsigned=tokens.accept("UNSIGNED"))
         tokens.take()
     return otherwise

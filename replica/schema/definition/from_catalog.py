@@ -60,7 +60,9 @@ def _column(schema: ColumnSchema) -> Column:
     if schema.labels is None:
         declared = _DECLARED.fullmatch(schema.column_type)
         if declared is None:
-            raise SchemaError(f"Column {schema.name} is declared as {schema.column_type}, which no server prints.")
+            raise SchemaError(
+                f"Column {schema.name} is declared as {schema.column_type}, which is not a type that a server prints."
+            )
         digits = tuple(int(part) for part in (declared["digits"] or "").split(",") if part)
         rest = declared["rest"] or ""
     digits = digits or _digits(schema)

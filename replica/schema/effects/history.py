@@ -172,7 +172,7 @@ class SchemaHistory:
         inherits = table.encoding is default and any(column.charset for column in table.columns)
         if inherits and name[0] not in self.known.databases:
             self.known.assumptions[name] = (
-                f"the character set of its database is taken to be the server's, {default.charset}: "
+                f"its database is assumed to have the character set of the server, {default.charset}: "
                 "no CREATE DATABASE is among the statements that were read"
             )
         return Applied((name,))
@@ -186,7 +186,7 @@ class SchemaHistory:
         source = self._name(made)
         found = self.known.get(source)
         if found is None or (session.thread, source) in self._temporary:
-            raise SchemaError(f"It is like {'.'.join(source)}, which is not known.")
+            raise SchemaError(f"It is created LIKE {'.'.join(source)}, which is unknown.")
         return found
 
     def _drop(self, statement: Statement, names: tuple[TableName, ...], session: StatementContext) -> Applied:

@@ -41,7 +41,7 @@ def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[Table
         raise SchemaError(
             "a statement that renames something is not understood: "
             f"{' '.join(effect.sql.split())[:200]} ({error.message})",
-            hint="Tables are being read meanwhile, and one that gets another name has to be read again under that: "
+            hint="Snapshots are running, and a renamed table needs a re-snapshot under its new name: "
             "start with a new checkpoint and startingPosition=initial.",
         ) from None
     if change is None:

@@ -318,7 +318,7 @@ def read_references(tokens: Tokens, database: str) -> list[Reference]:
         elif tokens.accept(")"):
             depth -= 1
             if depth < 0:
-                raise SchemaError("A parenthesis ends that was not begun.")
+                raise SchemaError("A closing parenthesis has no opening one.")
         else:
             tokens.take()
     if expected:

@@ -3,7 +3,7 @@
 In: a `RowsEvent` and the `RowLayout` of its table map. Out: one `RowChange` per row; its images map the names of the
 columns that are present to values, so that "absent" (binlog_row_image=MINIMAL) and NULL stay two things. `typed` and
 `variant` turn images into what the kernels make of them, and tests compare the two. Damaged images are ProtocolErrors
-that name the column; a date that no calendar has is what the policy says.
+that name the column; a date that does not exist is what the policy says.
 """
 
 from __future__ import annotations
@@ -118,15 +118,15 @@ def _read_value(data: bytes, column: ColumnPlan, policy: ValuePolicy, at: int) -
         raise ProtocolError(f"column {column.name}: {error.message}", offset=at) from None
     if policy.invalid_text == "error" and column.charset is not None and not column.charset.is_valid(data):
         raise ProtocolError(
-            f"column {column.name} ({column.declared}) holds bytes that are no text in {column.charset.name}",
+            f"column {column.name} ({column.declared}) holds bytes that are not text in {column.charset.name}",
             offset=at,
-            hint="Set invalidText to 'replace' to let U+FFFD stand for such bytes.",
+            hint="Set invalidText to 'replace' to replace such bytes with U+FFFD.",
         )
     if value is None and KINDS[column.kind].as_text is not None and policy.invalid_dates == "error":
         raise ProtocolError(
-            f"column {column.name} ({column.declared}) holds a date that no calendar has",
+            f"column {column.name} ({column.declared}) holds a date that does not exist",
             offset=at,
-            hint="Set invalidDates to 'null' or 'text' to let such dates pass.",
+            hint="Set invalidDates to 'null' or 'text' to accept such dates.",
         )
     return value
 

@@ -56,7 +56,7 @@ def test_people_are_told_what_follows() -> None:
         (["--time", "2026-11-21T20:00"], ConfigError, "does not say in which time zone"),
         (["--file-pos", "binlog.000001"], ConfigError, "is not of the form FILE:POS"),
         (["--file-pos", "binlog.000001:4", *FILES], ConfigError, "is not among the files"),
-        (["--file-pos", "rotation.1.binlog:999999", *FILES], ConfigError, "behind the end of the file"),
+        (["--file-pos", "rotation.1.binlog:999999", *FILES], ConfigError, "after the end of the file"),
         (["--gtid", "0-9-1", *FILES], DataLossError, "0-9-1 is in none of the files"),
         (["--time", "1970-01-02T00:00:00Z", *FILES[1:]], DataLossError, "may be in an earlier file"),
     ],

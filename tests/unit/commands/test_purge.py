@@ -176,5 +176,5 @@ def test_what_is_refused(directory: Path, arguments: tuple[str, ...], words: str
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     assert "holds no relay log" in str(refusal(tmp_path, "--all-but-last"))
-    assert "no relay directory" in str(refusal(tmp_path / "nowhere", "--all-but-last"))
+    assert "not a relay directory" in str(refusal(tmp_path / "nowhere", "--all-but-last"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["letter.txt"]

@@ -26,7 +26,7 @@ from tests.unit.tail.relay_logs import recorded_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-ALONE = ": nothing comes until its replica runs again."
+ALONE = ": no changes arrive until its replica runs again."
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_colours_on_demand_only(directory: Path) -> None:
     ("arguments", "words"),
     [
         (("--from", "yesterday"), "--from: 'yesterday' is neither latest nor earliest"),
-        (("--from", "3-1-1"), "knows no domain 3"),
+        (("--from", "3-1-1"), "no transaction of domain 3"),
         (("--from", "earliest", "-n", "1"), "-n counts back from the end"),
         (("--table", "orders"), "'orders' is not of the form database.table"),
         (("--direct",), "--direct and --relay-dir exclude each other"),
@@ -142,7 +142,7 @@ def test_a_purged_start(tmp_path: Path) -> None:
         index_path(log.directory, number).unlink()
     error = refusal(tmp_path, "--from", "0-1-1")
     assert isinstance(error, DataLossError)
-    assert "--from earliest shows what there is" in str(error)
+    assert "Use --from earliest to start" in str(error)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -153,7 +153,7 @@ def test_every_signal_to_end_is_a_clean_end(
     monkeypatch.setattr("replica.commands.tail.sleeper", lambda _: lambda _: signal.raise_signal(number))
     done = CliRunner().invoke(program, ["tail", "--relay-dir", str(directory), "-n", "1"])
     assert len(gtids(done)) == 1
-    assert done.stderr == f"mariadb-replica: no one writes {directory} now{ALONE}\n"
+    assert done.stderr == f"mariadb-replica: no process writes {directory} now{ALONE}\n"
     assert signal.getsignal(number) == before
 
 
@@ -162,7 +162,7 @@ def test_a_process_ends_cleanly_when_it_is_told_to(directory: Path) -> None:
         assert running.stdout is not None
         assert running.stdout.readline()
         assert running.stderr is not None
-        assert running.stderr.readline() == f"mariadb-replica: no one writes {directory} now{ALONE}\n".encode()
+        assert running.stderr.readline() == f"mariadb-replica: no process writes {directory} now{ALONE}\n".encode()
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=60)
         assert (running.returncode, said) == (0, b"")

@@ -81,7 +81,7 @@ def test_without_checksums(tmp_path: Path) -> None:
         got = read_bytes(tmp_path, encrypt_again(bytes(moved), key, 1, NONCE, algorithm), keys=KEYS)
         assert got.error is None
         assert got.data[len(events[0]) + 36 :] == bytes(moved[4 + len(events[0]) + 36 :])
-        with pytest.raises(ConfigError, match="does not open"):
+        with pytest.raises(ConfigError, match="cannot be decrypted"):
             open_binlog(tmp_path / "file", KeyRing({(1, 1): b"x" * 16}))
 
 
@@ -99,7 +99,7 @@ def test_with_another_key(path: Path) -> None:
     key = b"a secret of 16 B"
     with pytest.raises(ConfigError) as caught:
         open_binlog(path, KeyRing({(1, 1): key}))
-    assert "does not open with version 1 of key id 1 by AES-CBC or AES-CTR" in caught.value.message
+    assert "cannot be decrypted with version 1 of key id 1 by AES-CBC or AES-CTR" in caught.value.message
     assert key.hex() not in str(caught.value)
     assert "a secret" not in str(caught.value)
 

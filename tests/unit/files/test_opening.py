@@ -64,7 +64,7 @@ def open_files() -> set[str]:
         (b"./bin.000001\n", "2e 2f 62 69"),
         (b"\xfebin", "after 4 bytes"),
         (TRANSACTIONS[:100], "after 100 bytes"),
-        (gzip.compress(b"some text, not a binlog"), "compressed in it"),
+        (gzip.compress(b"some text, not a binlog"), "compressed content"),
         (gzip.compress(b""), "after 0 bytes"),
         (TRANSACTIONS[:4] + GROUP, "before any FORMAT_DESCRIPTION"),
         (TRANSACTIONS[:13] + b"\xff\xff\xff\x7f" + TRANSACTIONS[17:], "2147483647 bytes"),

@@ -110,6 +110,6 @@ def test_begun_anew(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "relay")
     with (
         RelayWriter.open(tmp_path / "relay", start=GtidPosition()),
-        pytest.raises(RelayError, match="It was begun again"),
+        pytest.raises(RelayError, match="The relay log was begun again"),
     ):
         Follower(log, head, Sleeps()).wait()

@@ -94,9 +94,9 @@ def test_damaged_values(damaged: bytes) -> None:
 
 
 def test_a_claim_above_the_limit_is_refused_before_inflating() -> None:
-    with pytest.raises(ProtocolError, match="claims 101 bytes; 100 are possible"):
+    with pytest.raises(ProtocolError, match="claims 101 bytes; at most 100 are possible"):
         inflate(block(bytes(101)), limit=100)
-    with pytest.raises(ProtocolError, match="claims 256 bytes; 255 are possible"):
+    with pytest.raises(ProtocolError, match="claims 256 bytes; at most 255 are possible"):
         inflate_column(raw_value(bytes(256)), limit=255)
 
 

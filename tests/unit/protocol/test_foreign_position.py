@@ -24,12 +24,12 @@ UUID = "3E11FA47-71CA-11E1-9E33-C80AA9429562"
         (json.dumps({"v": 1, "gtid": "0-1-5,7-2-9", "resume": "0-1-5", "server": {}}), "in it is 0-1-5,7-2-9: give"),
         (json.dumps({"file": "bin.000003", "pos": 154, "gtids": "0-1-9", "ts_sec": 1}), "in it is 0-1-9: give"),
         (json.dumps({"file": "bin.000003", "pos": 154, "gtids": f"{UUID}:1-7"}), "--file-pos bin.000003:154`"),
-        ('{"topic": 3}', "no GTID position in it"),
+        ('{"topic": 3}', "JSON without a GTID position"),
     ],
 )
 def test_each_form_is_told_by_its_name(text: str, words: str) -> None:
     assert words in foreign_position(text)
-    with pytest.raises(ConfigError, match="is no GTID position: it is ") as caught:
+    with pytest.raises(ConfigError, match="is not a GTID position: it is ") as caught:
         GtidPosition.parse(text)
     assert words in str(caught.value)
     with pytest.raises(ConfigError) as caught:

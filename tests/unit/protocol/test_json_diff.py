@@ -109,8 +109,8 @@ def test_diffs_that_do_not_fit(document: Json, one: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"\x03\x01$", "3 is no operation"), (b"\x02\x05$", "5 bytes wanted"), (b"\x00\x01$\x05\x04", "5 bytes wanted"),
-     (b"\x02\x01\xff", "not utf-8")],
+    [(b"\x03\x01$", "3 is not an operation"), (b"\x02\x05$", "5 bytes wanted"),
+     (b"\x00\x01$\x05\x04", "5 bytes wanted"), (b"\x02\x01\xff", "not utf-8")],
 )  # fmt: skip
 def test_damaged_bytes(data: bytes, message: str) -> None:
     with pytest.raises(ProtocolError, match=message):

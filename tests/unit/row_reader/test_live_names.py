@@ -89,7 +89,7 @@ def test_an_answer_that_does_not_come_leaves_numbers() -> None:
     assert live.resolve(found) is not None
     assert live.is_unnamed(found)
     assert live.primary_key(found) == ()
-    assert "no one tells its columns: v.t does not exist" in said.getvalue()
+    assert "its columns are unknown: v.t does not exist" in said.getvalue()
 
 
 def test_statements_before_the_start_tell(tmp_path: Path) -> None:

@@ -67,5 +67,5 @@ def test_a_transaction_that_is_still_prepared_at_the_end_is_said(tmp_path: Path)
     read = reading([first])
     with (tmp_path / "out").open("wb") as file:
         write_json_rows(read, file)
-    assert said(read).count("is prepared and not ended") == 2
+    assert said(read).count("is prepared, but neither committed nor rolled back") == 2
     assert read.notices.exit_code == 0

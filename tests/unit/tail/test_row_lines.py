@@ -29,7 +29,7 @@ def test_sides_and_values_are_taken_apart() -> None:
         (r.OP_UPDATE, [side(id="1", name="'a'"), side(id="1", name="'b'")], "  update  d.t   id=1  name 'a' → 'b'"),
         (r.OP_UPDATE, [side(id="1"), side(name="'b'")], "  update  d.t   id=1  name → 'b'"),
         (r.OP_UPDATE, [side(id="1", name="'a'"), side(id="2", name="'a'")], "  update  d.t   id=1  id 1 → 2"),
-        (r.OP_UPDATE, [side(id="1"), side(id="1")], "  update  d.t   id=1  (nothing that is shown was changed)"),
+        (r.OP_UPDATE, [side(id="1"), side(id="1")], "  update  d.t   id=1  (no shown column was changed)"),
     ],
 )
 def test_a_row(op: int, sides: list[dict[int, str]], line: str) -> None:

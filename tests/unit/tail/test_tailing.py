@@ -95,7 +95,7 @@ def test_a_page_of_it(log: RelayLog) -> None:
         ["0-1-1  thread 6", "  sql     CREATE DATABASE v"],
         ["0-1-4  thread 6", "  # INSERT INTO t VALUES (1, 'kept')", "  # INSERT INTO t VALUES (3, 'kept')"],
         ["  insert  v.t           a=1  b='kept'", "  insert  v.t           a=3  b='kept'"],
-        ["0-1-12  thread 7  XA PREPARE X'7832',X'',1: its rows come when it is committed"],
+        ["0-1-12  thread 7  XA PREPARE X'7832',X'',1: its rows are shown when it is committed"],
         ["0-1-14  thread 6  XA COMMIT X'7831',X'6272616e6368',7", "  insert  v.t           a=11  b='xa'"],
         ["0-1-15  thread 7  XA ROLLBACK X'7832',X'',1: its rows were never committed"],
     ):
@@ -140,7 +140,7 @@ def test_tables_of_every_type(tmp_path: Path) -> None:
     assert "NULL" in text
     assert "\x1b" not in text
     updates = [line for line in text.splitlines() if line.startswith("  update")]
-    assert all("→" in line or "nothing that is shown" in line for line in updates)
+    assert all("→" in line or "no shown column" in line for line in updates)
 
 
 def test_images_that_hold_only_what_changed(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def test_it_says_when_the_writer_goes_and_comes(tmp_path: Path) -> None:
 
     with RelayLock(tmp_path):
         assert look() == []
-    assert look() == [f"no one writes {tmp_path} now: nothing comes until its replica runs again"]
+    assert look() == [f"no process writes {tmp_path} now: no changes arrive until its replica runs again"]
     assert look() == []
     with RelayLock(tmp_path):
         watch.look()
@@ -33,4 +33,4 @@ def test_it_says_when_the_writer_goes_and_comes(tmp_path: Path) -> None:
 def test_a_directory_without_a_lock_has_no_writer(tmp_path: Path) -> None:
     said: list[str] = []
     WriterWatch(tmp_path / "nowhere", said.append).look()
-    assert "no one writes" in said[0]
+    assert "no process writes" in said[0]

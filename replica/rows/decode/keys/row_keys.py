@@ -76,7 +76,7 @@ class RowKeys:
         columns = table.table_map.columns
         for number, declared in zip(indexes, key, strict=True):
             if what := disagreement(columns[number], declared):
-                told = f"column {declared.name} is {declared.column_type}, and its {what} in the binlog is another."
+                told = f"column {declared.name} is {declared.column_type}, but its {what} in the binlog is different."
                 raise _other_key(table.table_map, told)
         ranks = np.full(len(columns), -1, np.int64)
         ranks[indexes] = np.arange(len(indexes))
@@ -103,7 +103,7 @@ def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[Co
 
 def _other_key(table_map: TableMapEvent, why: str) -> KeyChangedError:
     return KeyChangedError(
-        f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the table is read by, "
-        f"so it was altered meanwhile: {why}",
+        f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the snapshot uses, "
+        f"so the table was altered meanwhile: {why}",
         hint=READ_AGAIN,
     )

@@ -175,13 +175,13 @@ class OpenRows:
         group = self._found.groups[int(event["group"])]
         sequence = int(group["sequence"]) & 0xFFFFFFFFFFFFFFFF
         gtid = f"{int(group['domain'])}-{int(group['server'])}-{sequence}"
-        what = "do not tell the key of a row" if status == UNTOLD_KEY else "hold a part of the columns of a row"
+        what = "do not contain the key of a row" if status == UNTOLD_KEY else "hold only a part of the columns of a row"
         return partial_images(gtid, self._slots.name(int(event["slot"])), what)
 
 
 def partial_images(gtid: str, table: str, what: str) -> PrerequisiteError:
     """Make the error for a transaction without whole row images, in a table whose snapshot is running."""
     return PrerequisiteError(
-        f"the row images of transaction {gtid} {what} of {table}, which is being read while it changes.",
+        f"the row images of transaction {gtid} {what} of {table} while the snapshot of the table is running.",
         hint="Let every session write with binlog_row_image=FULL, and start again with a new checkpoint.",
     )

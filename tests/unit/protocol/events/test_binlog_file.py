@@ -108,7 +108,7 @@ def test_walk_from_inside_a_file_needs_its_description() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xfebi", b"PAR1" + DATA[4:]])
 def test_another_magic(data: bytes) -> None:
-    with pytest.raises(ProtocolError, match="no binlog file"):
+    with pytest.raises(ProtocolError, match="not a binlog file"):
         list(walk(data))
 
 

@@ -50,7 +50,7 @@ def test_an_event_has_the_session_it_ran_in() -> None:
     status = bytes([1]) + (7).to_bytes(8, "little") + bytes([4]) + bytes([45, 0, 8, 0, 33, 0])
     event = memoryview(bytes(19) + bodies.query(b"SAVEPOINT `a`", status=status))
     assert read_savepoint(event) == SavepointText("a", rolls_back=False, session=((45, 8, 33), 7))
-    with pytest.raises(ProtocolError, match="names no savepoint"):
+    with pytest.raises(ProtocolError, match="has no savepoint name"):
         read_savepoint(memoryview(bytes(19) + bodies.query(b"SAVEPOINT")))
 
 

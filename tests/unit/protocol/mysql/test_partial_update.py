@@ -71,7 +71,7 @@ def test_nulls_and_options_zero() -> None:
 def test_a_diff_without_a_value_before() -> None:
     after = b"\1\1" + b"\0" + diffs(REPLACE_K)
     for before, present in ((b"\0" + number(1), b"\1"), (b"\2" + number(1) + value([1]), ALL)):
-        with pytest.raises(ProtocolError, match=r"column a: a JSON diff without .* binlog_row_image=FULL"):
+        with pytest.raises(ProtocolError, match=r"column a: a JSON diff lacks the value .* binlog_row_image=FULL"):
             apply_partial_update(before + after, present, b"\2", COLUMNS)
         plain = apply_partial_update(before + after, present, b"\2", COLUMNS, wanted=(0, 2))
         assert plain.endswith(b"\0" + text("null"))

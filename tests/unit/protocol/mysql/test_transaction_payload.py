@@ -61,7 +61,7 @@ def test_several_frames_are_one_payload() -> None:
     ("body", "message"),
     [
         (payload(b"x" * 40, 41, Compression.NONE), "40 bytes that claims 41"),
-        (payload(b"x" * 40, MAX_EVENT_BYTES + 1), "1073741824 is the most"),
+        (payload(b"x" * 40, MAX_EVENT_BYTES + 1), "at most 1073741824 are allowed"),
         (payload(b"x" * 40, (40 << 15) + 1), "40 bytes claims to hold"),
         (payload(b"x" * 40, 1000), "cannot be decompressed"),
         (payload(b"", 0, 7), "algorithm 7"),

@@ -74,15 +74,15 @@ def test_an_error_may_come_anywhere(reading: Any, head: bytes, before: int) -> N
 @pytest.mark.parametrize(
     ("reading", "payloads", "words"),
     [
-        (prepare_reply, [b"\x01"], "starts with 0x01"),
+        (prepare_reply, [b"\x01"], "starts with the unexpected byte 0x01"),
         (prepare_reply, [bytes.fromhex("00 01000000 0110 0000 00 0000")], "4097 columns"),
         (prepare_reply, [bytes.fromhex("00 01000000 0100 0100 00 0000")], "1 parameters"),
         (prepare_reply, [PREPARED, ID, TEXT, ID], "no EOF"),
         (result_columns, [b"\xfb/etc/passwd"], "file of this machine"),
-        (result_columns, [b"\0\0\0\2\0\0\0"], "without a result"),
-        (result_columns, [EOF], "without a result"),
-        (result_columns, [b"\xfc\x01\x10"], f"{MAX_COLUMNS} are the most"),
-        (result_columns, [b"\x02\x02"], "are the most"),
+        (result_columns, [b"\0\0\0\2\0\0\0"], "has no result"),
+        (result_columns, [EOF], "has no result"),
+        (result_columns, [b"\xfc\x01\x10"], f"at most {MAX_COLUMNS} are possible"),
+        (result_columns, [b"\x02\x02"], "are possible"),
         (result_columns, [b"\x01", ID[:-13] + b"\x0d" + ID[-12:]], "a column definition"),
         (result_columns, [b"\x01", ID + b"\0"], "a column definition"),
     ],
@@ -98,7 +98,7 @@ def test_what_ends_rows() -> None:
     with pytest.raises(ErrorReply):
         row_end(ERR)
     for payload in (b"", b"\x01", b"\xfb", b"\xfe" * 9):
-        with pytest.raises(ProtocolError, match="no row and no end"):
+        with pytest.raises(ProtocolError, match="neither a row nor the end of the rows"):
             row_end(payload)
 
 

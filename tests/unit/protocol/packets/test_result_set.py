@@ -67,13 +67,13 @@ def test_an_error_may_come_anywhere(before: int) -> None:
     ("said", "error"),
     [
         ([b"\xfb/etc/passwd"], "asks for a file of this machine"),
-        ([b"\xfc\x01\x10"], f"a result of 4097 columns, where {MAX_COLUMNS}"),
+        ([b"\xfc\x01\x10"], f"a result of 4097 columns; at most {MAX_COLUMNS}"),
         ([b"\xfe" + b"\xff" * 8], "not OK, EOF or ERR"),
         ([b"\x01\x01"], "columns"),
         ([b"\x01", DEFINITION, b"\x01a"], "not OK, EOF or ERR"),
         ([b"\x02", DEFINITION, DEFINITION, EOF, b"\x01a"], "bytes wanted"),
-        ([b"\x01", DEFINITION, EOF, b"\x01ab"], "1 bytes behind the last value"),
-        ([b"\x01", DEFINITION, EOF, b"\x02\xff\xfe"], "is not UTF-8, which the session was set to"),
+        ([b"\x01", DEFINITION, EOF, b"\x01ab"], "1 bytes after the last value"),
+        ([b"\x01", DEFINITION, EOF, b"\x02\xff\xfe"], "is not UTF-8, although the session is set to UTF-8"),
         ([b"\x01", DEFINITION, EOF, b"\xfe" + b"\xff" * 8], "bytes wanted"),
     ],
 )

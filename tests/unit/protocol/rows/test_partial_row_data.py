@@ -69,7 +69,7 @@ def joined(*some: PartialRowDataEvent, limit: int = 1 << 20) -> None:
     ("some", "message"),
     [
         ([fragment(2, 3, b"x")], "fragment 2 of 3 of a rows event, expected 1"),
-        ([fragment(1, 3, b"x")], "does not tell its size"),
+        ([fragment(1, 3, b"x")], "does not contain its size"),
         ([fragment(1, 3, b"x" * 20, 60), fragment(3, 3, b"x")], "fragment 3 of 3 of a rows event, expected 2"),
         ([fragment(1, 3, b"x" * 20, 60), fragment(2, 4, b"x")], "fragment 2 of 4 of a rows event, expected 2 of 3"),
         ([fragment(1, 3, b"x" * 20, 60), fragment(1, 3, b"x", 60)], "fragment 1 of 3 of a rows event, expected 2"),
@@ -77,7 +77,7 @@ def joined(*some: PartialRowDataEvent, limit: int = 1 << 20) -> None:
         ([fragment(1, 2, b"x" * 20, 60), fragment(2, 2, b"x" * 20)], "have 40 bytes, 60 are claimed"),
         ([fragment(1, 1, b"x", 18)], "18 bytes in fragments"),
         ([fragment(1, 1, b"x", (1 << 20) + 1)], "1048577 bytes in fragments"),
-        ([fragment(1, 1, bytes(9) + b"\x1e" + bytes(20), 30)], "do not make one"),
+        ([fragment(1, 1, bytes(9) + b"\x1e" + bytes(20), 30)], "do not form a rows event"),
     ],
 )
 def test_fragments_that_do_not_make_an_event(some: list[PartialRowDataEvent], message: str) -> None:

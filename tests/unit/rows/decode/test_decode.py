@@ -119,7 +119,7 @@ def test_a_set_with_an_empty_label_reads_as_select_prints_it(recorded: dict[tupl
 def test_invalid_dates_stop_the_stream_only_when_asked_to(recorded: dict[tuple[str, str, str], Recorded]) -> None:
     run = recorded[MODES[0]]
     decoder = RangeDecoder(Tables({"d0.a": None}), DecodeOptions(shape="variant", invalid_dates="error"))
-    with pytest.raises(ReplicaError, match=r"column c\d+ of d0\.a holds a date that no calendar has"):
+    with pytest.raises(ReplicaError, match=r"column c\d+ of d0\.a holds a date that does not exist"):
         kernel_rows(run.data, decoder)
 
 

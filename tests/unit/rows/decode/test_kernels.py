@@ -201,7 +201,7 @@ def test_what_is_no_vector_and_no_geometry(data_type: str, size: int, shape: Sha
     policy = ValuePolicy(geometry="spark")
     output = [output_column(known, policy)] if shape != "variant" else None
     options = DecodeOptions(shape=shape, geometry="spark")
-    with pytest.raises(ProtocolError, match=r"column v of d\.t holds bytes that are no value of its type"):
+    with pytest.raises(ProtocolError, match=r"column v of d\.t holds bytes that are not a value of its type"):
         list(RangeDecoder(tables, options, output).decode(bytes(stream), checksum=True))
     with pytest.raises(ProtocolError, match=rf"column v: .*{data_type.upper()}"):
         list(reference_rows(stream.binlog(), tables, policy))
@@ -286,12 +286,12 @@ def test_no_damage_makes_anything_but_a_typed_error(
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
-        (Column("c", 246, bytes([5, 0])), b"\xff\xff\xff", "bytes that are no value of its type"),
-        (Column("c", 246, bytes([38, 10])), b"\xff" * 18, "bytes that are no value of its type"),
-        (Column("c", 246, bytes([65, 0])), b"\xff" * 30, "bytes that are no value of its type"),
-        (Column("c", 254, b"\xf7\x01", labels=(b"a",)), b"\x02", "bytes that are no value of its type"),
-        (Column("c", 254, b"\xf8\x01", labels=(b"a",)), b"\x02", "bytes that are no value of its type"),
-        (Column("c", 10), bytes(3), "a date that no calendar has"),
+        (Column("c", 246, bytes([5, 0])), b"\xff\xff\xff", "bytes that are not a value of its type"),
+        (Column("c", 246, bytes([38, 10])), b"\xff" * 18, "bytes that are not a value of its type"),
+        (Column("c", 246, bytes([65, 0])), b"\xff" * 30, "bytes that are not a value of its type"),
+        (Column("c", 254, b"\xf7\x01", labels=(b"a",)), b"\x02", "bytes that are not a value of its type"),
+        (Column("c", 254, b"\xf8\x01", labels=(b"a",)), b"\x02", "bytes that are not a value of its type"),
+        (Column("c", 10), bytes(3), "a date that does not exist"),
     ],
 )
 @pytest.mark.parametrize("shape", SHAPES)
@@ -312,7 +312,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_column(
 
 def test_widths_that_do_not_fit_and_images_without_columns_are_refused() -> None:
     for body, words in (
-        (rows(1, 3, image([bytes(4)] * 3)), "another number of columns"),
+        (rows(1, 3, image([bytes(4)] * 3)), "a different number of columns"),
         (rows(1, 2, b"\0\0", before=[False, False]), "without any column"),
     ):
         stream = Primary()

@@ -99,11 +99,11 @@ def test_damage_can_be_an_error(shape: Literal["envelope", "flat", "variant"], c
     output = [OutputColumn("c", pa.string(), "STRING")]
     options = DecodeOptions(shape=shape, invalid_text="error")
     made = stream(damaged, collation)
-    with pytest.raises(ProtocolError, match=r"column c of d\.t holds bytes that are no text") as caught:
+    with pytest.raises(ProtocolError, match=r"column c of d\.t holds bytes that are not text") as caught:
         kernel_rows(bytes(made), RangeDecoder(TABLES, options, None if shape == "variant" else output))
     assert caught.value.offset is not None
     assert "invalidText" in caught.value.hint
-    with pytest.raises(ProtocolError, match=r"column c .*holds bytes that are no text"):
+    with pytest.raises(ProtocolError, match=r"column c .*holds bytes that are not text"):
         list(reference_rows(made.binlog(), TABLES, ValuePolicy(invalid_text="error")))
     good = stream("a€\ufffd".encode("utf-16-be") if collation == 54 else b"a", collation)
     check_twin(good.binlog(), TABLES, options)

@@ -221,7 +221,7 @@ def test_the_statement_is_the_text_of_rows_query() -> None:
 
 
 def test_a_diff_of_a_value_that_is_not_in_the_log_is_an_error_with_the_way_out() -> None:
-    with pytest.raises(ProtocolError, match=r"v\.j: column b: a JSON diff without the value.*binlog_row_image=FULL"):
+    with pytest.raises(ProtocolError, match=r"v\.j: column b: a JSON diff lacks the value.*binlog_row_image=FULL"):
         list(changes("partial_minimal.binlog"))
 
 

@@ -125,7 +125,7 @@ def test_dummies_that_stand_for_events_of_newer_servers() -> None:
     stream.event(EventType.USER_VAR, b"\x09\0\0\0!dummyvar\x01", flags=8)
     assert len(scan(bytes(stream), checksum=True).groups) == 0
     stream.event(EventType.QUERY, bytes(14) + b"# Dumb")
-    with pytest.raises(ProtocolError, match="outside an event group"):
+    with pytest.raises(ProtocolError, match="outside of an event group"):
         scan(bytes(stream), checksum=True)
 
 

@@ -333,7 +333,7 @@ def test_the_groups_before_a_stop_are_told(*, inside: bool) -> None:
 def test_members_of_a_group_outside_of_one_are_refused(kind: int) -> None:
     stream = Primary()
     stream.event(kind, bytes(30))
-    with pytest.raises(ProtocolError, match="outside an event group"):
+    with pytest.raises(ProtocolError, match="outside of an event group"):
         scan(bytes(stream), checksum=True)
 
 

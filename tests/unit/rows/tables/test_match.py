@@ -76,7 +76,7 @@ def test_a_disagreement_is_an_error_by_position_and_sets_the_catalog_aside_by_na
     wire: Any, schema: ColumnSchema, what: str
 ) -> None:
     with pytest.raises(
-        SchemaError, match=rf"Column c of table shop\.orders .* but its {what} in the binlog is another"
+        SchemaError, match=rf"Column c of table shop\.orders .* but its {what} in the binlog is different"
     ):
         match([wire], schema, named=False)
     assert match([wire], schema, named=True) == [None]

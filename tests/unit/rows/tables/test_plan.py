@@ -71,7 +71,7 @@ def test_binary_labels_are_read_as_utf8_and_never_two_as_one() -> None:
         return plan_column(wire, None, NULL).labels
 
     assert planned(b"a", "é".encode(), b"b ", b"\xff") == ("a", "é", "b ", "\ufffd")
-    with pytest.raises(UnsupportedColumnError, match="differ only in bytes that are no UTF-8"):
+    with pytest.raises(UnsupportedColumnError, match="differ only in bytes that are not UTF-8"):
         planned(b"a", b"\xff", b"\xfe")
     lost = schema("enum", labels=("\ufffd", "\ufffd"), charset="binary")
     with pytest.raises(UnsupportedColumnError, match="differ only in bytes"):
@@ -168,7 +168,7 @@ def test_geometries_follow_the_policy(policy: ValuePolicy, kind: Kind) -> None:
         (bare(ColumnType.LONG, unsigned=False), r"Column 3 of table t\.a has no known name"),
         (column("c", ColumnType.LONG), r"Column c of table t\.a is signed or unsigned: neither"),
         (column("c", ColumnType.VARCHAR, b"\5\0"), "no known character set"),
-        (column("c", ColumnType.STRING, b"\xf7\1"), "labels that neither"),
+        (column("c", ColumnType.STRING, b"\xf7\1"), "labels that are neither"),
         (column("c", ColumnType.DATETIME), "old temporal format"),
     ],
 )

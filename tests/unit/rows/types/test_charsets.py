@@ -81,5 +81,5 @@ def test_what_is_no_character_becomes_a_replacement_and_ends_nothing(name: str) 
         assert len(text) <= len(source)
         assert ("\ufffd" in text) == (not charset.is_valid(source))
         if not charset.is_valid(source):
-            with pytest.raises(ProtocolError, match=r"column c of d\.t holds bytes that are no text"):
+            with pytest.raises(ProtocolError, match=r"column c of d\.t holds bytes that are not text"):
                 converted(charset, [a, source], "error")

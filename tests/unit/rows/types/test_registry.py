@@ -32,7 +32,7 @@ def loading(mutation: str) -> str:
 
 def test_a_kind_without_an_entry_stops_the_import_with_its_name() -> None:
     said = loading("from replica.rows.types.values import integers as f\nf.KINDS = f.KINDS[:2] + f.KINDS[3:]")
-    assert said == "TypeError: no family under rows/types/values says what becomes of the kind INT16"
+    assert said == "TypeError: no family under rows/types/values handles the kind INT16"
 
 
 def test_a_kind_with_two_entries_is_refused_with_its_name() -> None:

@@ -68,7 +68,7 @@ def test_like(statement: str) -> None:
     assert source is not None
     assert copy is not None
     assert (copy.columns, copy.primary_key, copy.versioned) == (source.columns, source.primary_key, True)
-    assert "is like d.nowhere, which is not known" in history("CREATE TABLE u LIKE nowhere").reason("d", "u")
+    assert "is created LIKE d.nowhere, which is unknown" in history("CREATE TABLE u LIKE nowhere").reason("d", "u")
 
 
 @pytest.mark.parametrize(

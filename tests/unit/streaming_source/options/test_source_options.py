@@ -112,7 +112,7 @@ def test_an_unknown_option_without_a_neighbour_lists_all() -> None:
         ({"startingPosition": "yesterday"}, "is neither latest nor earliest nor a time nor a GTID position"),
         ({"startingPosition": "0-1-5,0-2-6"}, "conflict"),
         ({"startingPosition": "bin.000007:4711"}, "binlog file .*mariadb-replica position --file-pos bin.000007:4711`"),
-        ({"startingPosition": '{"v": 1, "gtid": "0-1-5"}'}, "the GTID position in it is 0-1-5: give that alone"),
+        ({"startingPosition": '{"v": 1, "gtid": "0-1-5"}'}, "the GTID position in it is 0-1-5: give only that"),
         ({"endingPosition": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"}, "GTID set of MySQL.*replica position"),
         ({"startingPosition": " "}, "is empty; earliest"),
         ({"table": "orders"}, "is not of the form database.table"),

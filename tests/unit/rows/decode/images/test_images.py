@@ -251,7 +251,7 @@ def test_a_decoder_goes_on_after_an_event_larger_than_the_arena(monkeypatch: pyt
         ((166, rows(7, 2, block(named(1, "a"))[:-3], flags=0)), "inflate"),
         (compressed(INSERT, 2, named(1, "a")[:-1]), "ends beyond its event"),
         (compressed(INSERT, 2, named(1, "a") + b"\xfc"), "ends beyond its event"),
-        (compressed(INSERT, 3, named(1, "a")), "another number of columns"),
+        (compressed(INSERT, 3, named(1, "a")), "a different number of columns"),
         (compressed(INSERT, 2, named(1, "a"), before=[False, False]), "without any column"),
     ],
 )
@@ -277,7 +277,7 @@ def test_damage_is_told_with_its_event(event: tuple[int, bytes], words: str) -> 
     ("event", "words"),
     [
         ((INSERT, rows(7, 6, stored_row(1, b"abc")[:-1], flags=0)), "ends beyond its event"),
-        ((INSERT, rows(7, 5, stored_row(1, b"abc"), flags=0)), "another number of columns"),
+        ((INSERT, rows(7, 5, stored_row(1, b"abc"), flags=0)), "a different number of columns"),
         ((INSERT, rows(7, 6, b"\xff", before=[False] * 6, flags=0)), "without any column"),
         ((UPDATE, rows(7, 6, stored_row(1, b"abc"), after=[True] * 6, flags=0)), "ends beyond its event"),
         ((INSERT, rows(7, 6, stored_row(1, b"a" * 300)[:-4] + b"....", flags=0)), r"column \w+ of d\.t: a compressed"),

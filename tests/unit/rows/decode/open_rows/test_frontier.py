@@ -304,8 +304,8 @@ def test_a_row_that_leaves_needs_no_more_than_its_key() -> None:
 @pytest.mark.parametrize(
     ("border", "before", "images", "what"),
     [
-        ((1,), ONLY_KEY, image([NUMBERS[2]]) + image([NUMBERS[1]]), "hold a part of the columns of a row"),
-        ((1,), [False, True, False], image([b"\1x"]) + image([NUMBERS[1]]), "do not tell the key of a row"),
+        ((1,), ONLY_KEY, image([NUMBERS[2]]) + image([NUMBERS[1]]), "hold only a part of the columns of a row"),
+        ((1,), [False, True, False], image([b"\1x"]) + image([NUMBERS[1]]), "do not contain the key of a row"),
     ],
 )
 def test_images_that_do_not_tell_enough_are_refused_by_transaction(

@@ -205,7 +205,7 @@ def test_an_unreadable_target_without_changes_ends_nothing(
     assert states["parents"] == CURRENT
     state, error = states["children"]
     assert state == "failed"
-    assert "cannot be made" in str(error)
+    assert "cannot be created" in str(error)
     assert "drop it or move it away" in str(error)
     drop(mirror, "children")
     mirror.resnapshot("children")
@@ -270,7 +270,9 @@ def test_a_mirror_starts_with_the_deltalake_that_was_tried_or_with_spark_alone(
         primary.sql("DELETE FROM packages.b WHERE id = 2")
         mirror.run(writer="spark")
         mirror.workbench.run(OTHER_DELTALAKE)
-        with pytest.raises(AssertionError, match=r"deltalake 1\.5\.0 is installed, which was not tried"):
+        with pytest.raises(
+            AssertionError, match=r"deltalake 1\.5\.0 is installed, a version that the mirror does not support"
+        ):
             mirror.run()
     finally:
         mirror.workbench.run(WITH_DELTALAKE)
@@ -281,11 +283,11 @@ def test_a_mirror_starts_with_the_deltalake_that_was_tried_or_with_spark_alone(
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"tableProperties": {"delta.noSuchThing": "1"}}, r"the target \S+ cannot be made: .*noSuchThing"),
+        ({"tableProperties": {"delta.noSuchThing": "1"}}, r"the target \S+ cannot be created: .*noSuchThing"),
         ({"into": "nosuch://x/{table}"}, r'the control table \S+ cannot be used: .*scheme "nosuch"'),
         ({"checkpointLocation": "nosuch://x/c"}, r'the checkpoint nosuch://x/c cannot be used: .*scheme "nosuch"'),
         ({"checkpointLocation": "/proc/none/c"}, r"the checkpoint /proc/none/c cannot be used: .*/proc/none/c"),
-        ({"control": "nowhere.x.control"}, r"the control table \S+ cannot be made: .*nowhere"),
+        ({"control": "nowhere.x.control"}, r"the control table \S+ cannot be created: .*nowhere"),
     ],
 )
 def test_wrong_storage_and_properties_are_one_error_that_names_them(

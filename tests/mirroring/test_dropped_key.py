@@ -60,4 +60,4 @@ def test_rows_that_the_old_key_would_take_for_one_are_all_there(mirrored: Callab
         state, error = states["alone"]
         assert state == "failed"
         assert "no primary key" in str(error)
-        assert "but for one with kind" in str(error)
+        assert "except one with kind" in str(error)

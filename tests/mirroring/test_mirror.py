@@ -297,7 +297,7 @@ def test_what_does_not_belong_together_is_refused(
     mirror.run()
     state, error = mirror.states()["orders"]
     assert state == "failed"
-    assert "is there and made by something else" in str(error)
+    assert "exists, and no mirror created it" in str(error)
     mirror.workbench.run(f"spark.sql('DROP TABLE {mirror.lake}.orders')")
     mirror.run(snapshotAgain=f"{shop}.orders@mine")
     mirror.assert_equal("orders", "lines")
@@ -308,7 +308,7 @@ def test_what_does_not_belong_together_is_refused(
         AssertionError, match=r"ConfigError: the checkpoint .* is in use, and .*elsewhere.* knows nothing"
     ):
         mirror.run(control="elsewhere")
-    with pytest.raises(AssertionError, match=r"ConfigError: the target .* is there and of another mirror"):
+    with pytest.raises(AssertionError, match=r"ConfigError: the target .* belongs to another mirror"):
         mirror.run(control="elsewhere", checkpointLocation=other, relayDir=other + "-relay")
 
 

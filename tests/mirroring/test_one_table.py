@@ -182,7 +182,7 @@ def test_what_is_wrong_with_a_table_at_the_start_is_its_own_matter(mirrored: Cal
             "keyless": "no primary key",
             "isam": "MyISAM",
             "order-items": "order-items",
-            "taken": "is there and made by something else",
+            "taken": "exists, and no mirror created it",
             "hidden": "GRANT SELECT ON `shop`.`hidden`",
         }
         assert {name: state for name, (state, _) in states.items()} == {"A": "current"} | dict.fromkeys(

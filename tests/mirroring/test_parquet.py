@@ -157,7 +157,7 @@ def test_a_column_of_another_type_sets_the_table_aside_until_its_folder_is_moved
     assert states(log) == {"a": "failed", "b": "current"}
     code = f"from streaming_source import mirror_status\nrows = mirror_status(spark, into={log.arguments['into']!r})"
     (why,) = log.workbench.run(f"{code}\nresult = [row.error for row in rows.where('error IS NOT NULL').collect()]")
-    assert "have name as STRING, and it is BINARY now" in why
+    assert "have name as STRING, and its type is BINARY now" in why
     rows = taken(log, "b")
     assert replayed(rows) == of_server(log, "b", rows)
     lake = tmp_path / "lake" / "shop"
@@ -179,14 +179,14 @@ def test_what_parquet_cannot_be_is_refused(primary: MariaDb, log: Mirrored, tmp_
     folder = tmp_path / "lake" / "shop" / "a"
     folder.mkdir(parents=True)
     (folder / "mine.parquet").touch()
-    with pytest.raises(AssertionError, match=r"the target .*/a` is there and made by something else"):
+    with pytest.raises(AssertionError, match=r"the target .*/a` exists, and no mirror created it"):
         log.run(onTableError="fail")
     log.run()  # a run that has a batch of the one before ends after it
     log.run()
     assert states(log) == {"a": "failed", "b": "current"}
     code = f"from streaming_source import mirror_status\nrows = mirror_status(spark, into={log.arguments['into']!r})"
     (why,) = log.workbench.run(f"{code}\nresult = [row.error for row in rows.where('error IS NOT NULL').collect()]")
-    assert "/a` is there and made by something else" in why
+    assert "/a` exists, and no mirror created it" in why
     rows = taken(log, "b")
     assert replayed(rows) == of_server(log, "b", rows)
     assert [file.name for file in folder.iterdir()] == ["mine.parquet"]

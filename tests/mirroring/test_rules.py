@@ -126,23 +126,26 @@ def test_rules_that_cannot_be_or_have_changed_are_refused_and_statements_on_thei
     mirror = mirrored(primary, shop, rules=RULES, hashKeyFile=key_file)
     people = "the rule of shop.people "
     refused(
-        f"{people}names the column secrets, which the table has not. Did you mean secret", _people(leaveOut=["secrets"])
+        f"{people}names the column secrets, which the table does not have. Did you mean secret",
+        _people(leaveOut=["secrets"]),
     )
-    refused(f"{people}leaves out or masks id, which is of the key", _people(leaveOut=["ID"]))
-    refused(f"{people}gives the columns card and pin one name, card", _people(rename={"pin": "card"}))
-    refused(f"{people}masks pin with 'none', which is no INT", _people(mask={"pin": "none"}))
-    refused("shop.person holds for no table", {"shop.person": {"leaveOut": ["secret"]}})
+    refused(f"{people}leaves out or masks id, which belongs to the key", _people(leaveOut=["ID"]))
+    refused(f"{people}gives the columns card and pin the same name, card", _people(rename={"pin": "card"}))
+    refused(f"{people}masks pin with 'none', which is not of the type INT", _people(mask={"pin": "none"}))
+    refused("shop.person applies to no table", {"shop.person": {"leaveOut": ["secret"]}})
     refused("the filter of shop.people, contry = 1, is not understood", _people(where="contry = 1"))
-    refused("the filter of shop.people, id, is no condition but a int", _people(where="id"))
+    refused("the filter of shop.people, id, is not a condition but of type int", _people(where="id"))
     refused("depends on more than the row", _people(where="born < current_timestamp()"))
     refused("depends on more than the row", _people(where="rand() < 0.5"))
     refused("depends on more than the row", _people(where="id = (SELECT max(id) FROM VALUES (1) AS t(id))"))
     mirror.run()
-    refused("the rules are others than those that the targets of shop.people", {"shop.letters": RULES["shop.letters"]})
+    refused(
+        "the rules differ from those with which the targets of shop.people", {"shop.letters": RULES["shop.letters"]}
+    )
     other = tmp_path / "other"
     other.write_text("k" * 32, encoding="utf-8")
     other.chmod(0o600)
-    refused("hashKeyFile has another key than the one that the targets of", RULES, hashKeyFile=str(other))
+    refused("hashKeyFile has another key than the one with which the targets of", RULES, hashKeyFile=str(other))
     primary.sql(
         "USE shop",
         "INSERT INTO people VALUES (40, 'cé', 's', 'c', 1, 'cé@x', '2001-02-03', 12, 'DE')",
@@ -161,7 +164,7 @@ def test_rules_that_cannot_be_or_have_changed_are_refused_and_statements_on_thei
     mirror.run(rules=rules, snapshotAgain="shop.people@first")
     state, error = mirror.states()["people"]
     assert state == "failed"
-    assert "the rule of shop.people names the column Email, which the table has not" in str(error)
+    assert "the rule of shop.people names the column Email, which the table does not have" in str(error)
     assert "MARKER" not in str(mirror.target("people"))
 
 

@@ -53,7 +53,7 @@ def test_the_second_is_refused_and_the_first_goes_on(mirrored: Callable[..., Mir
         code = BESIDE.format(first=mirror.arguments, second=mirror.arguments | other, server=server)
         told = mirror.workbench.run(code)
         refused = (
-            rf"ConfigError: the target `{mirror.lake}`\.`a` is there and of another mirror, [0-9a-f-]+; this one is "
+            rf"ConfigError: the target `{mirror.lake}`\.`a` belongs to another mirror, [0-9a-f-]+\. This mirror is "
             rf"[0-9a-f-]+, with the control table `?{mirror.lake}`?\.`?other_control`?\. Choose another template"
         )
         assert re.search(refused, told), told

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.offsets.offset import SourceOffset
 
-_CIRCLE: Final = "foreign keys of several tables refer to each other in a circle. It is read again."
+_CIRCLE: Final = "foreign keys of several tables refer to each other in a circle. The table is re-snapshotted."
 _PAST: Final = (
-    "what foreign keys cascaded into it while tables were read is not known: the changes since {since} cannot be read "
-    "once more ({error}). It is read again."
+    "the cascades into it during the snapshot are unknown: the changes since {since} cannot be read once more "
+    "({error}). The table is re-snapshotted."
 )
 READ_AGAIN_EVERY_S: Final = 600.0
 """Seconds between two re-snapshots of a table because of its foreign keys, so that permanent doubts cost little."""
@@ -174,7 +174,7 @@ class Cascades:
         if any(one.lost for one in told.values()):
             since = lowest(one.since for one in told.values())
             scope = {one for name in told for one in (name, *above[name])}
-            _log.info("%s: following what foreign keys cascaded since %s", _named(told), since)
+            _log.info("%s: applying the deferred cascades since %s", _named(told), since)
             begun = time.monotonic()
             past: DataFrame | None = None
             try:
@@ -193,7 +193,7 @@ class Cascades:
                 if of_machine(error):
                     raise
                 if is_away(error):
-                    _log.warning("%s: %s It is tried again behind the next batch.", _named(told), error)
+                    _log.warning("%s: %s It is tried again after the next batch.", _named(told), error)
                     return errors
                 missed = _PAST.format(since=since or "the beginning", error=type(error).__name__)
                 _log.warning("%s: %s", _named(told), error)
@@ -201,7 +201,7 @@ class Cascades:
             finally:
                 if past is not None:
                     past.unpersist()
-            _log.info("%s: followed in %.1f s", _named(told), time.monotonic() - begun)
+            _log.info("%s: finished the deferred cascades in %.1f s", _named(told), time.monotonic() - begun)
         for name in told:
             rows[name] = followed(rows[name])
         return errors
@@ -250,7 +250,7 @@ class Cascades:
                 walk.found[name].write(spark, rows[name].target, mode_of(rows[name].mode, rows[name].keys))
             except SPARK_ERRORS as error:
                 raise_fault(error, written=1)
-                missed[name] = f"what foreign keys changed could not be written: {type(error).__name__}."
+                missed[name] = f"the changes by foreign keys could not be written: {type(error).__name__}."
         self._miss(rows, missed)
 
     def _miss(self, rows: dict[TableName, ControlRow], missed: Mapping[TableName, str]) -> None:
@@ -303,8 +303,8 @@ def _without(children: Collection[TableName], links: Mapping[TableName, list[Lin
 
 
 def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
-    why = walk.missed.get(name) or f"{', '.join(sorted(walk.found[name].told))} changed its rows, which no binlog has."
-    return SchemaError(f"onCascade=stop asks to stop: {why}", hint=RESYNC.format(table=table_text(name)))
+    why = walk.missed.get(name) or f"{', '.join(sorted(walk.found[name].told))} changed its rows outside the binlog."
+    return SchemaError(f"onCascade=stop suspends the table: {why}", hint=RESYNC.format(table=table_text(name)))
 
 
 def _from_below(

@@ -81,7 +81,7 @@ def _tell_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[T
         if key.parent not in rows:
             _log.warning(
                 "%s.%s: its foreign key %s (%s) refers to %s.%s, which the mirror does not have. Select that "
-                "table, too: else this one is read again when rows of that one go, at most every ten minutes",
+                "table, too. Otherwise this one is re-snapshotted after changes of that one, every ten minutes at most",
                 *name,
                 key.constraint,
                 ", ".join(key.actions),

@@ -109,7 +109,7 @@ def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[Table
         for name in sorted(names):
             keys = yield from ask_cascades(name)
             if keys is None:
-                _log.warning("%s.%s: the server does not tell whether a foreign key changes its rows", *name)
+                _log.warning("%s.%s: the server does not report whether a foreign key changes its rows", *name)
             found[name] = keys or ()
         return found
 

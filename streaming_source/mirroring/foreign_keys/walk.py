@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MOST_LEVELS: Final = 16
 """Most levels of a walk. InnoDB follows cascades 15 levels deep, and refuses deeper statements (FK_MAX_CASCADE_DEL)."""
-_ORDER = "the order of its changes to those of that table, or whether two texts are the same, is not certain."
+_ORDER = "the order of its changes and those of that table is uncertain, or the equality of two texts is."
 
 
 class _Hit(NamedTuple):
@@ -138,10 +138,10 @@ class CascadeWalk:
         except (UntoldError, SchemaError) as error:
             self._miss(hit, link, action, str(error))
         except TooManyRowsError:
-            self._miss(hit, link, action, f"more than {MOST_ROWS:,} rows are concerned.")
+            self._miss(hit, link, action, f"more than {MOST_ROWS:,} rows are affected.")
         except SPARK_ERRORS as error:
             raise_fault(error, written=1)
-            self._miss(hit, link, action, f"Spark says {type(error).__name__}.")
+            self._miss(hit, link, action, f"Spark reports {type(error).__name__}.")
         else:
             if stale is not None and stale.keys:
                 stale = self._note(hit, link, action, stale, lost)
@@ -214,7 +214,7 @@ class CascadeWalk:
         if action not in mode_of(child.mode, child.keys).cascades:
             return f"{'its target has the mode ' + child.mode if child.keys else 'it has no key'}."
         if action == "CASCADE" and hit.event == "UPDATE":
-            return "keys that change with others are not followed."
+            return "ON UPDATE CASCADE is not followed."
         unchecked = any(self._rows.touched(name) & UNCHECKED for name in (hit.table, link.child))
         return "rows were changed with foreign_key_checks=0." if unchecked else None
 
@@ -237,10 +237,10 @@ class CascadeWalk:
         if not shown:
             return
         if link.child not in self._whole or hit.level >= MOST_LEVELS:
-            self._untell(link, "DELETE", "CASCADE", f"not all rows of {_dotted(link.child)} are there.")
+            self._untell(link, "DELETE", "CASCADE", f"not all rows of {_dotted(link.child)} are known.")
             return
         if self._rows.filtered(link.child):
-            self._untell(link, "DELETE", "CASCADE", f"{_dotted(link.child)} has a filter, so that rows are missing.")
+            self._untell(link, "DELETE", "CASCADE", f"{_dotted(link.child)} has a filter, so its target lacks rows.")
             return
         if gone is not None and gone.keys:
             self._hits.append(_Hit(link.child, "DELETE", lost_with(gone, lost, shown), level=hit.level + 1))
@@ -260,9 +260,9 @@ class CascadeWalk:
             self.missed.setdefault(
                 link.child,
                 f"its foreign key {link.key.constraint} (ON {hit.event} {action}) may have changed its rows with those "
-                f"of {_dotted(hit.table)}, and which ones is not known: {why} It is read again.",
+                f"of {_dotted(hit.table)}. The changed rows are unknown: {why} The table is re-snapshotted.",
             )
-        self._untell(link, hit.event, action, f"nor is it known of {_dotted(link.child)}.")
+        self._untell(link, hit.event, action, f"the changed rows of {_dotted(link.child)} are unknown, too.")
 
     def _untell(self, link: Link, event: str, action: str, why: str, last: Place | None = None) -> None:
         """Go on below a table of which it is unknown which rows a foreign key changed."""

@@ -121,7 +121,7 @@ class WalkRows:
         self._check_types(parent, link, child)
         found = orphan_rows(self._live(child), self._live(above), to, by)
         if found.keys and has_orphans(self._settings.options, link):
-            raise UntoldError("rows on the server name none of that table, either.")
+            raise UntoldError("the server itself has rows without a parent row in that table.")
         return found
 
     def filtered(self, name: TableName) -> bool:
@@ -159,14 +159,14 @@ class WalkRows:
             columns = self._columns(row)
             kinds.append([columns[name].type for name in self._named(row, names)])
         if kinds[0] != kinds[1] or not OTHER_TYPES.isdisjoint(kinds[0]):
-            raise UntoldError("the types of its columns are not compared.")
+            raise UntoldError("values of its column types cannot be compared.")
 
     def _named(self, row: ControlRow, names: Sequence[str]) -> list[str]:
         """Return column names as the table's definition spells them: a foreign key may be older than its parent."""
         there = {column_key(name): name for name in self._columns(row)}
         unknown = [name for name in names if column_key(name) not in there]
         if unknown:
-            raise UntoldError(f"{'.'.join(row.name)} has no column {unknown[0]} there.")
+            raise UntoldError(f"{'.'.join(row.name)} has no column {unknown[0]} in this micro-batch.")
         return [there[column_key(name)] for name in names]
 
     def _columns(self, row: ControlRow) -> dict[str, TableColumn]:

@@ -73,7 +73,7 @@ def _filled(part: NetChanges, rows: DataFrame) -> DataFrame:
     if found is not None:
         raise SchemaError(
             f"a row image of the transaction {found[0]} lacks columns, and {part.target.name} has no key.",
-            hint="Set binlog_row_image to FULL or FULL_NODUP on the primary, and have the table read again.",
+            hint="Set binlog_row_image to FULL or FULL_NODUP on the primary, and re-snapshot the table.",
         )
 
     def value(name: str) -> Column:
@@ -101,7 +101,7 @@ def _replaced(part: NetChanges, changed: DataFrame) -> DataFrame:
     )
     found = _summed(part, both, "there", "number")
     left, goes = f.col("there") + f.col("number"), f.col("number") < 0
-    missing = f.raise_error(f.lit(f"a row was deleted or updated that {part.target.name} does not have."))
+    missing = f.raise_error(f.lit(f"{part.target.name} lacks a row that was deleted or updated."))
     comes = f.when(goes & (left < 0), missing.cast("bigint")).when(goes, left).otherwise(f.col("number"))
     gone = f.when(goes, f.array(f.lit(False))).otherwise(f.array().cast("array<boolean>"))
     put = f.concat(gone, f.array_repeat(f.lit(True), comes.cast("int")))

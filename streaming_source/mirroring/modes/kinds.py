@@ -40,5 +40,5 @@ def check_names(table: str, mode: str, columns: Iterable[TargetColumn]) -> None:
         if spark_column_key(column.name) in needed:
             raise SchemaError(
                 f"{table} has a column {column.name}, and its target in the mode {mode} needs that name.",
-                hint="Give the column another name there (rename in the table's rule), or leave the table out.",
+                hint="Give the column another name in the target (rename in the table's rule), or leave the table out.",
             )

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     Rows = dict[TableName, ControlRow]
 
 _HIDDEN: Final = (
-    "the account has no SELECT on it, or not any more, so that its rows may not have been read. GRANT SELECT on it to "
-    "the account."
+    "the account has no SELECT on it, or lost it, so its rows may not have been read. GRANT SELECT on it to the "
+    "account."
 )
 _MEND: Final = (
     "Correct what Spark refuses (into, tableProperties, the target's storage), or leave the table out (excludeTables). "
-    "If the target is there and cannot be read, drop it or move it away."
+    "If the target exists and cannot be read, drop it or move it away."
 )
 _STORAGE: Final = (
     "Correct into, control or tableProperties, or give the session the catalog, the jar and the settings that the "
@@ -178,7 +178,7 @@ class Beginnings:
         if holder is not None and holder.name in found.tables:
             return suspended(row, self._settings.names.meeting(holder.name, name))
         if holder is not None:
-            return doubted(row, self._number, f"it takes the target of {table_text(holder.name)}.")
+            return doubted(row, self._number, f"it takes over the target of {table_text(holder.name)}.")
         if table.unsettled:
             return doubted(row, self._number, _UNSETTLED)
         try:
@@ -204,9 +204,9 @@ class Beginnings:
         if before is None:
             return None  # the first micro-batch begins a snapshot of all tables
         raise ConfigError(
-            f"the batch that comes again reads tables for snapshotAgain=…@{end.again}, and this start of the "
-            "mirror does not say which.",
-            hint="Start it once more with that option as it was then, until the batch is done.",
+            f"the repeated batch re-snapshots tables for snapshotAgain=…@{end.again}, and this start of the "
+            "mirror does not name them.",
+            hint="Start the mirror with the earlier snapshotAgain option until the batch is done.",
         )
 
     def _sharing(self, name: TableName) -> list[ControlRow]:
@@ -217,7 +217,7 @@ class Beginnings:
 
 def unmade(what: str, error: Exception, hint: str) -> ConfigError:
     """Make the error for a table that Spark could not create."""
-    return ConfigError(f"{what} cannot be made: {without_plan(error)[:LONGEST_TEXT]}", hint=hint)
+    return ConfigError(f"{what} cannot be created: {without_plan(error)[:LONGEST_TEXT]}", hint=hint)
 
 
 def hidden_error(name: TableName) -> ConfigError:

@@ -49,7 +49,7 @@ def mirror_resnapshot(
     told = control_store(spark, name).properties()
     if CHECKPOINT not in told:
         raise ConfigError(
-            f"{name} does not tell the mirror's checkpoint.",
+            f"{name} does not record the mirror's checkpoint.",
             hint="Start the mirror with snapshotAgain instead.",
         )
     ask_again(told[CHECKPOINT], chosen, uuid.uuid4().hex)
@@ -76,13 +76,14 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
     known = {row.name: row for row in rows}
     if isinstance(tables, str) or not tables:
         raise ConfigError(
-            f"tables={tables!r} is no list of tables.", hint='Give one: tables=["shop.orders"]; mirror_status has all.'
+            f"tables={tables!r} is not a list of tables.",
+            hint='Give a list: tables=["shop.orders"]. mirror_status lists all tables.',
         )
     names = sorted(set(map(named_table, tables)))
     unknown = [table_text(name) for name in names if name not in known]
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)}: none of the mirror's tables.",
-            hint="Give them as database.table; mirror_status has all.",
+            f"{', '.join(unknown)}: not among the mirror's tables.",
+            hint="Give tables as database.table. mirror_status lists all tables.",
         )
     return names

@@ -56,7 +56,7 @@ def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], s
     rule = settings.rule_of((table.database, table.table))
     if rule.mode not in settings.format.modes:
         raise ConfigError(
-            f"{table.name} would have the mode {rule.mode}, which is none of format={settings.format.name}.",
+            f"{table.name} would have the mode {rule.mode}, which format={settings.format.name} does not support.",
             hint=f'Give it a rule: rules={{"{table.name}": {{"mode": "{min(settings.format.modes)}"}}}}.',
         )
     if rule.named:
@@ -85,7 +85,7 @@ def _check_names(table: TableSchema, rule: TableRule) -> None:
         if column_key(name) not in there:
             near = difflib.get_close_matches(column_key(name), there, 1)
             raise ConfigError(
-                f"the rule of {table.name} names the column {name}, which the table has not.",
+                f"the rule of {table.name} names the column {name}, which the table does not have.",
                 hint=f"Did you mean {there[near[0]]}?" if near else f"Its columns are {', '.join(there.values())}.",
             )
 
@@ -95,7 +95,7 @@ def _check_keys(table: TableSchema, keys: Sequence[str], rule: TableRule) -> Non
     for name in keys:
         if column_key(name) in lost:
             raise ConfigError(
-                f"the rule of {table.name} leaves out or masks {name}, which is of the key that tells its rows apart.",
+                f"the rule of {table.name} leaves out or masks {name}, which belongs to the key of the table.",
                 hint="Hash it instead.",
             )
 
@@ -106,7 +106,7 @@ def _check_new_names(table: TableSchema, columns: Sequence[TargetColumn]) -> Non
         other = taken.setdefault(spark_column_key(column.name), column.of)
         if other != column.of:
             raise ConfigError(
-                f"the rule of {table.name} gives the columns {other} and {column.of} one name, {column.name}.",
+                f"the rule of {table.name} gives the columns {other} and {column.of} the same name, {column.name}.",
                 hint="Choose another name.",
             )
 
@@ -116,7 +116,7 @@ def _check_hashes(table: TableSchema, rule: TableRule) -> None:
     for column in table.columns:
         if column_key(column.name) in hashes and column.data_type not in HASHED:
             raise ConfigError(
-                f"the rule of {table.name} hashes {column.name}, and a {column.data_type.upper()} has no one text.",
+                f"the rule of {table.name} hashes {column.name}, and a {column.data_type.upper()} has several texts.",
                 hint="Leave it out, or mask it.",
             )
 
@@ -134,7 +134,7 @@ def _check_masks(spark: SparkSession, ruled: Ruled) -> None:
         if not holds:
             raise ConfigError(
                 f"the rule of {ruled.table.name} masks {column.name} with {masks[column_key(column.name)]!r}, which is "
-                f"no {column.type}.",
+                f"not of the type {column.type}.",
                 hint="Give a constant of the column's type, or None.",
             )
 
@@ -155,7 +155,9 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
         told = first_line(error)
         raise ConfigError(f"the filter of {table}, {where}, is not understood: {told}", hint=_HINT) from None
     if not isinstance(kind, BooleanType):
-        raise ConfigError(f"the filter of {table}, {where}, is no condition but a {kind.simpleString()}.", hint=_HINT)
+        raise ConfigError(
+            f"the filter of {table}, {where}, is not a condition but of type {kind.simpleString()}.", hint=_HINT
+        )
     plan: Any = asked._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no public API for it)
     if plan.nodeName() != "Project" or not plan.deterministic():
         raise _changing(table, where)

@@ -78,10 +78,10 @@ def _refuse_changes(settings: MirrorSettings, rows: list[ControlRow]) -> None:
     only_key = all(
         fingerprint_of_text(row.rules) not in (None, key) and settings.rule_of(row.name).hash for row in rows
     )
-    what = "hashKeyFile has another key than the one" if only_key else "the rules are others than those"
+    what = "hashKeyFile has another key than the one" if only_key else "the rules differ from those"
     raise ConfigError(
-        f"{what} that the targets of {shown} were made by.",
-        hint="Start with those, or have the tables read again with the new ones: "
+        f"{what} with which the targets of {shown} were created.",
+        hint="Start with the earlier ones, or re-snapshot the tables with the new ones: "
         f"snapshotAgain={names[0]}@WORD, with a new word.",
     )
 
@@ -91,8 +91,8 @@ def _check_used(settings: MirrorSettings, names: Iterable[TableName]) -> None:
     for pattern, _ in settings.rules.given:
         if pattern not in used:
             raise ConfigError(
-                f"the rule {pattern} holds for no table: none has that name, or a pattern before it fits them all.",
-                hint="Correct it, or remove it. A pattern with * that comes last holds for tables that are made later.",
+                f"the rule {pattern} applies to no table: none has that name, or an earlier pattern matches them all.",
+                hint="Correct or remove it. A last pattern with * also applies to tables that are created later.",
             )
 
 
@@ -110,6 +110,6 @@ def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
         if row.mode != wanted and row.state != DROPPED and not anew:
             raise ConfigError(
                 f"{row.target} holds {table} in the mode {row.mode}, and its rule says {wanted}.",
-                hint=f"Give it the mode {row.mode}, or begin its target again in the other mode, which removes what it "
-                f"holds: start the mirror with snapshotAgain={table}@WORD, with a new word.",
+                hint=f"Give it the mode {row.mode}, or create its target again in the other mode: start the mirror "
+                f"with snapshotAgain={table}@WORD, with a new word. That deletes the rows of the target.",
             )

@@ -61,17 +61,17 @@ class Targets:
         mode = mode_of(named, table.keys)
         counted = named == CURRENT and self._settings.options.snapshot_unkeyed == "whole"
         if not table.keys and not mode.append_only and not counted:
-            but = f" but for one with {table.blurred}, whose label '' looks like no label at all"
+            but = f", except one with {table.blurred}, whose label '' looks the same as an invalid value"
             raise SchemaError(
                 f"{table_text(name)} has no primary key, and no unique index over columns that are all NOT NULL"
                 f"{but if table.blurred else ''}.",
-                hint="Give it one, leave it out (excludeTables), or have its rows counted, in the mode current "
+                hint="Give it one, leave it out (excludeTables), or let the mirror count its rows, in the mode current "
                 "(snapshotUnkeyed=whole).",
             )
         elsewhere = "" if mode.append_only else rows_elsewhere(table.engine)
         if elsewhere:
             raise SchemaError(
-                f"{'.'.join(name)} cannot be kept equal: {elsewhere}.", hint="Leave it out (excludeTables)."
+                f"{'.'.join(name)} cannot be mirrored: {elsewhere}.", hint="Leave it out (excludeTables)."
             )
         target = open_target(self._spark, self._settings.names.target(name))
         space = self._settings.names.namespace(name)
@@ -131,13 +131,13 @@ class Targets:
         if owner != self._mirror:
             if owner is None:
                 raise ConfigError(
-                    f"the target {target.name} is there and made by something else.",
+                    f"the target {target.name} exists, and no mirror created it.",
                     hint="Drop it, or choose another template for the names of targets (into).",
                 )
             raise ConfigError(
-                f"the target {target.name} is there and of another mirror, {owner}; this one is {self._mirror}, with "
+                f"the target {target.name} belongs to another mirror, {owner}. This mirror is {self._mirror}, with "
                 f"the control table {self._settings.names.control}.",
-                hint="Choose another template for the names of targets (into) for this one. Drop the target only where "
-                "the other mirror is not run any more.",
+                hint="Choose another template for the names of targets (into) for this mirror. Drop the target only if "
+                "the other mirror does not run any more.",
             )
         return True

@@ -319,8 +319,8 @@ def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> l
         return []
     if not fits(kind, column.type):
         raise SchemaError(
-            f"the rows in {target} have {name} as {kind}, and it is {column.type} now: older rows cannot stay with it.",
-            hint="Drop the target or move it away, and have the table read again (mirror_resnapshot).",
+            f"the rows in {target} have {name} as {kind}, and its type is {column.type} now. Older rows cannot stay.",
+            hint="Drop the target or move it away, and re-snapshot the table (mirror_resnapshot).",
         )
     return [SetType(name, column.type)]
 

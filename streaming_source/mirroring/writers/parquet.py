@@ -106,7 +106,7 @@ class ParquetFolder:
 
         note = self._folders.note()
         if note is None:
-            raise SchemaError(f"{self._folders.folder} does not say its columns: _mirror-….json is not there.")
+            raise SchemaError(f"{self._folders.folder} has no list of its columns: _mirror-….json is missing.")
         return StructType.fromJson(note["schema"])
 
 
@@ -231,9 +231,9 @@ def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
         kind = old.dataType if new is None else _wider(old.dataType, new.dataType)
         if new is not None and kind is None:
             raise SchemaError(
-                f"the rows in {folder} have {old.name} as {old.dataType.simpleString().upper()}, and it is "
-                f"{new.dataType.simpleString().upper()} now: Parquet files keep their types.",
-                hint="Move the folder away, and have the table read again (mirror_resnapshot).",
+                f"the rows in {folder} have {old.name} as {old.dataType.simpleString().upper()}, and its type is "
+                f"{new.dataType.simpleString().upper()} now. Parquet files keep their types.",
+                hint="Move the folder away, and re-snapshot the table (mirror_resnapshot).",
             )
         found.append(old if new is None or kind is None else StructField(old.name, kind, True, new.metadata))
     return StructType(found + list(coming.values()))
@@ -277,7 +277,7 @@ def _check_names(folder: str, columns: Sequence[TargetColumn]) -> None:
     if taken is not None:
         raise SchemaError(
             f"a column {taken} cannot be in {folder}: the folders of the batches have that name.",
-            hint="Give it another name there (rename in the table's rule), or leave it out.",
+            hint="Give it another name in the target (rename in the table's rule), or leave it out.",
         )
 
 
@@ -383,5 +383,5 @@ class BatchFolders:
         if not self._files.rename(old, new):
             raise SchemaError(
                 f"{old} could not be renamed to {new}.",
-                hint="Look at who may write in the folder, and whether anything else writes there.",
+                hint="Check who may write in the folder, and whether anything else writes there.",
             )

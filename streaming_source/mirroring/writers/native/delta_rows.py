@@ -325,7 +325,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
                 raise NativeWriteError(f"there is no table in {folder}") from None
             except CommitFailedError as error:
                 if number + 1 == TRIES:
-                    raise NativeWriteError(f"{TRIES} tries met other commits: {plain(error)}") from error
+                    raise NativeWriteError(f"{TRIES} tries conflicted with other commits: {plain(error)}") from error
             else:
                 keep(folder, table)
                 return True
@@ -337,7 +337,7 @@ def check_target(table: DeltaTable, target: TargetShape | None) -> None:
     protocol = table.protocol()
     needed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if needed - FEATURES:
-        raise NativeWriteError(f"it needs {', '.join(sorted(needed - FEATURES))}")
+        raise NativeWriteError(f"it needs the table features {', '.join(sorted(needed - FEATURES))}")
     if not (protocol.min_writer_version == _OLDEST_WITH_FEATURES or protocol.min_writer_version <= _PLAIN_WRITER):
         raise NativeWriteError(f"it needs a writer of version {protocol.min_writer_version}")
     there = table.metadata().configuration
@@ -346,7 +346,7 @@ def check_target(table: DeltaTable, target: TargetShape | None) -> None:
     owner = () if target is None else target.owner
     other = next((name for name, value in owner if there.get(name) != value), None)
     if other is not None:
-        raise NativeWriteError(f"its property {other} is another one")
+        raise NativeWriteError(f"its property {other} has another value")
 
 
 def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, commit: Commit) -> None:

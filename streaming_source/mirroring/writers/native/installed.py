@@ -38,4 +38,4 @@ def check_deltalake() -> None:
         raise ConfigError("a mirror writes Delta tables with deltalake, which is not installed.", hint=_HINT) from None
     numbers = tuple(int(part) if part.isdigit() else 0 for part in found.split(".")[:3])
     if not OLDEST <= numbers < NEXT:
-        raise ConfigError(f"deltalake {found} is installed, which was not tried with this mirror.", hint=_HINT)
+        raise ConfigError(f"deltalake {found} is installed, a version that the mirror does not support.", hint=_HINT)

@@ -108,7 +108,7 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
                 read += batch.num_rows
                 yield pa.RecordBatch.from_arrays(columns, names=names)
             if read != one.rows:
-                raise NativeWriteError("its files do not have the rows that the log counts")
+                raise NativeWriteError("its files do not have as many rows as the log says")
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:

@@ -143,7 +143,7 @@ class Upkeep:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  (a panic of delta-rs is no Exception)
-            self._tell(folder, table, "look at the log", error)
+            self._tell(folder, table, "check of the log", error)
             return
         for what, step in due:
             yield
@@ -212,8 +212,8 @@ def _warn_of_others(folder: str, table: DeltaTable, since: int) -> None:
             found.append(f"{operation} in version {commit['version']}")
     if found:
         _log.warning(
-            "Something else changed rows of %s: %s, and %d more since. The mirror does not undo it. Audit the table, "
-            "or have it read again (mirror_resnapshot).",
+            "Another writer changed rows of %s: %s, and %d more since. The mirror does not undo that. Audit the "
+            "table, or re-snapshot it (mirror_resnapshot).",
             folder,
             found[-1],
             len(found) - 1,

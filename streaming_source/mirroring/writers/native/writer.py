@@ -156,7 +156,7 @@ class NativeWriter:
             if not row.keys and self._is_in(work):
                 return None
         if part.folder is None:
-            raise NativeWriteError("its storage is no local disk")
+            raise NativeWriteError("its storage is not a local disk")
         ruled = ruled_table(part.spark, row.table, self._settings)
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
         tasks = _TableTasks(work, number, part.folder, target, part.commit)
@@ -217,7 +217,7 @@ def renewed(
             return False
         remove_rows(folder, TargetShape(CURRENT, (), (), ()), str(spark.conf.get(METADATA)))
     except (NativeWriteError, *SPARK_ERRORS) as refused:
-        _log.debug("%s is made by Spark: %s", table, refused)
+        _log.debug("%s is created by Spark: %s", table, refused)
         return False
     return True
 
@@ -237,11 +237,11 @@ def _check_rows(part: TableBatch) -> None:
     if not facts.partial:
         return
     if not facts.changes or (part.row.keys and part.new):
-        raise NativeWriteError("its first rows come, and some images lack columns")
+        raise NativeWriteError("its first rows arrive, and some images lack columns")
     if facts.rows > MOST_CHANGES or not (part.row.keys or _are_counted(facts)):
         raise NativeWriteError("images of its rows lack columns, and they are too many for one task")
     if part.new and facts.changes and not part.made:
-        raise NativeWriteError("its first rows and changes come together, and older rows stay")
+        raise NativeWriteError("its first rows and changes arrive together, and older rows stay")
 
 
 def _are_counted(facts: TableChanges) -> bool:
@@ -270,7 +270,7 @@ def _by_key(tasks: _TableTasks, columns: tuple[TableColumn, ...], left_out: Omit
     if facts.reads and part.mode.can_append(part.target):
         return tasks._replace(rows=tasks.files(latest), appended=facts.reads)
     if not facts.changes:
-        raise NativeWriteError("rows that are read may bring deleted ones back")
+        raise NativeWriteError("snapshot rows may restore deleted rows")
     return tasks
 
 
@@ -291,12 +291,12 @@ def _net_changes(work: TableApplier, columns: tuple[TableColumn, ...]) -> Latest
     """
     part, facts = work.part, work.part.facts
     if facts.changes and part.new and (facts.rows > MOST_CHANGES or work.row.mode not in (CURRENT, SOFT_DELETE)):
-        raise NativeWriteError("its first rows and changes come together, and are too many or make versions")
+        raise NativeWriteError("its first rows and changes arrive together, and are too many or create versions")
     if not facts.changes:
         return LatestOfTable(work.row.name, columns, ())
     latest = part.one_task(columns, MOST_BATCH_BYTES, partial=True)
     if latest is None:
-        raise NativeWriteError("its changes are too many for one task, or are of several domains")
+        raise NativeWriteError("its changes are too many for one task, or belong to several domains")
     return latest
 
 
@@ -375,4 +375,4 @@ def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
     expected = {"new": work.facts.reads, "inserted": work.facts.rows}.get(tasks.rows.rows, written)
     if work.part.mode.append_only or written == expected:
         return None
-    return f"its files have {written} rows of {expected}"
+    return f"its files have {written} of {expected} rows"

@@ -160,7 +160,7 @@ def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tu
     written = rewritten(folder, met, schema, fewer, added, None)
     if fewer.missing:
         remove_files(folder, written)
-        raise NativeWriteError("it has no key, and lacks a row that was changed, or Spark marked rows of its file")
+        raise NativeWriteError("it has no key, and it lacks a changed row, or that row's file has a deletion vector")
     return written, met
 
 
@@ -229,7 +229,7 @@ def _files_with(folder: str, files: Sequence[TableFile], schema: pa.Schema, fewe
             continue
         size += file.size
         if size > MOST_BYTES:
-            raise NativeWriteError(f"it has no key, and its changes are looked for in {size >> 20} MB of its files")
+            raise NativeWriteError(f"it has no key, and its changed rows may be in {size >> 20} MB of its files")
         before = fewer.missing
         for rows in rows_of(folder, [file], schema):
             fewer.left(rows)
@@ -247,7 +247,7 @@ def _plain_files(table: DeltaTable, schema: pa.Schema) -> list[TableFile]:
     """
     files = files_of(table)
     if not has_changeable_rows(table, files, schema):
-        raise NativeWriteError("it has no key, and its files cannot be written again")
+        raise NativeWriteError("it has no key, and its files cannot be rewritten")
     marked = with_deletion_vectors(table)
     return [file for file in files if not any(path.endswith(f"/{file.path}") for path in marked)]
 

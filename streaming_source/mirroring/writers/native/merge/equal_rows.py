@@ -91,7 +91,7 @@ def _comparable(values: pa.Array) -> pa.Array:
     if pa.types.is_list(values.type) and pa.types.is_float32(values.type.value_type):
         return _as_bytes(values)
     if pa.types.is_nested(values.type):
-        raise NativeWriteError(f"it has no key, and a column of the type {values.type}, whose values are not compared")
+        raise NativeWriteError(f"it has no key, and values of its type {values.type} cannot be compared")
     return values
 
 
@@ -117,7 +117,7 @@ def _as_bytes(values: pa.Array) -> pa.Array:
 
     floats = values.flatten()
     if floats.null_count:
-        raise NativeWriteError("it has no key, and a VECTOR without some of its values")
+        raise NativeWriteError("it has no key, and a VECTOR that lacks some of its values")
     valid = flags(values.is_valid())
     lengths = np.zeros(len(values), np.int64)
     lengths[valid] = _numbers(pc.list_value_length(values).filter(values.is_valid()), np.dtype("i4"))

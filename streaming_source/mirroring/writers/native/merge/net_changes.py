@@ -117,7 +117,7 @@ def inserted(rows: pa.RecordBatch) -> pa.RecordBatch:
     from replica.rows.types.arrow_arrays import repeated
 
     if rows.column(ABSENT).null_count < rows.num_rows:
-        raise NativeWriteError("rows of it that were read lack columns")
+        raise NativeWriteError("its snapshot rows lack columns")
     unended = pa.nulls(rows.num_rows, pa.bool_())
     kinds = {CHANGE: repeated("insert", rows.num_rows), HISTORY: unended}
     arrays = [kinds.get(name, column) for name, column in zip(rows.schema.names, rows.columns, strict=True)]

@@ -74,7 +74,7 @@ def key_events(mode: str, rows: pa.RecordBatch, keys: Sequence[str], left_out: O
 
     columns = len(left_out.names)
     if rows.column(HISTORY).true_count:
-        raise NativeWriteError("images of its rows lack columns, and it has versions of rows")
+        raise NativeWriteError("images of its rows lack columns, and it is system-versioned")
     images, places = _known_places(rows, left_out)
     found = [_values(rows, number, places[:, number], left_out) for number in map(int, keys)]
     if any((places[:, number] == _NOWHERE).any() for number in map(int, keys)):
@@ -158,7 +158,7 @@ class _Images(NamedTuple):
 
         after, before = np.flatnonzero(are("update_postimage")), np.flatnonzero(are("update_preimage"))
         if not np.array_equal(after - 1, before):
-            raise NativeWriteError("an image before an update is not followed by the one after it")
+            raise NativeWriteError("a before image is not followed by its after image")
         return cls(after, np.flatnonzero(are("insert")), are("delete") | are("update_preimage"))
 
 

@@ -33,7 +33,7 @@ def test_a_look_that_fails_ends_nothing(error: Exception) -> None:
 
     found = suspended(looks)
     assert state_of(found) is State.RETRIED
-    assert str(found.error).startswith("the job was broken. Have the table read again: mirror_resnapshot(")
+    assert str(found.error).startswith("the job was broken. Re-snapshot the table: mirror_resnapshot(")
 
 
 @pytest.mark.parametrize("error", [None, ConfigError("the version is not kept any more", hint="")])

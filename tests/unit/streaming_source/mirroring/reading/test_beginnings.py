@@ -35,4 +35,4 @@ def test_a_batch_for_the_word_of_this_start_or_of_none_is_taken(end: SourceOffse
 
 def test_what_spark_refuses_is_named_without_its_plan() -> None:
     error = unmade("the target `lake`.`a`", PySparkException("no such catalog;\n'CreateTable"), "Correct into.")
-    assert str(error) == "the target `lake`.`a` cannot be made: no such catalog. Correct into."
+    assert str(error) == "the target `lake`.`a` cannot be created: no such catalog. Correct into."

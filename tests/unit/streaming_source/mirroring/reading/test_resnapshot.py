@@ -26,10 +26,10 @@ def test_tables_are_taken_in_any_state_once_each() -> None:
 @pytest.mark.parametrize(
     ("tables", "why"),
     [
-        ("shop.a", "tables='shop.a' is no list of tables"),
-        ([], r"tables=\[\] is no list"),
+        ("shop.a", "tables='shop.a' is not a list of tables"),
+        ([], r"tables=\[\] is not a list"),
         (["shop.a", "shop.x", "shop.b.c"], "'shop.b.c' has several dots"),
-        (["shop.a", "shop.x", "`a.b`.c"], "`a.b`.c, shop.x: none of the mirror's tables"),
+        (["shop.a", "shop.x", "`a.b`.c"], "`a.b`.c, shop.x: not among the mirror's tables"),
     ],
 )
 def test_what_cannot_be_read_again_is_refused(tables: list[str], why: str) -> None:

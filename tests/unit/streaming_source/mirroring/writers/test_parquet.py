@@ -42,7 +42,7 @@ def test_the_wider_type_holds_whichever_came_first(narrow: str, wide: str) -> No
     [("STRING", "BINARY"), ("INT", "STRING"), ("DECIMAL(10,2)", "DECIMAL(12,3)"), ("BIGINT", "DECIMAL(18,0)")],
 )
 def test_types_that_nothing_holds_are_refused(before: str, now: str) -> None:
-    with pytest.raises(SchemaError, match=r"the rows in /lake/a have a as .* now: Parquet files keep their types"):
+    with pytest.raises(SchemaError, match=r"the rows in /lake/a have a as .* now. Parquet files keep their types"):
         behind({"a": before}, {"a": now})
 
 

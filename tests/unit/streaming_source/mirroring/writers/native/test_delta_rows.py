@@ -180,7 +180,7 @@ def test_a_commit_of_someone_else_is_met_and_kept(tmp_path: Path, monkeypatch: p
     ("configuration", "reason"),
     [
         ({"delta.enableChangeDataFeed": "true"}, "it needs a writer of version 4"),
-        ({"mariadb.mirror": "other"}, "property mariadb.mirror is another one"),
+        ({"mariadb.mirror": "other"}, "property mariadb.mirror has another value"),
     ],
 )
 def test_what_is_left_to_spark(tmp_path: Path, configuration: dict[str, str], reason: str) -> None:

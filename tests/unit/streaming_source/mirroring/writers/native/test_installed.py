@@ -22,7 +22,9 @@ def test_versions_that_were_tried_pass(found: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("found", ["1.6.5", "1.7.0", "0.25.5", "2.0", "1.7.0rc1"])
 def test_other_versions_are_refused_by_name(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "version", lambda _: found)
-    with pytest.raises(ConfigError, match=f"deltalake {found} is installed, which was not tried") as refused:
+    with pytest.raises(
+        ConfigError, match=f"deltalake {found} is installed, a version that the mirror does not support"
+    ) as refused:
         installed.check_deltalake()
     assert "writer=spark" in str(refused.value)
 

@@ -181,6 +181,6 @@ def test_a_file_without_the_rows_that_the_log_counts_is_refused(tmp_path: Path) 
     (file,) = files_of(table)
     there = sorted(tmp_path.glob("*.parquet"))
     changes, keys = table_of(schema, KEYED, {(1,): "new"}), FileKeys(schema, key_table(1))
-    with pytest.raises(NativeWriteError, match="do not have the rows that the log counts"):
+    with pytest.raises(NativeWriteError, match="do not have as many rows as the log says"):
         rewritten(str(tmp_path), [file._replace(rows=4)], schema, keys, changes, None)
     assert sorted(tmp_path.glob("*.parquet")) == there, "no new file is left"

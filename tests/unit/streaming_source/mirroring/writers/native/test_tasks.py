@@ -32,7 +32,7 @@ def test_an_executor_with_another_deltalake_writes_nothing(monkeypatch: pytest.M
     task = ChangesTask(7, "/lake/t", nothing, delta_rows.TargetShape("current", (), (), ()), nothing)
     told = task([])
     assert (told.number, told.files) == (7, ())
-    assert "deltalake 1.5.0 is installed, which was not tried" in str(told.reason)
+    assert "deltalake 1.5.0 is installed, a version that the mirror does not support" in str(told.reason)
     assert merged == []
 
     monkeypatch.setattr(installed, "version", lambda _: "1.6.6")

@@ -240,7 +240,7 @@ def test_an_error_is_logged_once_and_the_step_is_tried_again(
     assert len(tries) >= 2
     records = [record for record in caplog.records if record.name == upkeep.__name__]
     of_others, *warned = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
-    assert of_others.startswith("Something else changed rows"), "the test, which is no mirror"
+    assert of_others.startswith("Another writer changed rows"), "the test, which is no mirror"
     assert warned == [f"The compaction of {folder} failed, and is tried again later: PanicError: no rows today"]
 
 
@@ -337,7 +337,7 @@ def test_changes_of_others_are_reported_once(tmp_path: Path, caplog: pytest.LogC
     keeper = Upkeep(Clock())
     for _ in range(2 * LOOK_EVERY):
         keeper.after_batch([folder])
-    (told,) = [line for line in caplog.messages if "Something else" in line]
+    (told,) = [line for line in caplog.messages if "Another writer" in line]
     assert f"rows of {folder}: DELETE in version 2, and 0 more since. " in told
     assert "mirror_resnapshot" in told
 

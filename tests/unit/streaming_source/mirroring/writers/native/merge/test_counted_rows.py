@@ -148,7 +148,7 @@ def test_images_that_lack_columns_are_filled(tmp_path: Path, given_rows: dict[bo
     commit(folder, 2, OMITTED)
     assert held(folder) == Counter(map(repr, [(1, 0.5, None), (1, 0.5, "x"), (2, None, "r")]))
     given_rows[True] = [flat("read", (2, None, None), absent=["t"])]
-    with pytest.raises(NativeWriteError, match="that were read lack columns"):
+    with pytest.raises(NativeWriteError, match="its snapshot rows lack columns"):
         commit(folder, 3, OMITTED)
 
 
@@ -157,7 +157,7 @@ def test_a_row_that_is_not_there_cannot_go(tmp_path: Path, given_rows: dict[bool
     write_deltalake(folder, pa.table([[1, 1], [0.0, -0.0], ["a", "a"]], SCHEMA))
     there = sorted(tmp_path.glob("*.parquet"))
     given_rows[False] = [flat("delete", (1, 0.0, "a"))] * 2
-    with pytest.raises(NativeWriteError, match="lacks a row that was changed"):
+    with pytest.raises(NativeWriteError, match="lacks a changed row"):
         commit(folder, 1)
     assert sorted(tmp_path.glob("*.parquet")) == there, "no new file is left"
 
@@ -183,7 +183,7 @@ def test_files_are_read_until_all_rows_are_met_and_only_if_limits_allow(
         new, replaced = counted_files(table, str(tmp_path), changes)
         assert (len(read), len(replaced), sum(file.rows for file in new)) == (files, files, 2 * files - less)
     monkeypatch.setattr(counted_rows, "MOST_BYTES", 10)
-    with pytest.raises(NativeWriteError, match="looked for in 0 MB of its files"):
+    with pytest.raises(NativeWriteError, match="may be in 0 MB of its files"):
         counted_files(table, str(tmp_path), changes)
 
 
@@ -204,7 +204,7 @@ def test_tables_whose_rows_may_not_go_or_have_other_columns_are_refused(
     DeltaTable.create(other, SCHEMA.append(pa.field("more", pa.int32())))
     DeltaTable.create(times, SCHEMA.set(2, pa.field("t", pa.date32())))
     given_rows[False] = [flat("delete", (1, 0.0, "a"))]
-    for folder, why in ((log, "cannot be written again"), (other, "its columns are"), (times, "other types")):
+    for folder, why in ((log, "cannot be rewritten"), (other, "its columns are"), (times, "other types")):
         with pytest.raises(NativeWriteError, match=why):
             commit(folder, 1)
 

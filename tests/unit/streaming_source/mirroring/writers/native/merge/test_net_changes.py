@@ -232,7 +232,7 @@ def test_rows_that_were_read_and_lack_columns_are_refused() -> None:
     (row,) = Walk().change(1, 1, "b")
     with pytest.MonkeyPatch.context() as patch:
         patched(patch, [row], [{**row, "_absent": ["v"]}])
-        with pytest.raises(NativeWriteError, match="that were read lack columns"):
+        with pytest.raises(NativeWriteError, match="its snapshot rows lack columns"):
             net_changes("current", LATEST, [], OMITTED)
 
 

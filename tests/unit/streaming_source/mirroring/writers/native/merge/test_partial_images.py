@@ -205,7 +205,7 @@ def test_a_key_moves_if_the_two_images_have_all_columns_together() -> None:
 def test_versions_of_rows_and_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = batch([("delete", {"id": 1, "k": "a"})])
     place = rows.schema.get_field_index("_history")
-    with pytest.raises(NativeWriteError, match="versions of rows"):
+    with pytest.raises(NativeWriteError, match="system-versioned"):
         key_events("current", rows.set_column(place, "_history", pa.array([True])), ("0", "1"), OMITTED)
     monkeypatch.setattr(partial_images, "MOST_CELLS", 3)
     with pytest.raises(NativeWriteError, match="too many for one task"):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SESSION = StatementContext(database="shop")
 FIRST = ("a", "b", "c")
-SETTINGS = test_settings.settings(on_drop="drop")
+SETTINGS = test_settings.settings(onDrop="drop")
 COMMIT = Commit("m", 8, "0-1-99")
 
 

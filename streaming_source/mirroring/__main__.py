@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted: the next start goes on behind the last batch that was done", file=sys.stderr)
+        print("interrupted: the next start continues after the last completed batch", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  (Spark's exception, which has a ReplicaError in its text)
         return _told(str(error))
@@ -96,20 +96,21 @@ def read_mirror_file(path: str | Path) -> dict[str, Any]:
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Name the file of a mirror.") from None
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}.", hint="Give the path of a mirror's TOML file."
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}.", hint="Strings stand in quotes there.") from None
+        raise ConfigError(f"{path} is not TOML: {error}.", hint="Write strings in quotes.") from None
     missing = [name for name in NEEDED if name not in given]
     if missing:
-        raise ConfigError(f"{path} lacks {', '.join(missing)}.", hint="Give what mirror() takes, one name a line.")
+        raise ConfigError(f"{path} lacks {', '.join(missing)}.", hint="Add these arguments of mirror().")
     if "spark" in given:
-        raise ConfigError(f"{path}: spark is the session, which no file has.", hint="Remove it.")
+        raise ConfigError(f"{path}: spark is the session, which a file cannot set.", hint="Remove it.")
     for name, value in given.items():
         if isinstance(value, dict) != (name in _TABLES) or not isinstance(value, (str, int, float, bool, dict)):
             raise ConfigError(
                 f"{path}: {name} has a value of the wrong kind.",
-                hint=f"Of all arguments only {', '.join(_TABLES)} are tables; the others are texts, numbers, or "
-                "true and false.",
+                hint=f"Only {', '.join(_TABLES)} are tables. Other arguments are strings, numbers, or true and false.",
             )
     return given
 

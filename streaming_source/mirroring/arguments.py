@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     types: tuple[type, ...]
 
 
-TEXT: Final = Kind("a text", (str,))
+TEXT: Final = Kind("a string", (str,))
 FILE: Final = Kind("a path", (str, os.PathLike))
 TABLE: Final = Kind("a table of names and values", (Mapping,))
 NUMBER: Final = Kind("a whole number", (int,))
@@ -69,11 +69,11 @@ class Argument(NamedTuple):
             return
         if not isinstance(value, self.kind.types) or isinstance(value, bool):
             raise ConfigError(
-                f"{self.name}={value!r} is not {self.kind.words}.", hint="Numbers and switches stand without quotes."
+                f"{self.name}={value!r} is not {self.kind.words}.", hint="Write numbers and switches without quotes."
             )
         if self.choices and value not in self.choices:
             raise ConfigError(
-                f"{self.name}={value!r} is none of {', '.join(self.choices)}.", hint="Choose one of them."
+                f"{self.name}={value!r} is not one of {', '.join(self.choices)}.", hint="Choose one of them."
             )
 
 

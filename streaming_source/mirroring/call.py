@@ -140,7 +140,7 @@ def _check_session() -> None:
 
     if is_remote():
         raise ConfigError(
-            "a mirror runs in the driver, and this is a session of Spark Connect.",
+            "a mirror runs in the driver, but this is a session of Spark Connect.",
             hint="Start it with spark-submit, on classic Spark.",
         )
 
@@ -157,17 +157,18 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
     with _storage_told(f"the checkpoint {settings.checkpoint}"):
         query = _query_of(spark, settings.checkpoint)
     if rows and query != rows[0].mirror:
-        whose = "is new" if query is None else f"is of the query {query}"
+        whose = "is new" if query is None else f"belongs to the query {query}"
         raise ConfigError(
-            f"{settings.names.control} is of the mirror {rows[0].mirror}, and the checkpoint {settings.checkpoint} "
-            f"{whose}.",
+            f"{settings.names.control} belongs to the mirror {rows[0].mirror}, but the checkpoint "
+            f"{settings.checkpoint} {whose}.",
             hint="Start a mirror with the checkpoint that it began with. To begin again, drop the control table and "
             "the targets, and name a new checkpoint.",
         )
     begun = query is not None and _has_batches(spark, settings.checkpoint)
     if begun and not control_store(spark, settings.names.control).exists():
         raise ConfigError(
-            f"the checkpoint {settings.checkpoint} is in use, and {settings.names.control} knows nothing of it.",
+            f"the checkpoint {settings.checkpoint} is in use, but the control table "
+            f"{settings.names.control} does not exist.",
             hint="Name the control table that the mirror began with (control), or a new checkpoint.",
         )
     check_modes(rows, settings)

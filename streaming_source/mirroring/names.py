@@ -26,7 +26,7 @@ _NOT_IN_PATHS: Final = re.compile(r"[^\w.-]")
 _ONLY_DOTS: Final = re.compile(r"^\.+$")
 """Path parts that would name another folder, such as `..`."""
 _EXAMPLE: Final = 'For example into="lake.{database}_{table}".'
-_FOLDERS: Final = "A folder is named from its root, /lake/{database}/{table}, or with its scheme, s3://…."
+_FOLDERS: Final = "Give the full path of a folder, /lake/{database}/{table}, or its URL, s3://…."
 _IN_NO_NAME: Final = re.compile(r"[/\\~:]")
 _PLACE: Final = re.compile(r"\{(?:database|table)\}")
 _BARE: Final = re.compile(r"[^`{}]+")
@@ -85,7 +85,7 @@ class TargetNames:
         """Make the error for two source tables with the same target."""
         return ConfigError(
             f"{table_text(other)} and {table_text(name)} would both become {self.target(name)}.",
-            hint="Choose a template that tells them apart, or leave one out (excludeTables).",
+            hint="Choose a template that gives them different names, or leave one out (excludeTables).",
         )
 
     def _own_control(self, into: str) -> list[str]:
@@ -94,7 +94,7 @@ class TargetNames:
         space = self._parts[:-1]
         if any(_PLACE.search(part) for part in space):
             raise ConfigError(
-                f"into={into!r} has no namespace of its own for the control table.",
+                f"into={into!r} has no fixed namespace for the control table.",
                 hint='Name one: control="lake.mirror_control".',
             )
         return [*space, CONTROL]

@@ -100,4 +100,6 @@ def _audit(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings)
     except (ReplicaError, PySparkException, Py4JError) as error:
         if query.isActive:
             metrics_of(spark, settings.names.control).audit_failed()
-            _log.error("the audit failed, and the mirror goes on: %s", one_line(str(error).strip().partition("\n")[0]))
+            _log.error(
+                "the audit failed, and the mirror continues: %s", one_line(str(error).strip().partition("\n")[0])
+            )

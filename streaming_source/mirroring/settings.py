@@ -65,24 +65,24 @@ seconds of CPU time besides its rows.
 """
 _NOT_OURS: Final = {
     "table": "a mirror has many tables: use tables, also for one",
-    "columns": "a mirror holds whole rows",
+    "columns": "a mirror needs whole rows",
     "operations": "a mirror needs every change",
     "rowshape": "the mirror chooses the shape itself",
     "skipunchanged": "a mirror needs every change",
-    "includeddl": "the mirror asks for it itself",
-    "includeshadowtables": "copies that tools make are no tables of their own",
+    "includeddl": "the mirror sets it itself",
+    "includeshadowtables": "a mirror does not copy the temporary tables of schema change tools",
     "content": "a mirror reads tables and changes",
-    "startingposition": "a mirror begins with the tables themselves",
-    "endingposition": "a mirror goes on",
-    "onschemachange": "a mirror has onAlter",
-    "onstatementdml": "a mirror reads tables again behind a change that has no rows, see onSwap",
-    "splitlargetransactions": "a transaction goes into its tables as a whole",
-    "skipunpreparedxa": "a mirror leaves no rows out",
-    "failondataloss": "a mirror leaves no rows out",
-    "gtidstrictmode": "a mirror begins with the tables, and that needs it",
+    "startingposition": "a mirror begins with a snapshot of the tables",
+    "endingposition": "a mirror has no end position",
+    "onschemachange": "a mirror has onAlter instead",
+    "onstatementdml": "a mirror re-snapshots a table after a change without rows, see onSwap",
+    "splitlargetransactions": "a mirror applies a transaction as a whole",
+    "skipunpreparedxa": "a mirror must not lose rows",
+    "failondataloss": "a mirror must not lose rows",
+    "gtidstrictmode": "the snapshot of a mirror needs it",
     "geometry": "targets hold geometry as bytes",
-    "snapshotrequests": "the mirror has a folder of its own for them",
-    "path": "a mirror follows a server",
+    "snapshotrequests": "the mirror has its own folder for them",
+    "path": "a mirror reads from a server",
     "pushfilters": "it is for batch reads",
 }
 """Options of the source that a mirror does not take, and the reason."""
@@ -175,7 +175,7 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     _check_sql(ruled, source)
     kind, every = arguments["format"], arguments["auditEvery"]
     if kind not in FORMATS:
-        raise ConfigError(f"format={kind!r} is none of {', '.join(FORMATS)}.", hint="Choose one of them.")
+        raise ConfigError(f"format={kind!r} is not one of {', '.join(FORMATS)}.", hint="Choose one of them.")
     names, target_format = TargetNames(arguments["into"], arguments["control"], kind), FORMATS[kind]
     _check_format(target_format, names, ruled, audited=every is not None)
     way = _writer(arguments["writer"], kind)
@@ -233,7 +233,7 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
     told = f"format={wanted.name}"
     if wanted.only_folders and not (names.folders and "/" in names.control):
         raise ConfigError(
-            f"{told} writes folders, and into, or control, is the name of a table.",
+            f"{told} writes folders, but into or control is the name of a table.",
             hint='For example into="/lake/{database}/{table}".',
         )
     modes = {rule.mode: pattern for pattern, rule in rules.given} or {CURRENT: ""}
@@ -242,18 +242,18 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
         rule = f"the rule {modes[other]} asks for" if modes[other] else "tables without a rule have"
         modes_of = " and ".join(sorted(wanted.modes))
         raise ConfigError(
-            f"{told} has the mode {modes_of} alone, and {rule} the mode {other}.",
+            f"{told} supports only the mode {modes_of}, but {rule} the mode {other}.",
             hint=f'Give all tables a rule: rules={{"shop.*": {{"mode": "{min(wanted.modes)}"}}}}.',
         )
     if audited and not any(live_rows(mode) for mode in wanted.modes):
-        raise ConfigError(f"auditEvery compares rows, and targets with {told} hold changes.", hint="Remove it.")
+        raise ConfigError(f"auditEvery compares rows, but targets with {told} hold changes.", hint="Remove it.")
 
 
 def _writer(asked: Writer | None, kind: str) -> Writer:
     """Return the writer for targets of the format `kind`."""
     if kind != DELTA:
         if asked == "native":
-            raise ConfigError(f"writer=native writes Delta tables, and format={kind}.", hint="Leave writer out.")
+            raise ConfigError(f"writer=native writes only Delta tables, but format={kind}.", hint="Leave writer out.")
         return "spark"
     if asked != "spark":
         check_deltalake()
@@ -287,14 +287,14 @@ def check_names(source: Mapping[str, object]) -> None:
     for name in source:
         argument = BY_LOWER.get(name.lower())
         if argument is not None:
-            raise ConfigError(f"{name} is no argument of a mirror.", hint=f"It is spelt {argument}.")
+            raise ConfigError(f"{name} is not an argument of a mirror.", hint=f"It is spelt {argument}.")
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise ConfigError(f"the options {other} and {name} are one.", hint="Remove one of them.")
+            raise ConfigError(f"the options {other} and {name} are the same.", hint="Remove one of them.")
         if name.lower() not in known:
             near = difflib.get_close_matches(name.lower(), [*known, *BY_LOWER], n=1, cutoff=0.75)
             if near and near[0] in BY_LOWER:
-                raise ConfigError(f"{name} is no argument of a mirror.", hint=f"Did you mean {BY_LOWER[near[0]]}?")
+                raise ConfigError(f"{name} is not an argument of a mirror.", hint=f"Did you mean {BY_LOWER[near[0]]}?")
 
 
 def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:
@@ -309,7 +309,7 @@ def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:
         if not isinstance(value, (str, int, float)):
             raise ConfigError(
                 f"tableProperties: {name} has a value of the wrong kind.",
-                hint="In a file, names with a dot stand in quotes: \"delta.appendOnly\" = 'true'.",
+                hint="In a file, write names with a dot in quotes: \"delta.appendOnly\" = 'true'.",
             )
         made[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return made
@@ -329,6 +329,6 @@ def check_trigger(trigger: Mapping[str, Any] | None) -> None:
     )
     if not right:
         raise ConfigError(
-            f"trigger={dict(trigger)} is none of Spark's triggers for a mirror.",
-            hint='Give one: {"processingTime": "5 seconds"} or {"availableNow": True}; none: batch after batch.',
+            f"trigger={dict(trigger)} is not one of Spark's triggers for a mirror.",
+            hint='Give {"processingTime": "5 seconds"} or {"availableNow": True}, or leave trigger out.',
         )

@@ -110,7 +110,7 @@ class MirrorSink:
         if foreign is not None:
             raise ConfigError(
                 f"{self._settings.names.control} is the control table of another mirror, {foreign.mirror}.",
-                hint="Start the mirror with that one's checkpoint, or name another control table and other targets.",
+                hint="Start that mirror with its own checkpoint, or give another control table and other targets.",
             )
         return rows
 
@@ -217,7 +217,7 @@ class MirrorSink:
         if self._settings.on_table_error == "fail" and failed - self._failed:
             name = min(failed - self._failed)
             raise SchemaError(
-                f"{table_text(name)} cannot go on, and onTableError=fail ends the query there: {self._rows[name].error}"
+                f"{table_text(name)} cannot continue, and onTableError=fail ends the query: {self._rows[name].error}"
             )
         self._failed = failed
         control, folder = self._settings.names.control, self._control_folder(spark)
@@ -280,7 +280,7 @@ class MirrorSink:
         foreign = facts.touched.keys() - ours
         why: dict[TableName, tuple[str, str]] = {}
         for merge, members in self._merges.members(foreign, facts.statements).items() if foreign else ():
-            told = f"rows of it may have been changed through the MERGE table {table_text(merge)}, under its name."
+            told = f"its rows may have been changed through the MERGE table {table_text(merge)}."
             why |= dict.fromkeys(members, ("onSwap", told))
         why |= {name: ("onAlter", told) for name, told in self._catalog.differing(self._rows, facts, end).items()}
         policies = {"onSwap": self._settings.on_swap, "onAlter": self._settings.on_alter}
@@ -290,7 +290,7 @@ class MirrorSink:
                 continue
             if policies[policy] == "stop":
                 stopped = SchemaError(
-                    f"{told} {policy}=stop asks to stop there.", hint=RESYNC.format(table=table_text(name))
+                    f"{told} {policy}=stop suspends the table.", hint=RESYNC.format(table=table_text(name))
                 )
                 self._rows[name] = suspended(row, stopped)
             else:

@@ -26,7 +26,7 @@ def test_what_came_while_the_catalog_was_away_is_brought_in_behind_it(mirrored: 
         lake = mirror.workbench.folder / "warehouse" / f"{mirror.lake}.db"
         away = lake.with_name("away")
         lake.rename(away)
-        refused = r"ConfigError: the checkpoint .* is in use, and .*mirror_control"
+        refused = r"ConfigError: the checkpoint .* is in use, but .*mirror_control"
         try:
             for _ in range(2):
                 with pytest.raises(AssertionError, match=refused):

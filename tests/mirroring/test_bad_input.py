@@ -100,12 +100,12 @@ BREAKS: dict[str, tuple[Callable[[Path], object] | str, str]] = {
     "readers": (lambda folder: need(folder, reader=(UNKNOWN,)), UNKNOWN),
     "writers": (lambda folder: need(folder, writer=(UNKNOWN,)), UNKNOWN),
     "versions": (lambda folder: need(folder, version=9), "reader version 9"),
-    "remade": ("CREATE OR REPLACE TABLE {t} (id INT, v INT) USING delta", "is not this mirror's any more"),
-    "emptied": ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1000 id, 1 v", "is not this mirror's any more"),
-    "disowned": ("ALTER TABLE {t} UNSET TBLPROPERTIES ('mariadb.mirror')", "is not this mirror's any more"),
+    "remade": ("CREATE OR REPLACE TABLE {t} (id INT, v INT) USING delta", "does not belong to this mirror any more"),
+    "emptied": ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT 1000 id, 1 v", "does not belong to this mirror"),
+    "disowned": ("ALTER TABLE {t} UNSET TBLPROPERTIES ('mariadb.mirror')", "does not belong to this mirror any more"),
     "stolen": ("ALTER TABLE {t} SET TBLPROPERTIES ('mariadb.mirror' = 'other')", "it has other as its property"),
     "renamed": ("ALTER TABLE {t} RENAME COLUMN v TO w", "has no column v any more"),
-    "no_log": (lambda folder: shutil.rmtree(folder / "_delta_log"), "is not there any more"),
+    "no_log": (lambda folder: shutil.rmtree(folder / "_delta_log"), "does not exist any more"),
 }
 """What somebody does to a target that no writer can go on after, and a part of the reason."""
 
@@ -223,7 +223,7 @@ def test_one_table_ends_the_query_of_those_who_ask_for_that(
     break_target(mirror, "broken", BREAKS["renamed"][0])
     primary.sql("USE asked", *(f"UPDATE {table} SET v = -1 WHERE id = 2" for table in ("broken", "beside")))
     for _ in range(2):
-        with pytest.raises(AssertionError, match=r"onTableError=fail ends the query there: .* has no column v"):
+        with pytest.raises(AssertionError, match=r"onTableError=fail ends the query: .* has no column v"):
             mirror.run()
         assert mirror.states() == dict.fromkeys(("broken", "beside"), CURRENT), "the control table has no batch of it"
     mirror.run(onTableError="suspend")

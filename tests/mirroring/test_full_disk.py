@@ -56,7 +56,7 @@ def test_a_full_disk_is_named(full: str, writer: str | None, mirrored: Callable[
         what = "the control table" if full == "control" else str(place)
         with pytest.raises(AssertionError, match=rf"DiskFullError: a disk is full, .*{what}.*{place}") as met:
             mirror.run()
-        assert "Make room there" in str(met.value)
+        assert "Free space on the disk" in str(met.value)
         filler.unlink()
         mirror.run()
         mirror.assert_equal("a", "b")

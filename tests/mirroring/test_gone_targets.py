@@ -32,7 +32,7 @@ def test_a_target_that_was_removed_is_noticed_and_made_again_on_request(mirrored
         mirror.assert_equal("a")
         for table, (state, error) in states.items():
             assert state == "failed"
-            assert f"`{table}` is not there any more" in str(error)
+            assert f"`{table}` does not exist any more" in str(error)
             assert f'mirror_resnapshot(spark, tables=["shop.{table}"]' in str(error)
         mirror.resnapshot("b", "c")
         mirror.run()

@@ -238,9 +238,9 @@ def test_statements_are_followed_in_order_or_set_the_table_aside_until_it_is_rea
     state, error = states["codes"]
     assert state == "failed"
     assert error is not None
-    assert "shop.codes cannot be kept equal behind 0-1-" in error
+    assert "shop.codes cannot be kept equal after 0-1-" in error
     assert "CREATE OR REPLACE TABLE codes" in error
-    assert "onSwap=stop asks to stop there" in error
+    assert "onSwap=stop suspends the table" in error
     primary.sql(
         "USE shop", "DELETE FROM codes WHERE code = 'abc'", "DROP TABLE fresh", "DELETE FROM orders WHERE id = 1"
     )
@@ -302,10 +302,10 @@ def test_what_does_not_belong_together_is_refused(
     mirror.run(snapshotAgain=f"{shop}.orders@mine")
     mirror.assert_equal("orders", "lines")
     other = str(mirror.checkpoint.parent / "other")
-    with pytest.raises(AssertionError, match=r"ConfigError: .*mirror_control.* is of the mirror .*other is new"):
+    with pytest.raises(AssertionError, match=r"ConfigError: .*mirror_control.* belongs to the mirror .*other is new"):
         mirror.run(checkpointLocation=other)
     with pytest.raises(
-        AssertionError, match=r"ConfigError: the checkpoint .* is in use, and .*elsewhere.* knows nothing"
+        AssertionError, match=r"ConfigError: the checkpoint .* is in use, but .*elsewhere.* does not exist"
     ):
         mirror.run(control="elsewhere")
     with pytest.raises(AssertionError, match=r"ConfigError: the target .* belongs to another mirror"):

@@ -101,7 +101,7 @@ def test_a_table_that_is_not_current_is_refused_and_the_status_tells_it(
     ]
     with pytest.raises(AssertionError, match=r"ConfigError: shop\.b is failed: it is not at the position"):
         mirror.workbench.run(f"mirror_tables(spark, into={into!r}, tables=['shop.b'])")
-    with pytest.raises(AssertionError, match=r"ConfigError: shop\.nope is none of the mirror's tables"):
+    with pytest.raises(AssertionError, match=r"ConfigError: shop\.nope is not a table of the mirror"):
         mirror.workbench.run(f"mirror_tables(spark, into={into!r}, tables=['shop.nope'])")
     with pytest.raises(AssertionError, match=r"ConfigError: there is no control table `no`\.`mirror_control`"):
         mirror.workbench.run("mirror_tables(spark, into='no.{table}')")

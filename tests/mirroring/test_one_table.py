@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_table_at_the_start_is_its_own_matter(mirrored: Cal
         mirror = mirrored(primary, "shop", tables="shop.*,shop.hidden")
         mirror.workbench.run(f"spark.sql('CREATE NAMESPACE IF NOT EXISTS {mirror.lake}'); result = True")
         mirror.workbench.run(f"spark.sql('CREATE TABLE {mirror.lake}.taken (x INT) USING delta'); result = True")
-        with pytest.raises(AssertionError, match="cannot go on, and onTableError=fail ends the query there"):
+        with pytest.raises(AssertionError, match="cannot continue, and onTableError=fail ends the query: "):
             mirror.run(onTableError="fail")
         mirror.run()
         primary.sql("INSERT INTO shop.b VALUES (101, 1)", "INSERT INTO shop.keyless VALUES (2)")

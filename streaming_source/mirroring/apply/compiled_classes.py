@@ -32,8 +32,8 @@ def keep_compiled_classes(spark: SparkSession) -> None:
     java: Any = spark._jvm  # noqa: SLF001  (PySpark has no API for it)
     if java.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount():
         _log.warning(
-            "this session keeps few compiled classes, so that the plans of many targets are compiled again in each "
-            "batch: start it with %s=%d, or call mirror() before anything else is run in it",
+            "this session keeps few compiled classes, so the plans of many targets are compiled again in each batch: "
+            "start the session with %s=%d, or call mirror() before any other query",
             SETTING,
             CLASSES,
         )

@@ -46,7 +46,7 @@ _CAUSES: Final = 12
 """Most nested causes that are read."""
 _PLACE: Final = re.compile(r"(?:[a-z][a-z0-9+]*:)?/[^\s:'\"`,)\]]+", re.IGNORECASE)
 _HINT: Final = (
-    "Make room there, and start the mirror again: the batch that failed comes again as a whole, and nothing is lost."
+    "Free space on the disk, and start the mirror again. It repeats the failed batch as a whole, and nothing is lost."
 )
 
 
@@ -115,8 +115,8 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
     if not any(words in text.lower() for text in texts for words in _SAID_OF_FULL):
         return None
     place = next((found[0] for text in texts if (found := _PLACE.search(text)) is not None), None)
-    where = writing if place is None else f"{writing}: it has {place.rstrip('.')}"
-    return DiskFullError(f"a disk is full, met while writing {where}.", hint=_HINT)
+    where = writing if place is None else f"{writing}: the disk has {place.rstrip('.')}"
+    return DiskFullError(f"a disk is full, found while writing {where}.", hint=_HINT)
 
 
 @contextlib.contextmanager

@@ -60,10 +60,10 @@ class MissingTargetCheck:
         found = side_by_side(spark, there, chosen, at_once=self._parallel, name="mirror-look")
         if len(chosen) > 1 and not any(found):
             raise ConfigError(
-                f"none of {len(chosen)} targets is there, {chosen[0].target} for one: what they lie in is away, or was "
-                "removed.",
-                hint="Bring it back and start the mirror again. Where it is gone for good, drop the control table, and "
-                "start a mirror with a new checkpoint.",
+                f"none of {len(chosen)} targets exists, for example {chosen[0].target}: their storage is not "
+                "available, or was removed.",
+                hint="Make the storage available, and start the mirror again. If it is lost, drop the control table, "
+                "and start a mirror with a new checkpoint.",
             )
         return [row for row, is_one in zip(chosen, found, strict=True) if not is_one]
 
@@ -93,7 +93,7 @@ def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
 
 def gone_error(row: ControlRow, hint: str) -> ConfigError:
     """Make the error for a table whose target was removed."""
-    return ConfigError(f"its target {row.target} is not there any more: something else removed it.", hint=hint)
+    return ConfigError(f"its target {row.target} does not exist any more: something else removed it.", hint=hint)
 
 
 def _is_local_table(spark: SparkSession, table: str) -> bool | None:
@@ -105,5 +105,5 @@ def _is_local_table(spark: SparkSession, table: str) -> bool | None:
 
             return None if folder is None else DeltaTable.is_deltatable(folder)
     except NativeWriteError as error:
-        _log.debug("Spark looks at %s: %s", folder, error)
+        _log.debug("Spark checks %s instead of delta-rs: %s", folder, error)
         return None

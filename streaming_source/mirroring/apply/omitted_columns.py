@@ -86,7 +86,7 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str,
         if op == "insert":
             value = value_left_out(columns[name], defaults[name], kinds[name], ruled.policy)
             if value is None:
-                raise _unknown(row, name, op, gtid, "its DEFAULT is not one that is certain to give this value")
+                raise _unknown(row, name, op, gtid, "the value of its DEFAULT is not certain")
             values[name] = value.column()
     return values
 
@@ -95,9 +95,9 @@ def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) ->
     table = table_text(row.name)
     where = "" if gtid is None else f" in the transaction {gtid}"
     return SchemaError(
-        f"the row image of {op}{where} leaves out the column {name} of {table}, whose value there is not known: {why}.",
-        hint="Set binlog_row_image=FULL on the primary, or leave the column out by a rule (leaveOut). Then have the "
-        f'table read again: mirror_resnapshot(spark, tables=["{table}"], into=…).',
+        f"the row image of {op}{where} leaves out the column {name} of {table}. Its value is not known: {why}.",
+        hint="Set binlog_row_image=FULL on the primary, or leave the column out by a rule (leaveOut). Then re-snapshot "
+        f'the table: mirror_resnapshot(spark, tables=["{table}"], into=…).',
     )
 
 
@@ -106,7 +106,7 @@ def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
     listed = ", ".join(f'"{name}"' for name in sorted(names))
     return SchemaError(
         f"{table} has generated columns ({listed}), which this version of MariaDB leaves out of row images, whatever "
-        "binlog_row_image is: no change would bring their values.",
+        "binlog_row_image is. Changes would lack their values.",
         hint=f'Start the mirror with the rule {{"{table}": {{"leaveOut": [{listed}]}}}} and '
         f'snapshotAgain="{table}@WORD".',
     )

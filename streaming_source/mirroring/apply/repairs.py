@@ -135,8 +135,8 @@ def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None
         ReplicaError: the changes since the request cannot be read.
     """
     if row is None or row.state != CURRENT or row.mode != CURRENT_MODE or row.batch < request["batch"]:
-        told = "is none of its tables" if row is None else f"is {row.state} in the mode {row.mode}"
-        raise SchemaError(f"the table {told}.", hint="Read it again (mirror_resnapshot).")
+        told = "does not belong to the mirror" if row is None else f"is {row.state} in the mode {row.mode}"
+        raise SchemaError(f"the table {told}.", hint="Re-snapshot it (mirror_resnapshot).")
     key = tuple(request["key"])
     rows = _rows(spark, bytes(request["rows"]), spark.table(row.target).schema)
     keys = rows.select(f"{ROW}.*").select(*map(identifier, key)).distinct().persist()
@@ -200,7 +200,9 @@ def _changed(
     ).persist()
     first = since.where("op = 'ddl'").select("transaction.gtid", "source.sql").first()
     if first is not None:
-        raise SchemaError(f"{first[0]}, {first[1][:200]} came since the audit.", hint="Audit it again.")
+        raise SchemaError(
+            f"a statement was executed after the audit: {first[0]}, {first[1][:200]}.", hint="Audit it again."
+        )
     image = image_type(target_columns(row.table, settings.policy))
     sides = [
         since.select(since[side].cast(image).alias(ROW)).where(f"{ROW} IS NOT NULL") for side in ("before", "after")

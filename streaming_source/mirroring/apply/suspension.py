@@ -125,7 +125,7 @@ def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
     try:
         open_target(spark, row.target).put_back(old)
     except (ReplicaError, *SPARK_ERRORS) as error:
-        _log.warning("%s cannot be put back to what it was before it was read again: %s", row.target, told_by(error))
+        _log.warning("%s cannot be restored to its rows before the re-snapshot: %s", row.target, told_by(error))
         return row._replace(before_snapshot=None)
     return old
 
@@ -153,4 +153,4 @@ def refused_row(error: Py4JJavaError, *, hides: bool) -> str | None:
 
 
 def _hidden(condition: str) -> str:
-    return f"Spark refuses a row or a batch: {condition}. Its text is not shown, as it may have values that are hidden."
+    return f"Spark refuses a row or a batch: {condition}. Its text is not shown, because it may have hidden values."

@@ -117,8 +117,8 @@ class TableBatch:
         if owner != self.row.mirror:
             told = "has no" if owner is None else f"has {owner} as its"
             raise ConfigError(
-                f"its target {self.row.target} is not this mirror's any more: it {told} property {MIRROR}. Something "
-                "else made it again, or changed it.",
+                f"its target {self.row.target} does not belong to this mirror any more: it {told} property {MIRROR}. "
+                "Something else replaced or changed it.",
                 hint=f"Drop it, or move it away. {RESYNC.format(table=table_text(self.row.name))}",
             )
 
@@ -135,10 +135,10 @@ class TableBatch:
             SchemaError: `onAlter=stop`.
         """
         table = ".".join(self.row.name)
-        why = f"rows of {table} in batch {self.commit.batch} are not of the definition that the mirror has: {why}"
+        why = f"rows of {table} in batch {self.commit.batch} do not match the definition that the mirror has: {why}"
         if self.settings.on_alter == "stop":
-            raise SchemaError(f"{why} onAlter=stop asks to stop there.", hint=RESYNC.format(table=table))
-        _log.warning("%s The table is read again.", why)
+            raise SchemaError(f"{why} onAlter=stop suspends the table.", hint=RESYNC.format(table=table))
+        _log.warning("%s The table is re-snapshotted.", why)
         self.row = doubted(self.row, self.commit.batch, why)
 
     def lacking_columns(self) -> list[str]:

@@ -139,7 +139,7 @@ def _add(
 ) -> None:
     """Add a decoded batch; `wanted` marks the rows that count, None counts all; `read`: they are snapshot rows."""
     table, group, event = changes.table, changes.group, changes.event
-    assert event is not None, "the decoder tells it of every batch"  # noqa: S101
+    assert event is not None, "the decoder reports it for every batch"  # noqa: S101
     assert changes.events is not None  # noqa: S101
     if wanted is not None:
         table, group, event = table[wanted], group[wanted], event[wanted]
@@ -174,7 +174,7 @@ def _domains(
 def _statements(found: ChangeBatch) -> Iterator[dict[str, Any]]:
     groups = found.groups
     assert found.sql is not None, "a statement has its text"  # noqa: S101
-    assert found.contexts is not None, "and what that is read with"  # noqa: S101
+    assert found.contexts is not None, "and its context"  # noqa: S101
     for row, (sql, context) in enumerate(zip(found.sql.to_pylist(), found.contexts, strict=True)):
         group, name = int(found.group[row]), found.tables[int(found.table[row])]
         domain, number = int(groups.domain[group]), int(groups.sequence_numbers[group])

@@ -16,7 +16,7 @@ from streaming_source.offsets.offset import SourceOffset
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HINT = "Start the mirror again, with the checkpoint as it was."
+_HINT = "Restore the checkpoint, and start the mirror again."
 
 
 class LoggedEnd(NamedTuple):
@@ -44,5 +44,5 @@ def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
     found = logged_end(spark, checkpoint, number)
     if found is None:
         path = f"{checkpoint}/offsets/{number}"
-        raise ConfigError(f"{path} is not there: the checkpoint was changed while its mirror runs.", hint=_HINT)
+        raise ConfigError(f"{path} does not exist: the checkpoint was changed while its mirror runs.", hint=_HINT)
     return found.offset

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 60.0
 """Seconds between two checks for another run. A check reads the control table, a part of a small micro-batch's cost."""
 _HINT = (
-    "Put back the checkpoint, the control table and the targets of one moment. Where that cannot be, drop the control "
-    "table and the targets, and start the mirror with a new checkpoint."
+    "Restore the checkpoint, the control table and the targets of one moment. If that is not possible, drop the "
+    "control table and the targets, and start the mirror with a new checkpoint."
 )
 
 
@@ -42,15 +42,15 @@ def is_there(rows: Collection[ControlRow], number: int, end: SourceOffset, check
     another = last == number and any(row.position != str(end.position) for row in live)
     if number < last or another:
         raise ConfigError(
-            f"the checkpoint {checkpoint} is older than the targets: it comes to batch {number} ({end.position}), and "
-            f"they are at batch {last} ({newest.position}). Changes that they do not have would be taken for changes "
-            "that they have.",
+            f"the checkpoint {checkpoint} is older than the targets: it is at batch {number} ({end.position}), and "
+            f"they are at batch {last} ({newest.position}). The mirror would skip new changes as if it had applied "
+            "them.",
             hint=_HINT,
         )
     if live and number > last + 1:
         raise ConfigError(
-            f"the targets are older than the checkpoint {checkpoint}: they are at batch {last}, and it comes to batch "
-            f"{number}. The changes between them would be missing.",
+            f"the targets are older than the checkpoint {checkpoint}: they are at batch {last}, and it is at batch "
+            f"{number}. The changes in between would be missing.",
             hint=_HINT,
         )
     return last == number
@@ -79,9 +79,9 @@ def check_alone(ours: Collection[ControlRow], there: Collection[ControlRow], con
     """
     if _places(ours) != _places(there):
         raise ConfigError(
-            f"another run of this mirror writes {control} and the targets, from a copy of the checkpoint it may be: "
+            f"another run of this mirror writes {control} and the targets, perhaps from a copy of the checkpoint: "
             f"it is at batch {_batch(there)}, and this run wrote batch {_batch(ours)}.",
-            hint="End the other one. The targets may lack changes now: drop the control table and the targets, and "
+            hint="End the other run. The targets may lack changes now: drop the control table and the targets, and "
             "start one mirror with a new checkpoint.",
         )
 

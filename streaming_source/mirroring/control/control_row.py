@@ -37,14 +37,18 @@ _DEFERRED: Final = "STRUCT<since: STRING, began: STRING, lost: BOOLEAN, foreign:
 _TEXTS: Final = "MAP<STRING, STRING>"
 _OF_THE_DEFINITION: Final = (
     ("definition", "STRING", "the table's definition at the position, as JSON"),
-    ("defined_at", "STRING", "GTID position that the definition was first read at"),
+    ("defined_at", "STRING", "GTID position at which the definition was first read"),
 )
 _WITH_THE_DEFINITION: Final = (
     ("defaults", _TEXTS, "the DEFAULT of each column at the position"),
-    ("foreign_keys", _FOREIGN_KEYS, "foreign keys that cascade into the table; NULL: the server was not asked yet"),
-    ("missed_cascade", "STRING", "why the target may lack what a foreign key changed: the table is to be read again"),
-    ("deferred_cascade", _DEFERRED, "cascades into the target that are still to be followed: after which position"),
-    ("target_names", _TEXTS, "names of columns in the target, by their names now, if statements renamed them"),
+    ("foreign_keys", _FOREIGN_KEYS, "foreign keys that cascade into the table; NULL if they are not known yet"),
+    (
+        "missed_cascade",
+        "STRING",
+        "why the target may lack changes by a foreign key, so that the table needs a re-snapshot",
+    ),
+    ("deferred_cascade", _DEFERRED, "cascades into the target that are still to be applied: after which position"),
+    ("target_names", _TEXTS, "names of columns in the target, by their current names, if statements renamed them"),
     ("created_at", "TIMESTAMP", "when the target was created"),
 )
 _BEFORE: Final = "STRUCT<{}>".format(
@@ -64,9 +68,9 @@ _BEFORE: Final = "STRUCT<{}>".format(
 )
 
 COLUMNS: Final = (
-    ("mirror", "STRING", "which mirror writes: the id of its query"),
+    ("mirror", "STRING", "the mirror that writes the target: the id of its query"),
     ("source_database", "STRING", "database of the table on the server"),
-    ("source_table", "STRING", "its name there"),
+    ("source_table", "STRING", "name of the table on the server"),
     ("target", "STRING", "the target as SQL names it"),
     (
         "mode",
@@ -74,30 +78,26 @@ COLUMNS: Final = (
         "what the target holds: current, soft_delete, history or append_log",
     ),
     ("state", "STRING", "reading, current, failed (suspended: see error), or dropped"),
-    ("keys", "ARRAY<STRING>", "the columns that tell rows apart"),
-    ("position", "STRING", "GTID position up to which the target is what the server had"),
+    ("keys", "ARRAY<STRING>", "the columns that identify a row"),
+    ("position", "STRING", "GTID position up to which the target has the server's changes"),
     ("batch", "BIGINT", "the last micro-batch that is in the target"),
     ("rows", "BIGINT", "rows read and changes applied since the beginning"),
     ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
     ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
     ("updated_at", "TIMESTAMP", "when this row was last written"),
-    ("error", "STRING", "why the table was suspended, or is to be read again"),
+    ("error", "STRING", "why the table was suspended, or needs a re-snapshot"),
     *_OF_THE_DEFINITION,
-    ("again", "STRING", "the word of snapshotAgain that the target was last made for"),
-    ("rules", "STRING", "the rule that the target is made by, as JSON; NULL for a table that is copied as it is"),
-    ("waits_for", "STRING", "the request to read the table again that is not followed yet"),
-    ("tries", "INT", "how often the table was begun again since it was last current"),
+    ("again", "STRING", "the word of snapshotAgain for which the target was last created"),
+    ("rules", "STRING", "the rule of the table, as JSON; NULL if the table is copied unchanged"),
+    ("waits_for", "STRING", "the request for a re-snapshot that has not begun yet"),
+    ("tries", "INT", "number of snapshots that were begun again since the table was last current"),
     ("writer", "STRING", "what wrote the last rows: native, or spark with the reason"),
     *_WITH_THE_DEFINITION,
-    (
-        "before_snapshot",
-        _BEFORE,
-        "this row before the snapshot that goes on, and the batch that it began in",
-    ),
+    ("before_snapshot", _BEFORE, "this row before the running snapshot, and the batch in which the snapshot began"),
     (
         "snapshot_end",
         "STRING",
-        "GTID position of the server after the snapshot: deferred cascades are followed once the target has it",
+        "GTID position of the server after the snapshot: deferred cascades are applied once the target has reached it",
     ),
 )
 """Name, type and meaning of each column."""

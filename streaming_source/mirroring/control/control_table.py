@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CHECKPOINT: Final = "mariadb.checkpoint"
 """Property of the control table that names its checkpoint."""
 _log = logging.getLogger(__name__)
-_HINT = "Give what the mirror was started with."
+_HINT = "Give the value with which the mirror was started."
 
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
@@ -57,7 +57,7 @@ def _rows_without_spark(spark: SparkSession, control: str) -> list[ControlRow] |
     try:
         found = rows_there(folder, there)
     except NativeWriteError as refused:
-        _log.debug("Spark reads %s: %s", control, refused)
+        _log.debug("Spark reads %s instead of delta-rs: %s", control, refused)
         return None
     return _sorted(dict(zip(there, row, strict=True)) for row in found)
 
@@ -68,7 +68,7 @@ def _columns_without_spark(spark: SparkSession, control: str) -> tuple[str, Coll
     try:
         return ("", ()) if folder is None else (folder, columns_there(folder))
     except (NativeWriteError, ImportError) as refused:  # deltalake is optional
-        _log.debug("Spark looks at %s: %s", control, refused)
+        _log.debug("Spark checks %s instead of delta-rs: %s", control, refused)
         return "", ()
 
 
@@ -110,7 +110,7 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
         try:
             replace_rows(folder, values, str(spark.conf.get(METADATA, "")))
         except NativeWriteError as refused:
-            _log.debug("Spark writes %s: %s", control, refused)
+            _log.debug("Spark writes %s instead of delta-rs: %s", control, refused)
         else:
             return
     table = pa.table(values, schema=arrow_schema(schema))
@@ -127,7 +127,7 @@ def is_as_written(folder: str | None, rows: Iterable[ControlRow]) -> bool:
     try:
         there = None if folder is None else set(rows_there(folder, names))
     except NativeWriteError as refused:
-        _log.debug("Spark reads %s: %s", folder, refused)
+        _log.debug("Spark reads %s instead of delta-rs: %s", folder, refused)
         return False
     return there == {tuple(getattr(row, name) for name in names) for row in rows}
 

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from streaming_source.offsets.offset import SourceOffset
 
 METRICS: Final = (
-    ("tables_current", "tables whose targets are what the server had at the position"),
-    ("tables_reading", "tables whose rows still come"),
+    ("tables_current", "tables whose targets equal the server's tables at the position"),
+    ("tables_reading", "tables whose snapshot is running"),
     ("tables_failed", "tables that are suspended"),
-    ("tables_dropped", "tables that the server has no more"),
-    ("lag_seconds", "how late the newest change was in the targets, at the last write; -1 where that is not known"),
+    ("tables_dropped", "tables that were dropped on the server"),
+    ("lag_seconds", "lag of the newest change in the targets, in seconds, at the last write; -1 if it is not known"),
     ("audit_tables_equal", "tables that their last audit found equal"),
     ("audit_tables_not_equal", "tables that their last audit found not equal, and that were not repaired since"),
     ("audit_tables_repaired", "tables that differed and were repaired since"),
     ("audit_tables_left_out", "tables that the last audit left out"),
-    ("audit_last_seconds", "when the last audit of all tables ended, in seconds since 1970; 0 where none did"),
-    ("audit_failures", "scheduled audits that failed since the last that ended"),
+    ("audit_last_seconds", "when the last audit of all tables ended, in seconds since 1970; 0 if there was none"),
+    ("audit_failures", "scheduled audits that failed since the last completed one"),
 )
 """Name and meaning of each metric."""
 _STATES: Final = {CURRENT: "current", READING: "reading", FAILED: "failed", DROPPED: "dropped"}

@@ -62,10 +62,10 @@ def mirror_tables(
     wanted = current if tables is None else set(map(named_table, tables))
     for name in sorted(wanted):
         if states.get(name) != CURRENT:
-            told = f"is {states[name]}" if name in states else "is none of the mirror's tables"
+            told = f"is {states[name]}" if name in states else "is not a table of the mirror"
             raise ConfigError(
                 f"{table_text(name)} {told}: it is not at the position of the others.",
-                hint=f"Only tables whose state is {CURRENT} are: mirror_status tells them.",
+                hint=f"Only tables in the state {CURRENT} are: mirror_status shows the states.",
             )
     chosen = [row for row in rows if row.name in wanted]
     found = TablesAtPosition(chosen[0].position if chosen else "")

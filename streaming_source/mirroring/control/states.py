@@ -39,11 +39,11 @@ class State(enum.Enum):
 class Happening(enum.Enum):
     """Events that change a state; the value is their name in docs/mirror-reference.md."""
 
-    COMPLETED = "a batch ends with all rows there, and nothing left to follow"
-    INCOMPLETE = "a batch ends while rows still come, or a foreign key is still to be followed"
-    DOUBTED = "it is to be read again: a statement, rows of another definition, a change without rows"
-    REFUSED = "it cannot go on"
-    FAULTED = "it could not be written, for a reason that may pass"
+    COMPLETED = "a batch ends: the snapshot is complete, and no cascade is left to apply"
+    INCOMPLETE = "a batch ends: the snapshot is running, or a cascade is left to apply"
+    DOUBTED = "the table needs a re-snapshot: a statement, rows of another definition, a change without rows"
+    REFUSED = "the table cannot continue"
+    FAULTED = "the target could not be written, for a reason that may be transient"
     DROPPED = "DROP TABLE, or RENAME to another name"
 
 

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 AUDITED: Final = (
-    ("audited_at", "when the last audit of the table ended, or tried to"),
-    ("audited_position", "GTID position that it compared at"),
-    (
-        "audit",
-        "what it found: equal, not equal, or left out; then what became of the repair: repaired, or not repaired",
-    ),
+    ("audited_at", "when the last audit of the table ended, or failed"),
+    ("audited_position", "GTID position at which the audit compared"),
+    ("audit", "its result: equal, not equal, or left out; after a repair: repaired, or not repaired"),
 )
 """Name and meaning of the columns that the status adds to those of the control table."""
 

@@ -92,17 +92,17 @@ def proved(
     for column in after.columns:
         old = moved.get(change.key(column.name))
         if computed and change.key(column.name) in there and (old is None or not _same_name(old, column)):
-            raise SchemaError(f"the generated column {computed} may be made of another column {column.name} now.")
+            raise SchemaError(f"the generated column {computed} may use another column {column.name} now.")
         if old is None:
             item = items.get(change.key(column.name))
             if item is None:  # WITH SYSTEM VERSIONING adds undeclared columns
-                raise SchemaError(f"it adds the column {column.name} without saying so.")
+                raise SchemaError(f"it adds the column {column.name}, which it does not declare.")
             found[column.name] = New(item)
             continue
         if old.name not in unseen:
             _check_values(old, column)
         if computed and not _same(old, column):
-            raise SchemaError(f"the generated column {computed} may be made of {old.name}, which it changes.")
+            raise SchemaError(f"the generated column {computed} may use {old.name}, which it changes.")
         found[column.name] = Kept(old)
     return found
 
@@ -145,9 +145,9 @@ def _check_declared(change: Alteration, numbered: Collection[str]) -> None:
         if old is None:
             continue
         if item.numbered and old not in numbered:
-            raise SchemaError(f"it makes {item.column.name} AUTO_INCREMENT, which gives rows with 0 there a number.")
+            raise SchemaError(f"it makes {item.column.name} AUTO_INCREMENT, which gives a number to rows that have 0.")
         if item.column.computed:
-            raise SchemaError(f"it may make a generated column of {item.column.name}, and compute its values again.")
+            raise SchemaError(f"it may make {item.column.name} a generated column, and compute its values again.")
 
 
 def _is_limited(column: ColumnSchema) -> bool:

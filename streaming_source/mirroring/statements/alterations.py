@@ -155,7 +155,7 @@ def _asked(  # noqa: PLR0911  (one return for each kind)
         case Verb.ALTER_TABLE:
             changed = effect.changed
             if changed is not None and (not changed.tables or name in changed.tables):
-                why = "it moves or removes rows of partitions, which no row of the stream tells."
+                why = "it moves or removes rows of partitions, without row events in the binlog."
                 return NotInRows(why, "onTruncate" if changed.removes else "onSwap")
             return _altered(effect, before, policy, rule, defaults)
         case _:
@@ -223,7 +223,7 @@ def _evolved(
             value = None if column_key(name) in _ruled(rule) else _added(after, item, now.type, policy)
             if value is None:
                 raise SchemaError(
-                    f"it gives the new column {name} values in rows that were there, which no row of the stream tells."
+                    f"it gives the new column {name} values in existing rows, without row events in the binlog."
                 )
             values += [(name, value)] * (value != NULL)
             added.append(now)
@@ -281,6 +281,6 @@ def _changes(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
         SchemaError: the old Spark type cannot be changed to the new one.
     """
     if not fits(was.type, now.type):
-        raise SchemaError(f"the column {now.name} is {was.type} in the target and would be {now.type}.")
+        raise SchemaError(f"the column {now.name} is {was.type} in the target and would become {now.type}.")
     changes: list[TargetAction] = [SetType(now.name, now.type)] if was.type != now.type else []
     return [*changes, DropNotNull(now.name)] if now.nullable and not was.nullable else changes

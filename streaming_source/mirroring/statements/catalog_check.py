@@ -69,7 +69,7 @@ class CatalogCheck:
             table = found.tables.get(name)
             why = None if table is None or table.unsettled else _difference(rows[name].table, table.definition)
             if why:
-                other[name] = f"its definition on the server is another one, and no statement says so: {why}"
+                other[name] = f"its definition on the server differs, and no statement in the binlog explains it: {why}"
         return other
 
     def _ask(self, rows: Mapping[TableName, ControlRow]) -> None:
@@ -103,7 +103,11 @@ def _difference(known: TableSchema, told: TableSchema) -> str:
     keys = [[table.columns[number].name for number in table.primary_key] for table in (known, told)]
     if keys[0] != keys[1]:
         return f"its primary key is ({', '.join(keys[1])}), and was ({', '.join(keys[0])})."
-    return "" if known.versioned == told.versioned else "it is system-versioned, or was so, on one side only."
+    return (
+        ""
+        if known.versioned == told.versioned
+        else "it is system-versioned either on the server or in the mirror, not in both."
+    )
 
 
 def _facts(column: ColumnSchema) -> list[object]:

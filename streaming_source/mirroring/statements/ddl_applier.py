@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.versions import Commit
 
 _SHOWN_CHARACTERS = 200
-_UNORDERED = "the batch has changes of it in several replication domains, unordered."
-_MIXED = "the batch has changes of it before the statement, and others after it."
+_UNORDERED = "the batch has changes of the table in several replication domains, which have no common order."
+_MIXED = "the batch has changes of the table before the statement, and others after it."
 
 
 class DdlApplier:
@@ -154,7 +154,7 @@ class DdlApplier:
         elif isinstance(asked, NotInRows):
             self._read_again(statement, asked)
         elif asked.always:
-            self._read_again(statement, NotInRows("another table is made in its place.", "onSwap"))
+            self._read_again(statement, NotInRows("another table is created in its place.", "onSwap"))
 
     def _come_back(self, statement: StatementRow, asked: Asked) -> None:
         """Apply a statement on a table that is dropped, or waits for a re-snapshot."""
@@ -163,14 +163,14 @@ class DdlApplier:
         elif self._row.state != DROPPED:  # the re-snapshot reads the state after the statement
             self._keep_names(statement, asked)
         elif isinstance(asked, Made):
-            self._wait(statement, "it is there again.")
+            self._wait(statement, "it was created again.")
         elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, ChangedUntold):
             self._read_again(statement, asked)
 
     def _read_again(self, statement: StatementRow, asked: NotInRows) -> None:
         policies = {"onTruncate": self._settings.on_truncate, "onSwap": self._settings.on_swap}
         if policies.get(asked.policy, self._settings.on_alter) == "stop":
-            raise self._error(statement, f"{asked.why} {asked.policy}=stop asks to stop there.")
+            raise self._error(statement, f"{asked.why} {asked.policy}=stop suspends the table.")
         self._wait(statement, asked.why)
         self._keep_names(statement, asked)
 
@@ -186,7 +186,7 @@ class DdlApplier:
 
     def _wait(self, statement: StatementRow, why: str) -> None:
         """Leave the target unchanged until the table is re-snapshot."""
-        self._row = doubted(self._row, self._part.commit.batch, f"read again behind {_shown(statement)}: {why}")
+        self._row = doubted(self._row, self._part.commit.batch, f"re-snapshot after {_shown(statement)}: {why}")
 
     def _known(self, statement: StatementRow) -> bool:
         """Return True if the definition already includes the statement."""
@@ -205,11 +205,11 @@ class DdlApplier:
         new = isinstance(asked, Made) and first and not self._row.rows
         came = self._part.new and isinstance(asked, NotInRows)  # the table has this name and these rows only now
         if came or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
-            self._wait(statement, "the table was changed while the mirror began to read it.")
+            self._wait(statement, "the table was changed while its snapshot began.")
 
     def _empty(self, statement: StatementRow) -> None:
         if self._settings.on_truncate == "stop":
-            raise self._error(statement, "onTruncate=stop asks to stop there.")
+            raise self._error(statement, "onTruncate=stop suspends the table.")
         at = self._at(statement)
         if not self._gone:
             self._part.mode.end_all(self._target, statement, "truncate", at)
@@ -223,7 +223,7 @@ class DdlApplier:
 
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self._settings.on_alter == "stop":
-            raise self._error(statement, "onAlter=stop asks to stop there.")
+            raise self._error(statement, "onAlter=stop suspends the table.")
         lost = lost_key(statement.effect, asked.definition, self._row.keys)
         if lost is not None:
             self._wait(statement, lost)
@@ -232,7 +232,7 @@ class DdlApplier:
         keeps = self._row.mode != CURRENT or self._settings.rule_of(self._row.name).where is not None
         values = () if self._part.mode.append_only else asked.values
         if values and keeps:
-            self._wait(statement, "it gives a new column values in rows that were there.")
+            self._wait(statement, "it gives a new column values in existing rows.")
             self._keep_names(statement, asked)
             return
         try:
@@ -253,7 +253,7 @@ class DdlApplier:
     def _error(self, statement: StatementRow, why: str) -> SchemaError:
         table = ".".join(self._row.name)
         return SchemaError(
-            f"{table} cannot be kept equal behind {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
+            f"{table} cannot be kept equal after {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
         )
 
 

@@ -31,10 +31,10 @@ def lost_key(effect: StatementEffect, after: TableSchema, keys: Collection[str])
     columns = {column.name: column for column in after.columns}
     gone = [key for key in keys if key not in columns]
     if gone:
-        return f"it takes away the key column {gone[0]}."
+        return f"it drops the key column {gone[0]}."
     blurred = blurred_names(columns[key] for key in keys)
     if blurred:
-        return f"behind it the label '' of the key column {blurred[0]} looks like no label at all."
+        return f"after it, the label '' of the key column {blurred[0]} looks like an invalid value."
     primary = set(keys) == {after.columns[number].name for number in after.primary_key}
     return None if primary else _lost_unique(effect, after, keys)
 
@@ -43,14 +43,14 @@ def _lost_unique(effect: StatementEffect, after: TableSchema, keys: Collection[s
     """Return what the statement does to a unique index whose columns still exist after it, or None."""
     loose = [column.name for column in after.columns if column.name in keys and column.nullable]
     if loose:
-        return f"behind it NULL may stand in the key column {loose[0]}, more than once."
+        return f"after it, several rows may have NULL in the key column {loose[0]}."
     change = effect.alteration
     names = set() if change is None else _renamed(change)
     moved = [key for key in keys if change is not None and change.key(key) in names]
     if moved:
-        return f"it gives the name of the key column {moved[0]} to another one."
+        return f"it gives the name of the key column {moved[0]} to another column."
     if keys and _drops_index(effect.words):
-        return "it may take away the unique index that tells its rows apart."
+        return "it may drop the unique index that identifies its rows."
     return None
 
 

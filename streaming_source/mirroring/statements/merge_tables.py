@@ -61,7 +61,7 @@ class MergeTables:
             try:
                 found = asyncio.run(ask(self._options.connection, partial(_members, names, altered)))
             except ReplicaError as error:
-                _log.warning("the server was not asked for its MERGE tables: %s", error.message)
+                _log.warning("the MERGE tables of the server cannot be read: %s", error.message)
                 return {}
             before, self._members = self._members, found
             self._asked = dict.fromkeys([*self._asked, *names], now)

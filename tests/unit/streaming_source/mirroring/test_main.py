@@ -26,7 +26,7 @@ def test_a_file_has_the_arguments_of_the_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tables = shop", "is no TOML"),
+        ("tables = shop", "is not TOML"),
         ('tables = "shop.*"', "lacks into, checkpointLocation"),
         (WHOLE + 'trigger = "once"\n', "trigger has a value of the wrong kind"),
         (WHOLE + 'host = ["db1"]\n', "host has a value of the wrong kind"),
@@ -72,4 +72,4 @@ def test_an_interruption_has_the_code_of_shells_and_no_traceback(
     path.write_text(WHOLE, encoding="utf-8")
     monkeypatch.setattr(program, "_run", interrupted)
     assert main([str(path)]) == program.INTERRUPTED
-    assert capsys.readouterr().err.startswith("interrupted: the next start goes on")
+    assert capsys.readouterr().err.startswith("interrupted: the next start continues after")

@@ -99,30 +99,30 @@ def test_a_log_in_folders_has_no_properties_of_delta() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"source": SERVER | {"columns": "id"}}, "option columns is not for a mirror: a mirror holds whole rows"),
+        ({"source": SERVER | {"columns": "id"}}, "option columns is not for a mirror: a mirror needs whole rows"),
         ({"source": SERVER | {"startingPosition": "latest"}}, "option startingPosition is not for a mirror"),
-        ({"source": SERVER | {"skipUnpreparedXa": True}}, "leaves no rows out"),
+        ({"source": SERVER | {"skipUnpreparedXa": True}}, "must not lose rows"),
         ({"source": {"host": "db1"}}, "option user is missing"),
         ({"source": SERVER | {"hosst": "db1"}}, "hosst"),
         ({"checkpointLocation": " "}, "checkpointLocation is missing"),
         ({"parallel": 0}, "parallel=0 is not from 1 to 64"),
-        ({"onTruncate": "ignore"}, "onTruncate='ignore' is none of apply, stop"),
-        ({"onSwap": "keep"}, "onSwap='keep' is none of apply, stop"),
-        ({"onCascade": "keep"}, "onCascade='keep' is none of apply, ignore, stop"),
-        ({"onDrop": "stop"}, "onDrop='stop' is none of keep, drop"),
-        ({"onAlter": ""}, "onAlter='' is none of evolve, stop"),
+        ({"onTruncate": "ignore"}, "onTruncate='ignore' is not one of apply, stop"),
+        ({"onSwap": "keep"}, "onSwap='keep' is not one of apply, stop"),
+        ({"onCascade": "keep"}, "onCascade='keep' is not one of apply, ignore, stop"),
+        ({"onDrop": "stop"}, "onDrop='stop' is not one of keep, drop"),
+        ({"onAlter": ""}, "onAlter='' is not one of evolve, stop"),
         ({"into": "lake.t"}, "has no {table}"),
-        ({"format": "csv"}, "format='csv' is none of delta, parquet"),
+        ({"format": "csv"}, "format='csv' is not one of delta, parquet"),
         (
             {**LOG, "into": "lake.{table}"},
-            "format=parquet writes folders, and into, or control, is the name of a table",
+            "format=parquet writes folders, but into or control is the name of a table",
         ),
         ({**LOG, "control": "lake.control"}, "format=parquet writes folders"),
-        ({**LOG, "rules": None}, "has the mode append_log alone, and tables without a rule have the mode current"),
+        ({**LOG, "rules": None}, "supports only the mode append_log, but tables without a rule have the mode current"),
         ({**LOG, "rules": {"shop.a": {"mode": "history"}}}, "the rule shop.a asks for the mode history"),
-        ({"writer": "rust"}, "writer='rust' is none of spark, native"),
-        ({**LOG, "writer": "native"}, "writer=native writes Delta tables, and format=parquet"),
-        ({**LOG, "auditEvery": "1d"}, "auditEvery compares rows, and targets with format=parquet hold changes"),
+        ({"writer": "rust"}, "writer='rust' is not one of spark, native"),
+        ({**LOG, "writer": "native"}, "writer=native writes only Delta tables, but format=parquet"),
+        ({**LOG, "auditEvery": "1d"}, "auditEvery compares rows, but targets with format=parquet hold changes"),
     ],
 )
 def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> None:
@@ -138,8 +138,8 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> 
         ({"parallel": "4"}, "parallel='4' is not a whole number"),
         ({"parallel": 2.5}, "parallel=2.5 is not a whole number"),
         ({"parallel": True}, "parallel=True is not a whole number"),
-        ({"tables": 5}, "tables=5 is not a text"),
-        ({"into": 5}, "into=5 is not a text"),
+        ({"tables": 5}, "tables=5 is not a string"),
+        ({"into": 5}, "into=5 is not a string"),
         ({"checkpointLocation": 5}, "checkpointLocation=5 is not a path"),
         ({"control": ""}, "control='' is not the name of a table"),
         ({"hashKeyFile": False}, "hashKeyFile=False is not a path"),
@@ -148,9 +148,12 @@ def test_what_cannot_be_is_refused(changed: dict[str, object], message: str) -> 
             {"tableProperties": {"delta": {"appendOnly": "true"}}},
             "tableProperties: delta has a value of the wrong kind",
         ),
-        ({"source": SERVER | {"onTruncat": "stop"}}, "onTruncat is no argument of a mirror. Did you mean onTruncate?"),
+        (
+            {"source": SERVER | {"onTruncat": "stop"}},
+            "onTruncat is not an argument of a mirror. Did you mean onTruncate?",
+        ),
         ({"source": SERVER | {"checkpointlocation": "/c"}}, "It is spelt checkpointLocation"),
-        ({"source": SERVER | {"HOST": "db2"}}, "the options host and HOST are one"),
+        ({"source": SERVER | {"HOST": "db2"}}, "the options host and HOST are the same"),
         ({"source": SERVER | {"pasword": "hidden-word"}}, "Did you mean password?"),
     ],
 )
@@ -194,7 +197,7 @@ def test_the_page_has_the_table_of_arguments() -> None:
     [{}, {"procesingTime": "5 seconds"}, {"processingTime": 5}, {"availableNow": "yes"}, {"availableNow": False}],
 )
 def test_what_is_no_trigger_is_refused(trigger: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match="is none of Spark's triggers"):
+    with pytest.raises(ConfigError, match="is not one of Spark's triggers"):
         check_trigger(trigger)
 
 

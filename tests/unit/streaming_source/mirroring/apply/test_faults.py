@@ -72,8 +72,11 @@ FULL = "java.io.IOException: No space left on device"
 @pytest.mark.parametrize(
     ("error", "where"),
     [
-        (written(FAILED, "org.apache.spark.SparkException: lost", FULL), "x: it has file:/lake/control."),
-        (written("Job aborted", "java.io.IOException: s3a://lake/t: Disk quota exceeded"), "x: it has s3a://lake/t"),
+        (written(FAILED, "org.apache.spark.SparkException: lost", FULL), "x: the disk has file:/lake/control."),
+        (
+            written("Job aborted", "java.io.IOException: s3a://lake/t: Disk quota exceeded"),
+            "x: the disk has s3a://lake/t",
+        ),
         (written("Job aborted", FULL), "writing x."),
     ],
 )

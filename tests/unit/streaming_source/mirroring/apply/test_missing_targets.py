@@ -77,7 +77,7 @@ def test_a_mirror_of_few_tables(looks: Looks, rows: int) -> None:
 
 def test_none_that_is_there_is_no_fault_of_a_table(looks: Looks) -> None:
     looks.removed = {f"t{number}" for number in range(150)}
-    with pytest.raises(ConfigError, match=r"none of 100 targets is there, t0 for one"):
+    with pytest.raises(ConfigError, match=r"none of 100 targets exists, for example t0"):
         looks.look()
 
 

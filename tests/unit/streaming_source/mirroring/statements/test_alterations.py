@@ -101,7 +101,7 @@ def test_what_a_target_can_follow(sql: str, actions: tuple[TargetAction, ...]) -
         ("ALTER TABLE orders DROP PRIMARY KEY", "primary key", "onAlter"),
         ("ALTER TABLE orders DROP PRIMARY KEY, ADD PRIMARY KEY (name)", "primary key", "onAlter"),
         ("ALTER TABLE orders ADD SYSTEM VERSIONING", "system-versioned", "onAlter"),
-        ("ALTER TABLE orders MODIFY price DECIMAL(40,2)", "would be STRING", "onAlter"),
+        ("ALTER TABLE orders MODIFY price DECIMAL(40,2)", "would become STRING", "onAlter"),
         ("ALTER IGNORE TABLE orders ADD UNIQUE KEY (name)", "may remove rows", "onAlter"),
         ("ALTER ONLINE IGNORE TABLE orders ADD c INT", "may remove rows", "onAlter"),
         ("ALTER TABLE orders ENGINE=BLACKHOLE", "may change rows", "onAlter"),

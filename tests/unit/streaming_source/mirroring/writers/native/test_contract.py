@@ -328,7 +328,7 @@ class CountsUnderTrouble(TargetUnderTrouble):
                     files, replaced = counted_files(open_tables.opened(self.folder), self.folder, counted)
                 return append_files(self.folder, files, self.target, commit, once=True, replaced=replaced)
             except NativeWriteError as error:
-                if "lacks a row" in str(error) and has_rows(self.folder, commit):
+                if "lacks a changed row" in str(error) and has_rows(self.folder, commit):
                     return False
                 if "another writer changed files" not in str(error):
                     raise

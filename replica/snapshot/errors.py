@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 TRANSIENT: Final = {
-    1040: "the server has no connection free",
-    1205: "a lock was waited for",
-    1213: "a deadlock was met",
+    1040: "the server has no free connection",
+    1205: "a wait for a lock timed out",
+    1213: "a deadlock occurred",
     1290: "the server is read-only or starting",
-    1317: "the statement was ended by someone",
-    1053: "the server shuts down",
-    1927: "the connection was ended by someone",
+    1317: "the statement was killed",
+    1053: "the server is shutting down",
+    1927: "the connection was killed",
     1969: "the statement took too long",
 }
 """Transient server errors and what each waits for (include/mysqld_error.h)."""
@@ -60,7 +60,7 @@ engine.
 and 1707: table of an older server. 1812 and 1814: missing or discarded tablespace. 1877: the data. 1932: table unknown
 to the engine.
 """
-MAY_MEND: Final = "CHECK TABLE says more of it; REPAIR TABLE or a backup may mend it."
+MAY_MEND: Final = "Run CHECK TABLE to see the damage; REPAIR TABLE or a backup may mend it."
 """Hint for a table that the server cannot open."""
 SAME_ERROR: Final = 20
 """Transient failures of a table before the error is reported; the wait grows with each failure."""

@@ -187,7 +187,7 @@ class RangeReader:
             self._mover.look([group], v.location)
             fit = self._mover.fit(group, v.location)
             if fit is ReconcileResult.LATER:
-                raise _changed(f"a statement changed table {'.'.join(wanted[0])} since")
+                raise _changed(f"a statement has changed table {'.'.join(wanted[0])} since then")
             if fit is ReconcileResult.AGAIN:
                 raise _ReadAgainError  # retry until the low watermark has passed the batch position
             if fit is ReconcileResult.UNSETTLED:
@@ -195,13 +195,13 @@ class RangeReader:
             writer.write(group.name, self._mover.blocks(group, v.location))
         except UnlikeRowsError:
             raise _changed(
-                f"rows of {'.'.join(wanted[0])}, which has no key, are not those that were changed"
+                f"rows of {'.'.join(wanted[0])}, which has no key, do not match the before images of its changes"
             ) from None
         except PartialRowError as error:
             if location_at(error.place) <= v.location:
                 raise _ReadAgainError from None  # retry for the same reason
-            what = f"row images of {'.'.join(wanted[0])} lack columns since (binlog_row_image), so that nothing can be"
-            raise _changed(f"{what} taken back") from None
+            what = f"later row images of {'.'.join(wanted[0])} lack columns (binlog_row_image)"
+            raise _changed(f"{what}, so that changes cannot be undone") from None
         finally:
             for chunk in chunks:
                 chunk.drop()
@@ -264,7 +264,7 @@ class RangeReader:
 def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
     wanted = name.after.rows - name.before.rows
     if writer.rows != wanted:
-        raise _changed(f"{wanted} rows were delivered, and {writer.rows} are found")
+        raise _changed(f"{wanted} rows were delivered, and {writer.rows} were found now")
     return writer.finish(name)
 
 
@@ -282,6 +282,6 @@ class _ReadAgainError(Exception):
 
 def _changed(what: str) -> DataLossError:
     return DataLossError(
-        f"The files with the rows of a batch are lost, and they cannot be read again as they were: {what}.",
-        hint="Begin with a new checkpoint, or bring the folder back: what was committed before is not touched.",
+        f"The files with the rows of a batch are lost, and the same rows cannot be read again: {what}.",
+        hint="Start with a new checkpoint, or restore the folder. Committed batches are not affected.",
     )

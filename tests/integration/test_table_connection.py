@@ -298,7 +298,7 @@ def test_a_server_that_falls_silent(source: MariaDb) -> None:
         config = replica_config(source, port=proxy.port)
         with opened(config, statement_s=0.1, silence_s=0.1) as connection:
             proxy.stall()
-            with pytest.raises(DisconnectedError, match="Nothing came"):
+            with pytest.raises(DisconnectedError, match="The server sent nothing"):
                 connection.rows("SELECT 1")
             proxy.resume()
 

@@ -223,7 +223,7 @@ def test_a_table_that_was_changed_since_is_refused(server: MariaDb, change: str)
     )
     schema = catalog(server, "changed")["changed", "t"]
     server.sql(f"ALTER TABLE changed.t {change}")
-    with closing(connect(server)) as connection, pytest.raises(SchemaError, match="in the result is another"):
+    with closing(connect(server)) as connection, pytest.raises(SchemaError, match="in the result differs"):
         read(connection, schema)
 
 

@@ -165,7 +165,7 @@ def test_a_table_behind_a_lock_lets_the_others_pass(
     with TableReading(server, tmp_path, TABLES, pace=Pace(connections=1, lock_wait_s=1)) as reading:
         wait_until(lambda: reading.step() and reading.delivered.get(("d", "b")) == 2000, "the other table is read")
         wait_until(
-            lambda: reading.snapshot.progress().waits_for == "a lock was waited for", "it says what it waits for"
+            lambda: reading.snapshot.progress().waits_for == "a wait for a lock timed out", "it says what it waits for"
         )
         assert not reading.delivered[("d", "a")]
         locked.cursor().execute("UNLOCK TABLES")

@@ -88,7 +88,7 @@ def test_members_of_a_merge_table_are_read_again_and_it_is_suspended_itself(mirr
         mirror.assert_equal("a", "m1", "m2")
         state, error = mirror.states()["m"]
         assert state == "failed"
-        assert "its rows are those of other tables" in str(error)
+        assert "its rows belong to other tables" in str(error)
         primary.sql("INSERT INTO shop.m2 VALUES (20, 1)")
         mirror.run()
         for statements in (

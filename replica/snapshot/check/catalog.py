@@ -113,13 +113,13 @@ def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, lo
     """Refuse a table that the server cannot open, or whose engine has no consistent snapshots."""
     if engine is None:
         raise PrerequisiteError(
-            f"table {'.'.join(name)} cannot be read: the server cannot open it: {fault or 'it names no engine'}",
+            f"table {'.'.join(name)} cannot be read: the server cannot open it: {fault or 'it shows no engine'}",
             hint=MAY_MEND,
         )
     if engine not in VERSIONED_ENGINES and not locking:
         raise PrerequisiteError(
-            f"table {'.'.join(name)} cannot be read as of one position: its engine is {engine}, whose rows a snapshot "
-            "does not hold still.",
+            f"table {'.'.join(name)} cannot be read as of one position: its engine {engine} has no consistent "
+            "snapshots.",
             hint="Leave it out of the query's tables, or ALTER it to InnoDB; MyISAM and Aria can be read as a whole "
             "(snapshotUnkeyed=whole).",
         )

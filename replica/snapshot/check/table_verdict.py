@@ -42,17 +42,17 @@ WHOLE_WARNED: Final = 1 << 30
 SHOWN: Final = 5
 """Maximum number of columns that a warning names."""
 _COMPRESSED: Final = "COMPRESSED"
-_OPT_IN: Final = "have it read in one go (snapshotUnkeyed=whole)"
+_OPT_IN: Final = "read it as a whole (snapshotUnkeyed=whole)"
 _WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
 _WITHOUT_VERSIONS: Final = {
-    "MyISAM": "its rows are never as of one moment",
-    "Aria": "its rows are never as of one moment",
-    "MEMORY": "its rows are never as of one moment, and are gone after a restart",
-    "MRG_MyISAM": "its rows are those of other tables, never as of one moment",
-    "ARCHIVE": "its rows are never as of one moment, and it has no key",
-    "CSV": "its rows are never as of one moment, and it has no key",
-    "BLACKHOLE": "it keeps no rows",
-    "ROCKSDB": "it was never tried here",
+    "MyISAM": "it has no consistent snapshots",
+    "Aria": "it has no consistent snapshots",
+    "MEMORY": "it has no consistent snapshots, and its rows are lost at a restart",
+    "MRG_MyISAM": "its rows belong to other tables, and it has no consistent snapshots",
+    "ARCHIVE": "it has neither consistent snapshots nor keys",
+    "CSV": "it has neither consistent snapshots nor keys",
+    "BLACKHOLE": "it stores no rows",
+    "ROCKSDB": "it is untested",
 }
 _FOREIGN: Final = frozenset({"FEDERATED", "CONNECT", "SPIDER", "SPHINX", "S3", "OQGRAPH"})
 """Engines whose rows belong to another server, a file or a service."""
@@ -101,7 +101,7 @@ class InitialVerdict:
 def judge_table(table: ListedTable, facts: TableFacts, *, unkeyed: bool = False) -> InitialVerdict:
     """Return the verdict on one listed table; `unkeyed` accepts tables that can only be read whole."""
     if table.type == "SEQUENCE" and table.name not in facts.named:
-        what = "a sequence: its one row has no key; its changes come with the stream, the row as it is now does not"
+        what = "a sequence: its one row has no key; the stream delivers its changes, but not its present row"
         return InitialVerdict(name=table.name, state="left out", warnings=(Reason("sequence", what),))
     schema, without = table.schema, tuple[str, ...]()
     if schema is not None and omits_generated(facts.variables.get("version", "")):
@@ -146,10 +146,12 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
         yield Reason("sequence", "it is a sequence, whose one row has no key", leave)
         return
     if table.type not in ("BASE TABLE", "SYSTEM VERSIONED"):
-        yield Reason("view", f"it is a {table.type}, which has no rows of its own", "name the tables behind it")
+        yield Reason(
+            "view", f"it is a {table.type}, which has no rows of its own", "name the tables that it selects from"
+        )
         return
     if table.fault or table.engine is None:
-        what = f"the server cannot open it: {table.fault or 'it names no engine'}"
+        what = f"the server cannot open it: {table.fault or 'it shows no engine'}"
         yield Reason("broken", what, f"CHECK TABLE {quoted(table.name)}; or {leave}")
         return
     if not table.readable:
@@ -164,7 +166,7 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
         what = f"binlog_do_db or binlog_ignore_db keeps the changes of {table.name[0]} out of the binlog"
         yield Reason("filter", what, "remove both from the server's configuration file and restart it")
     if table.schema is None:
-        yield Reason("columns", "the catalog does not list its columns", f"look with SHOW CREATE TABLE; or {leave}")
+        yield Reason("columns", "the catalog does not list its columns", f"see SHOW CREATE TABLE; or {leave}")
     else:
         yield from _undecodable(table.schema, leave)
 
@@ -188,7 +190,7 @@ def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Re
     """
     columns = () if table.schema is None else table.schema.columns
     if any(column.period and column.data_type != "timestamp" for column in columns):
-        yield Reason("versioned", "it is system-versioned by transactions (its period is of numbers, not times)", leave)
+        yield Reason("versioned", "it is system-versioned by transactions (its period has numbers, not times)", leave)
     image = facts.variables.get("binlog_row_image")
     if image != "FULL":
         what = f"it is system-versioned, and row images leave out columns while binlog_row_image is {image}"
@@ -210,8 +212,8 @@ def _generated(table: ListedTable) -> tuple[str, ...]:
 def _engine(table: ListedTable, leave: str) -> Reason:
     engine = table.engine or ""
     if engine.upper() in _FOREIGN:
-        return Reason("engine", f"its engine is {engine}: its rows are not this server's", leave)
-    why = _WITHOUT_VERSIONS.get(engine, "only InnoDB keeps the versions of rows that a position needs")
+        return Reason("engine", f"its engine is {engine}: this server does not store its rows", leave)
+    why = _WITHOUT_VERSIONS.get(engine, "only InnoDB has consistent snapshots")
     whole = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
     fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}{whole}"
     return Reason("engine", f"its engine is {engine}: {why}", fix)
@@ -222,7 +224,7 @@ def rows_elsewhere(engine: str | None) -> str:
     if engine is None:
         return ""
     if engine.upper() in _FOREIGN:
-        return f"its engine is {engine}: its rows are not this server's"
+        return f"its engine is {engine}: this server does not store its rows"
     return f"its engine is {engine}: {_WITHOUT_VERSIONS[engine]}" if engine in _ROWS_ELSEWHERE else ""
 
 
@@ -230,13 +232,15 @@ def _no_key(table: ListedTable) -> Reason:
     kind = "UNIQUE" if any(index.name == "PRIMARY" for index in table.indexes) else "PRIMARY KEY"
     add = (
         f"ALTER TABLE {quoted(table.name)} ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE"
-        f" {kind}; (a copy of the table is made) or {_OPT_IN}"
+        f" {kind}; (this copies the table) or {_OPT_IN}"
     )
     unique = [index for index in table.indexes if index.unique]
     if not unique or table.schema is None:
         return Reason("key", "it has no primary key, and no unique index over columns that are all NOT NULL", add)
     columns = {column_key(column.name): column for column in table.schema.columns}
-    return Reason("key", f"no unique index serves as a key: {'; '.join(_fault(one, columns) for one in unique)}", add)
+    return Reason(
+        "key", f"no unique index is usable as a key: {'; '.join(_fault(one, columns) for one in unique)}", add
+    )
 
 
 def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
@@ -244,7 +248,7 @@ def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
     columns = () if table.schema is None else table.schema.columns
     names = [column.name for column in columns if _COMPRESSED in column.column_type.upper()]
     if names:
-        what = f"it has no key that serves, and {names[0]} is COMPRESSED: its bytes in the binlog cannot be compared"
+        what = f"it has no usable key, and {names[0]} is COMPRESSED: its bytes in the binlog cannot be compared"
         yield Reason("compressed", what, f"give the table a primary key; or {leave}")
 
 
@@ -253,15 +257,15 @@ def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
     if index.ignored:
         return f"{index.name} is IGNORED"
     if index.kind != "BTREE":
-        return f"{index.name} is kept as a hash"
+        return f"{index.name} is a hash index"
     for part in index.parts:
         column = columns.get(column_key(part.column))
         if part.prefix:
-            return f"{index.name} holds only the beginning of {part.column}"
+            return f"{index.name} covers only a prefix of {part.column}"
         if column is None or column.nullable:
             return f"{index.name} has the column {part.column}, which may be NULL"
     types = ", ".join(f"{part.column} {columns[column_key(part.column)].data_type}" for part in index.parts)
-    return f"{index.name} ({types}) has values that no condition finds again exactly"
+    return f"{index.name} ({types}) has values that no WHERE condition matches exactly"
 
 
 def _undecodable(schema: TableSchema, leave: str) -> Iterator[Reason]:
@@ -291,7 +295,10 @@ def _warnings(
         )
         yield Reason("computed", what, "leave them out with the option columns, and compute them from the others")
     if table.cascades is None:
-        what = "whether a foreign key changes its rows (CASCADE, SET NULL) was not told; no binlog has such changes"
+        what = (
+            "the server does not show whether a foreign key changes its rows (CASCADE, SET NULL); the binlog does not "
+            "contain such changes"
+        )
         yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted(table.name)};")
     for cascade in table.cascades or ():
         yield _cascade(table, cascade)
@@ -299,8 +306,8 @@ def _warnings(
         yield _whole(table)
     elif not key.ordered and table.octets >= WHOLE_WARNED:
         what = (
-            "only the server knows the order of its key (text in a collation): it comes as a whole, when all of it was "
-            "read and lies on the driver's disk; after a restart before that it is read from its beginning"
+            "only the server knows the order of its key (text in a collation): it is delivered as a whole, once all "
+            "of it is on the driver's disk; after an earlier restart, it is read from its beginning"
         )
         yield Reason("whole", what)
 
@@ -308,8 +315,8 @@ def _warnings(
 def _whole(table: ListedTable) -> Reason:
     meanwhile = "no one can write to it meanwhile, and " if table.engine in LOCKING_ENGINES else ""
     what = (
-        f"it is read in one SELECT: {meanwhile}it is read again if its rows were changed in the seconds before or "
-        f"meanwhile, {MOST_UNSETTLED} times at most; it comes when all of it lies on the driver's disk"
+        f"it is read in one SELECT: {meanwhile}it is re-read if its rows changed during the read or in the "
+        f"seconds before, {MOST_UNSETTLED} times at most; it is delivered once all of it is on the driver's disk"
     )
     return Reason("unkeyed", what, "start while no one writes to it")
 
@@ -317,10 +324,10 @@ def _whole(table: ListedTable) -> Reason:
 def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
     what = (
         f"the foreign key {cascade.constraint} ({', '.join(cascade.actions)}) changes its rows with those of "
-        f"{'.'.join(cascade.parent)}, and such changes are in no binlog: no stream has them"
+        f"{'.'.join(cascade.parent)}, and the binlog does not contain such changes"
     )
     fix = (
-        f"let the application change the rows of {table_text(table.name)} itself; a mirror of both tables does it, too"
+        f"let the application change the rows of {table_text(table.name)} itself; a mirror of both tables follows them"
     )
     return Reason("cascade", what, fix)
 

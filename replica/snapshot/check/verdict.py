@@ -113,7 +113,7 @@ def require(verdicts: InitialVerdicts, *, table_by_table: bool = False) -> None:
     fixes = list(dict.fromkeys(filter(None, fixes)))
     shown = " ".join(f"({number}) {fix}" for number, fix in enumerate(fixes[:FIXES], 1))
     further = f" and {len(fixes) - FIXES} more;" if len(fixes) > FIXES else ""
-    message = f"the tables cannot be read first: {'; '.join(parts)}{more}."
+    message = f"the snapshot of the tables cannot start: {'; '.join(parts)}{more}."
     hint = f"Fix: {shown}{further} mariadb-replica check --initial shows everything."
     checks = {reason.check for one in refused for reason in one.reasons} | {one.check for one in verdicts.refusals}
     if checks == {"select"}:
@@ -127,7 +127,7 @@ def warnings_of(verdicts: InitialVerdicts) -> Iterator[str]:
     warned = [one for one in verdicts.tables if one.warnings]
     yield from (_line(f"{one.shown}: ", reason) for one in warned[:NAMED] for reason in one.warnings)
     if len(warned) > NAMED:
-        yield f"and of {len(warned) - NAMED} more tables; mariadb-replica check --initial shows everything"
+        yield f"and warnings about {len(warned) - NAMED} more tables; mariadb-replica check --initial shows everything"
 
 
 def _line(subject: str, reason: Reason) -> str:
@@ -140,7 +140,7 @@ def _is_view(verdict: InitialVerdict) -> bool:
 
 def _unseen(name: tuple[str, str], answer: str, facts: TableFacts) -> InitialVerdict:
     if answer == "denied":
-        what = f"the account {facts.account} has no SELECT on it; whether there is such a table, only who has is told"
+        what = f"the account {facts.account} has no SELECT on it, so the server does not show whether it exists"
         reason = Reason("select", what, grant("SELECT", facts.account, on=quoted(name)))
     else:
         reason = Reason(ABSENT, "it does not exist on the server", "check the spelling")
@@ -150,52 +150,54 @@ def _unseen(name: tuple[str, str], answer: str, facts: TableFacts) -> InitialVer
 def _refusals(facts: TableFacts, *, settled: bool) -> Iterator[Reason]:
     known = facts.variables
     if known.get("log_bin", "").upper() not in ("ON", "1"):
-        what = "the binary log is off (log_bin): what changes while the tables are read would be lost"
+        what = "the binary log is off (log_bin): changes during the snapshot would be lost"
         yield Reason("log_bin", what, f"put log_bin=binlog {_CONFIGURED}")
     if known.get("binlog_storage_engine"):
-        what = f"the binlog is kept by {known['binlog_storage_engine']}, where nothing tells how far commits have come"
+        what = f"the binlog is stored by {known['binlog_storage_engine']}, which does not show how far commits are"
         yield Reason("binlog_storage_engine", what, "leave binlog_storage_engine out of its configuration file")
     if known.get("binlog_format") != "ROW":
-        what = f"binlog_format is {known.get('binlog_format')}: what is logged as SQL text cannot be applied to rows"
+        what = f"binlog_format is {known.get('binlog_format')}: changes logged as SQL text cannot be applied to rows"
         yield Reason("binlog_format", what, "SET GLOBAL binlog_format = 'ROW'; (open sessions keep the old format)")
     if settled and not has_images_before(facts):
         what = (
-            f"binlog_row_image is {known.get('binlog_row_image')}: what changes while the tables are read has to be "
-            "taken back to the position of load(), which takes whole images of the rows before"
+            f"binlog_row_image is {known.get('binlog_row_image')}: changes during the snapshot have to be undone "
+            "back to the position of load(), which needs full before images"
         )
-        instead = "begin a stream with the tables (startingPosition=initial)"
+        instead = "start a stream with a snapshot (startingPosition=initial)"
         yield Reason("binlog_row_image", what, f"{_FULL} or {instead}")
     if facts.replicates_from and known.get("log_slave_updates", "").upper() not in ("ON", "1"):
-        what = "the server is a replica with log_slave_updates=OFF: what it replicates is not in its binlog"
+        what = "the server is a replica with log_slave_updates=OFF: replicated changes are not in its binlog"
         yield Reason("log_slave_updates", what, f"put log_slave_updates=ON {_CONFIGURED}, or read from its primary")
     if not facts.repeatable:
-        what = "the isolation level REPEATABLE READ cannot be set in a session: each statement would see other rows"
-        yield Reason("tx_isolation", what, "connect to the server itself, not through a proxy that takes it for itself")
+        what = "the isolation level REPEATABLE READ cannot be set in a session: each statement would see different rows"
+        yield Reason(
+            "tx_isolation", what, "connect to the server itself, not through a proxy that intercepts the setting"
+        )
 
 
 def _warnings(facts: TableFacts, seconds: float) -> Iterator[Reason]:
     if not has_images_before(facts):
         what = (
-            f"binlog_row_image is {facts.variables.get('binlog_row_image')}: what changes leave out cannot be taken "
-            "back: a batch whose rows are lost on disk before it is committed ends the query, and content=tables is "
-            "refused"
+            f"binlog_row_image is {facts.variables.get('binlog_row_image')}: changes with incomplete row images cannot "
+            "be undone: a batch whose rows are lost on disk before it is committed ends the query, and content=tables "
+            "is refused"
         )
         yield Reason("binlog_row_image", what, _FULL)
     if facts.was_replica and not facts.replicates_from and facts.variables.get("log_slave_updates", "").upper() != "ON":
-        what = "log_slave_updates is OFF, and the server was a replica once: if it is again, changes are missing"
+        what = "log_slave_updates is OFF, and the server was a replica: if it becomes one again, changes are missing"
         yield Reason("log_slave_updates", what, f"put log_slave_updates=ON {_CONFIGURED}")
     if facts.variables.get("wsrep_on", "").upper() in ("ON", "1"):
-        what = "a Galera node: reading the tables first was not tried on a cluster"
+        what = "a Galera node: snapshots are untested on a cluster"
         yield Reason("wsrep_on", what, "name one node in host, and compare the first load with the source")
     for pattern in facts.hiding:
-        what = f"tables of {pattern} that the account has no privilege on are not seen here, and would not be read"
+        what = f"the account does not see tables of {pattern} on which it has no privilege: they would not be read"
         database = table_pattern(pattern).one_database
         on = pattern if database is None else f"`{database.replace('`', '``')}`.*"
         yield Reason("grant", what, grant("SELECT", facts.account, on=on))
     if facts.expiry_s is not None and facts.expiry_s < 2 * seconds:
         what = (
             f"the server removes binlogs after {facts.expiry_s / 3600:.4g} h, and reading may take "
-            f"{seconds / 3600:.2g} h: if the relay log is lost before the end, all of it begins again"
+            f"{seconds / 3600:.2g} h: if the relay log is lost before the end, the snapshot starts over"
         )
         days = max(1, round(4 * seconds / 86_400) + 1)
         yield Reason("retention", what, f"SET GLOBAL expire_logs_days = {days};")
@@ -206,7 +208,9 @@ def _notes(facts: TableFacts) -> Iterator[Reason]:
     standing = known.get("tx_isolation") or known.get("transaction_isolation") or "REPEATABLE-READ"
     if facts.isolation != "REPEATABLE-READ":
         whose = "tx_isolation" if facts.isolation == standing else "init_connect"
-        yield Reason("tx_isolation", f"sessions begin with {facts.isolation} ({whose}): ours set REPEATABLE READ")
+        yield Reason(
+            "tx_isolation", f"sessions start with {facts.isolation} ({whose}): this client sets REPEATABLE READ"
+        )
     if known.get("rpl_semi_sync_master_enabled") == "ON":
         point = known.get("rpl_semi_sync_master_wait_point", "")
         if point == "AFTER_SYNC":

@@ -166,7 +166,7 @@ class ReadingThreads:
                     trouble.over()
                 except BehindError:
                     self._tables.give_back(table)
-                    self._wait(number, "the server that is read from, which is behind")
+                    self._wait(number, "the server that tables are read from, which lags")
                 except ReplicaError as error:
                     asked = line.connection is not None  # otherwise the error concerns the server, not the table
                     self._hang_up(line)
@@ -189,9 +189,9 @@ class ReadingThreads:
         if self._watch.loaded:
             return None, self._watch.loaded
         if self._rate.wait_s():
-            return None, "the rate of rows"
+            return None, "the limit of the row rate"
         if not self._spool.has_room(self._pace.chunk_bytes) and self._tables.deliverable():
-            return None, "room on the disk"
+            return None, "free space on the disk"
         return seen, ""
 
     def _read(self, connection: SnapshotConnection, line: _Line, table: TableReading, life: int, seen: Seen) -> None:
@@ -244,14 +244,14 @@ class ReadingThreads:
                 raise named(error, table.name) from error
             return "a connection"
         if isinstance(error, DiskFullError) and self._tables.deliverable():
-            return "room on the disk"
+            return "free space on the disk"
         if asks_again(error, count):
             return "the definition of a table"
         code = error.code if isinstance(error, ServerError) else 0
         if code in TRANSIENT and count < SAME_ERROR:
             table.next_rows = max(1, table.next_rows // SHORTER)
             table.end.rows //= SHORTER
-            _log.info("reading %s begins again: %s", table_text(table.name), TRANSIENT[code])
+            _log.info("the read of %s restarts: %s", table_text(table.name), TRANSIENT[code])
             return TRANSIENT[code]
         raise named(error, table.name) from error
 

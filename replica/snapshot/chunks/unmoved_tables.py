@@ -65,7 +65,7 @@ class UnmovedTables:
         if self._unsettled[table.name] >= MOST_UNSETTLED:
             self._leave(table, unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED))
             return
-        _log.info("%s has no key, and was changed while it was read: it is read again", table_text(table.name))
+        _log.info("%s has no key and changed during its read: it is re-snapshotted", table_text(table.name))
         self._tables.read_again(table, not_before=place)
 
     def _read_later(self, table: TableReading, place: int) -> None:

@@ -156,7 +156,7 @@ class TableConnection:
         except (TypeError, ValueError, IndexError, KeyError) as error:
             # Steps assume the shape of their statement's answer, and a peer that is no MariaDB server may send
             # anything.
-            raise ProtocolError(f"{self.endpoint} gave an answer that makes no sense: {error!r}.") from error
+            raise ProtocolError(f"{self.endpoint} sent an answer that cannot be parsed: {error!r}.") from error
 
     def _perform(self, step: Step) -> Rows:
         if isinstance(step, Query):

@@ -94,7 +94,7 @@ class PacketReceiver:
             if len(joined) + length > most:
                 raise ProtocolError(
                     f"a reply of more than {most} bytes",
-                    hint="No MariaDB server says so much here: find out what listens there.",
+                    hint="A MariaDB server does not send such a reply. Check which program listens on that port.",
                 )
             self._wait(self._has_packet, gather=True)
             start = self._begin + PACKET_HEADER_LENGTH
@@ -131,7 +131,7 @@ class PacketReceiver:
             if len(row) + length > MAX_ROW_BYTES:
                 raise ProtocolError(
                     f"a row of more than {MAX_ROW_BYTES} bytes",
-                    hint="No transaction can carry such a row to a replica either: make its values smaller.",
+                    hint="Make its values smaller: no transaction can replicate such a row.",
                 )
             start = self._begin + PACKET_HEADER_LENGTH
             row += self._view[start : start + length]
@@ -187,6 +187,6 @@ def lost(error: Exception | None) -> DisconnectedError:
 
 def silent(seconds: float) -> DisconnectedError:
     return DisconnectedError(
-        f"Nothing came from the server for {seconds:g} s while an answer was expected.",
-        hint="The server hangs, or a firewall drops connections.",
+        f"The server sent nothing for {seconds:g} s while an answer was expected.",
+        hint="Check whether the server hangs, or a firewall drops connections.",
     )

@@ -90,7 +90,7 @@ def _judged(rows: Rows) -> str:
     found = variables_of(rows)
     if found.get(_BINLOG, "").upper() != "ON":
         raise PrerequisiteError(
-            "the server writes no binlog (log_bin is off): its tables stand at no position of a stream.",
+            "the server writes no binlog (log_bin is off), so its tables have no position in a stream.",
             hint="Set log_bin under [mariadb] in the server's configuration file and restart the server.",
         )
     levels = {name: found[name] for name in _ISOLATION if name in found}
@@ -131,7 +131,7 @@ def position_of(text: str | None) -> GtidPosition:
     try:
         return GtidPosition.parse(text or "")
     except ConfigError as error:
-        raise ProtocolError(f"the server's GTID position is none: {error.message}") from None
+        raise ProtocolError(f"the server's GTID position is invalid: {error.message}") from None
 
 
 def text_literal(text: str) -> str:

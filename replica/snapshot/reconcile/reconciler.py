@@ -266,7 +266,7 @@ def _in_order(chunk: RowBlock, states: KeyStates, first: int, last: int) -> Ints
         table_map = parse_table_map(chunk.table_map)
         name = f"{table_map.database}.{table_map.table}"
         raise ProtocolError(
-            f"row {-1 - count} of a result in the order of the key of {name} does not come behind the row before it.",
+            f"row {-1 - count} of a result in the order of the key of {name} does not sort after the row before it.",
             hint="Report this with the declaration of the table's key.",
         )
     return taken[:count]

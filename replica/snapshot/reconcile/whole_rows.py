@@ -43,7 +43,7 @@ def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
     shown = table_text(name)
     return PrerequisiteError(
         f"table {shown} has no key that its rows can be read by, and was changed each of the {times} times that it was "
-        "read as a whole (snapshotUnkeyed=whole): nothing tells which of the changes such rows show.",
+        "read as a whole (snapshotUnkeyed=whole). It is unknown which of the changes those rows contain.",
         hint=f"Start while no one writes to it for half a minute, or hold LOCK TABLES {quoted_name(name)} READ in a "
         "session meanwhile; or give it a primary key; or leave it out of the query's tables.",
     )
@@ -52,9 +52,9 @@ def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
 def unlike_error(name: TableName) -> PrerequisiteError:
     """Return the error for a table whose rows differ from the before images in the binlog."""
     return PrerequisiteError(
-        f"table {table_text(name)} has no key that its rows can be read by, and rows that changes in the binlog took "
-        "away are not among those that were read (snapshotUnkeyed=whole): the bytes of its columns are other ones "
-        "there, or its rows were changed without the binlog.",
+        f"table {table_text(name)} has no key that its rows can be read by, and before images in the binlog "
+        "match none of the rows that were read (snapshotUnkeyed=whole). Its columns have other bytes in the binlog, "
+        "or its rows were changed without the binlog.",
         hint="Give it a primary key, or leave it out of the query's tables.",
     )
 

@@ -154,10 +154,10 @@ class BackfillWindow:
                 self._settle(place_of(settled))
             if self.size > self._max_bytes:
                 raise RelayError(
-                    f"the changes between the reading of {_names(self._keys)} and the stream take more than "
+                    f"the changes between the snapshot of {_names(self._keys)} and the stream take more than "
                     f"{self._max_bytes} bytes of memory.",
-                    hint="Let the query take larger batches, so that rows that were read are delivered sooner, or "
-                    "read the tables while less is written.",
+                    hint="Let the query take larger batches, so that snapshot rows are delivered sooner, or "
+                    "read the tables while fewer changes are written.",
                 )
         self.end = max(self.end, end)
 
@@ -244,7 +244,7 @@ class BackfillWindow:
         key.
         """
         if start < self.start and self._log.ranges(start, self.start, RANGE_BYTES):
-            raise ValueError(f"the window begins at {self.start}, behind {start}")
+            raise ValueError(f"the window begins at {self.start}, after {start}")
         for statement in self._statements:
             if not statement.defines and start <= statement.location < end and statement.concerns(table):
                 raise _without_rows(statement, table)
@@ -295,7 +295,7 @@ class BackfillWindow:
         head = self._log.at(location)
         before = {gtid.domain_id: gtid for gtid in self._log.at(self._log.last_group(location)).position}
         named = [str(gtid) for gtid in head.position if before.get(gtid.domain_id) != gtid]
-        what = "do not tell the key of a row" if key else "hold a part of the columns of a row"
+        what = "do not contain the key of a row" if key else "contain only some columns of a row"
         return partial_images(", ".join(named) or str(location), table_text(table), what)
 
 
@@ -308,6 +308,6 @@ def _without_rows(statement: TableStatement, table: TableName) -> StatementDmlEr
     return StatementDmlError(
         f"{statement.text.gtid} may have changed rows of {table_text(table)}, which is being read, by a statement that "
         "was logged without rows.",
-        hint="Those rows are nowhere in the binlog (binlog_format STATEMENT or MIXED). Let every session write with "
+        hint="The binlog does not contain those rows (binlog_format STATEMENT or MIXED). Let every session write with "
         "binlog_format=ROW, and start again with a new checkpoint.",
     )

@@ -157,8 +157,8 @@ def _changed_key(schema: TableSchema, key: TableKey) -> KeyChangedError:
     """Return the error for a table whose key differs from the key of its delivered part."""
     now = ", ".join(f"{schema.columns[number].name} {schema.columns[number].column_type}" for number in key.columns)
     return KeyChangedError(
-        f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'has none'} now, "
-        "and what was delivered of it was told apart by another one.",
+        f"the key of table {schema.name} was changed while it was read: it {f'is ({now})' if now else 'is gone'} now, "
+        "and its delivered rows were read by another key.",
         hint=READ_AGAIN,
     )
 
@@ -167,7 +167,7 @@ def _literal(column: ColumnSchema, wire: ColumnDef, value: bytes) -> str:
     write = _LITERALS.get(column.data_type)
     if write is None:
         raise SchemaError(
-            f"Column {column.name} has the type {column.column_type}, of which no key is read.",
+            f"Column {column.name} has the type {column.column_type}, which cannot be part of a key.",
             hint="Choose the table's key again.",
         )
     return write(value, column, wire)

@@ -43,13 +43,13 @@ _COMPRESSED: Final = "COMPRESSED"
 _HINT: Final = "The table was changed after its definition was read: read it again."
 _REFUSALS: Final = {
     RowOutcome.TORN: "ends in the middle of a packet",
-    RowOutcome.NO_ROW: "does not begin as rows do",
+    RowOutcome.NO_ROW: "does not begin with the header of a row",
     RowOutcome.SHORT: "is shorter than its values",
-    RowOutcome.LONG: "has bytes behind its last value",
+    RowOutcome.LONG: "has bytes after its last value",
     RowOutcome.TOO_LONG: "has a value that is longer than its column",
     RowOutcome.NO_VALUE: "has a value that its column cannot hold",
     RowOutcome.NULL_KEY: "has NULL in its key",
-    RowOutcome.OUT_OF_ORDER: "has a key that does not sort behind that of the row before it",
+    RowOutcome.OUT_OF_ORDER: "has a key that does not sort after that of the row before it",
 }
 
 
@@ -79,7 +79,7 @@ def plan_result(schema: TableSchema, columns: Sequence[ResultColumn]) -> tuple[R
         if what:
             raise SchemaError(
                 f"Column {column.name} of table {schema.name} is {column.column_type} in its definition, "
-                f"but its {what} in the result is another.",
+                f"but its {what} in the result differs.",
                 hint=_HINT,
             )
         plans.append(_plan(column, answered, image))

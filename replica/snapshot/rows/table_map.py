@@ -120,7 +120,7 @@ def _octets(column: ColumnSchema) -> int:
     octets = NAMES[column.data_type].logged or column.octets
     if octets is None:
         raise SchemaError(
-            f"Column {column.name} is {column.column_type}, and its definition tells no length.",
+            f"Column {column.name} is {column.column_type}, and its definition has no length.",
             hint="Read the definition from the server's catalog.",
         )
     return octets
@@ -131,7 +131,7 @@ def _collation(column: ColumnSchema) -> int:
         return BINARY
     if column.charset is None:
         raise SchemaError(
-            f"Column {column.name} is {column.column_type}, and its definition tells no character set.",
+            f"Column {column.name} is {column.column_type}, and its definition has no character set.",
             hint="Read the definition from the server's catalog.",
         )
     return collation_in(column.charset)

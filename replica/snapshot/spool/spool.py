@@ -50,7 +50,7 @@ _WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
 _NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
 _HEAD: Final = struct.Struct("<8sQQQQQQQ")
 _MAGIC: Final = b"ROWBLOCK"
-_LEAVE: Final = "Leave the folder to the query, and start it again: nothing that was delivered is lost."
+_LEAVE: Final = "Change nothing in the folder, and restart the query: no delivered rows are lost."
 
 
 class Spool:
@@ -112,8 +112,8 @@ class Spool:
             lacking = self._lacking(size)
             if lacking:
                 raise DiskFullError(
-                    f"{size} bytes of rows that were read do not fit into {self.folder}: {lacking}.",
-                    hint="Free space there, or raise relayMaxBytes: what was delivered stays, and a restart goes on.",
+                    f"{size} bytes of snapshot rows do not fit into {self.folder}: {lacking}.",
+                    hint="Free space there, or raise relayMaxBytes: no delivered rows are lost, and a restart continues.",
                 )
             self._used += size
 
@@ -173,13 +173,13 @@ class Spool:
 
     def _lacking(self, size: int) -> str:
         if self._used + size > self.most_bytes:
-            return f"they may take {self.most_bytes} bytes in all, and take {self._used}"
+            return f"their limit is {self.most_bytes} bytes in all, and they take {self._used}"
         try:
             free = free_bytes(self.folder)
         except OSError:
             return ""  # the folder was removed, and writing raises the error
         if free - size < self._min_free_bytes:
-            return f"the disk has {free} bytes free, of which {self._min_free_bytes} stay free"
+            return f"the disk has {free} bytes free, of which {self._min_free_bytes} must stay free"
         return ""
 
 
@@ -340,10 +340,10 @@ def write_file(path: Path, parts: Sequence[bytes | memoryview], *, durable: bool
 
 def spool_error(folder: Path, error: OSError) -> RelayError:
     """Return the error for an `OSError` in the spool folder: DiskFullError, or RelayError for other causes."""
-    what = f"Rows that were read cannot be kept in {folder}: {error.strerror or error}."
+    what = f"Snapshot rows cannot be stored in {folder}: {error.strerror or error}."
     if error.errno in FULL:
-        return DiskFullError(what, hint="Free space there, or raise the quota; a restart goes on.")
-    return RelayError(what, hint="Repair the disk or the folder, then start again: nothing that was delivered is lost.")
+        return DiskFullError(what, hint="Free space there, or raise the quota; a restart continues.")
+    return RelayError(what, hint="Repair the disk or the folder, then start again: no delivered rows are lost.")
 
 
 def _stretches(block: RowBlock) -> tuple[ImageStretch, ...]:

@@ -35,8 +35,8 @@ def await_position(connection: SnapshotConnection, wanted: GtidPosition, host: E
         view.head()
         if time.monotonic() >= deadline:
             raise PrerequisiteError(
-                f"{host}, which tables are read from, is at {at or 'no position'} and has not got to {wanted} within "
-                f"{LAG_S:.0f} s: its tables are not yet as they are asked for.",
-                hint="Wait until it has (SHOW SLAVE STATUS on it says why not), or read tables from the primary.",
+                f"{host}, which tables are read from, is at {at or 'no position'} and has not reached {wanted} within "
+                f"{LAG_S:.0f} s: its tables are older than the position that was asked for.",
+                hint="Wait until it has (SHOW SLAVE STATUS on it shows why it lags), or read tables from the primary.",
             )
         time.sleep(LAG_POLL_S)

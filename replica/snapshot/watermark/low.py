@@ -65,8 +65,8 @@ def ask_hold() -> Steps[float]:
     found = {(name or "").lower(): value or "" for name, value in rows}
     if found.get(_UPDATES, "").upper() != "ON":
         raise PrerequisiteError(
-            "the replica that tables are read from does not write what it replicates into its binlog: its position "
-            "says nothing of its tables.",
+            "the replica that tables are read from does not write replicated changes into its binlog: its position "
+            "does not show the state of its tables.",
             hint="Set log_slave_updates=ON on it, or read tables from the primary.",
         )
     return float(found.get(_TIMEOUT) or 0) / 1000 if found.get(_SEMI_SYNC, "").upper() == "ON" else 0.0

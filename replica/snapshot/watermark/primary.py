@@ -69,7 +69,7 @@ class PrimaryWatermark:
     def __init__(self, log: RelayLog, age_s: float = TEN_SECONDS) -> None:
         self._log = log
         self._age_s = age_s
-        self.reason = "the server has not been asked yet"
+        self.reason = "the server has not been polled yet"
         self._forget()
 
     def _forget(self) -> None:
@@ -116,7 +116,9 @@ class PrimaryWatermark:
         if found is None:
             if self._pairs:
                 age = max(now_s - self._pairs[0][0], 0.0)
-                self.reason = f"the place {self._pairs[0][1].primary} is {age:.0f} s old of {self._age_s:g}"
+                self.reason = (
+                    f"the place {self._pairs[0][1].primary} is {age:.0f} s old and has to be {self._age_s:g} s old"
+                )
             return None
         lower = self._xa.lower(found)
         if lower is None:
@@ -164,11 +166,13 @@ class PrimaryWatermark:
         later.
         """
         if around.before.position.compare(position) not in (Order.EQUAL, Order.BEFORE):
-            self.reason = f"the server's place {place} was ahead of its binlog: its two parts were of different times"
+            self.reason = (
+                f"the server's place {place} was ahead of its binlog: its file and offset were read at different times"
+            )
         elif around.before.primary != place:
-            self.reason = f"the server's place {place} is not the end of a transaction: one may wait in its commit"
+            self.reason = f"the server's place {place} is not the end of a transaction: a commit may be in progress"
         elif self._begins_file(around.before):
-            self.reason = f"the server's place {place} is the beginning of a file: a commit before it may still wait"
+            self.reason = f"the server's place {place} is the beginning of a file: an earlier commit may be in progress"
         else:
             return around.before
         return None

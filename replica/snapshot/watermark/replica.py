@@ -35,7 +35,7 @@ class ReplicaWatermark:
     def __init__(self, log: RelayLog, age_s: float = TEN_SECONDS) -> None:
         self._log = log
         self._age_s = age_s
-        self.reason = "the replica has not been asked yet"
+        self.reason = "the replica has not been polled yet"
         self._forget()
 
     def _forget(self) -> None:
@@ -95,7 +95,7 @@ class ReplicaWatermark:
     def _reached(self, position: GtidPosition, head: RelayHead) -> RelayHead | None:
         """Return the last location up to which the replica has all groups of the relay log."""
         if self._log.order().highest:
-            self.reason = "sequence numbers of the relay log go back: a replica's position names no place of it"
+            self.reason = "sequence numbers of the relay log go back: a replica's position is ambiguous in it"
             return None
         first = self._log.first_position()
         location = head.location
@@ -111,6 +111,6 @@ class ReplicaWatermark:
             elif there == begun:
                 location = min(location, self._log.oldest())
             else:
-                self.reason = f"the replica is at {there or 'nothing'}, which the relay log does not reach back to"
+                self.reason = f"the replica is at {there or 'no position'}, which is before the start of the relay log"
                 return None
         return self._log.at(location)

@@ -165,7 +165,7 @@ class SourceWatch:
         elif history > self._pace.most_history:
             reason = f"the server's purge, which is {history} transactions behind"
         if bool(reason) != bool(self.loaded):
-            _log.info("reading tables %s", f"waits for {reason}" if reason else "goes on")
+            _log.info("reading tables %s", f"waits for {reason}" if reason else "continues")
         self.loaded = reason
 
     def _fail(self, error: ReplicaError) -> None:

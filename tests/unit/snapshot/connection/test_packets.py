@@ -159,9 +159,9 @@ def test_a_result_that_is_cut_anywhere_is_an_error(way: Way, length: int) -> Non
 def test_silence_ends_the_connection(way: Way) -> None:
     with received(way, silence_s=0.01) as (receiver, far):
         far.says(packets([b"\0a"]), hang_up=False)
-        with pytest.raises(DisconnectedError, match="Nothing came"):
+        with pytest.raises(DisconnectedError, match="The server sent nothing"):
             all_rows(receiver)
-        with pytest.raises(DisconnectedError, match="Nothing came"):
+        with pytest.raises(DisconnectedError, match="The server sent nothing"):
             receiver.send(b"\x0e")
 
 

@@ -96,7 +96,7 @@ def test_a_snapshot_is_opened_before_its_position_is_read() -> None:
 
 def test_positions() -> None:
     assert held(ask_position(), [("",)])[0] == GtidPosition()
-    with pytest.raises(ProtocolError, match="position is none"):
+    with pytest.raises(ProtocolError, match="position is invalid"):
         held(ask_position(), [("a lie",)])
 
 

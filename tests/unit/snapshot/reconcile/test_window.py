@@ -419,7 +419,7 @@ def test_partial_images_tell_nothing_of_what_was_before(tmp_path: Path) -> None:
         window.state_at(NAME, known.places[1], known.places[1])
     assert refused.value.place == place_of(known.places[2])
     error = window.untold_error(NAME, refused.value.place, key=False)
-    assert "transaction 0-1-2 hold a part of the columns of a row of d.t" in error.message
+    assert "transaction 0-1-2 contain only some columns of a row of d.t" in error.message
     assert window.state_at(NAME, known.places[0], known.places[1]).image(0) is not None  # an earlier change decides
     before = window.state_at(NAME, known.places[1], known.places[1], known.places[1])
     assert len(before) == 0  # what comes behind a reading did nothing to it
@@ -428,7 +428,7 @@ def test_partial_images_tell_nothing_of_what_was_before(tmp_path: Path) -> None:
 
 def test_images_without_the_key_are_refused(tmp_path: Path) -> None:
     known = partial_log(tmp_path, [False, True], [False, True], image([b"\1a"]) + image([b"\1b"]))
-    with pytest.raises(PrerequisiteError, match=r"transaction 0-1-2 do not tell the key of a row of d\.t"):
+    with pytest.raises(PrerequisiteError, match=r"transaction 0-1-2 do not contain the key of a row of d\.t"):
         known.window(0, 2).state_at(NAME, known.places[0], known.places[2])
 
 
@@ -534,7 +534,7 @@ def test_a_purged_start_and_a_full_window_are_errors(tmp_path: Path) -> None:
         history.transaction([("put", 1, 1)], 0)
     known = history.log(tmp_path, max_file_bytes=600)
     full = BackfillWindow(known.log, known.places[0], {NAME: KEY}, {NAME: SCHEMA}, max_bytes=100)
-    with pytest.raises(RelayError, match=r"changes between the reading of d\.t and the stream take more"):
+    with pytest.raises(RelayError, match=r"changes between the snapshot of d\.t and the stream take more"):
         full.extend(known.places[-1])
     known.log.purge_before(known.places[-1])
     with pytest.raises(DataLossError):

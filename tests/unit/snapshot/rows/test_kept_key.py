@@ -128,7 +128,7 @@ def test_null_in_a_key_is_refused() -> None:
 @pytest.mark.parametrize("kept", [b"", b"\4\0\7\0\0\0", b"\3\0\7\0\0\3\0abc", b"\4\0\7\0\0\0\3\0abc!",
                                   b"\4\0\7\0\0\0\2\2" + b"a" * 514, b"\4\0\7\0\0\0\3\0ab"])  # fmt: skip
 def test_bytes_of_another_key_are_refused(kept: bytes) -> None:
-    with pytest.raises(KeyChangedError, match=r"it is \(k int, k varchar\) now, and what was delivered"):
+    with pytest.raises(KeyChangedError, match=r"it is \(k int, k varchar\) now, and its delivered rows"):
         key_bytes(SCHEMA, KEY, kept)
 
 

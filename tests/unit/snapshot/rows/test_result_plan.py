@@ -45,7 +45,7 @@ def test_a_result_of_the_definition_is_taken(case: ResultCase) -> None:
 )
 def test_a_result_of_another_definition_is_refused(name: str, changed: dict[str, int], what: str) -> None:
     case = BY_NAME[name]
-    with pytest.raises(SchemaError, match=f"but its {what} in the result is another"):
+    with pytest.raises(SchemaError, match=f"but its {what} in the result differs"):
         plan_result(table([case.column]), [case.answered._replace(**changed)])
 
 

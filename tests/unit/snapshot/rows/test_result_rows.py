@@ -210,7 +210,7 @@ def test_rows_of_an_ordered_key_have_to_come_in_its_order(
     first: tuple[int, ...], second: tuple[int, ...], *, taken: bool
 ) -> None:
     _, _, rows = ordered_rows()
-    with pytest.raises(ProtocolError, match="does not sort behind"):  # noqa: PT012
+    with pytest.raises(ProtocolError, match="does not sort after"):  # noqa: PT012
         rows.add(stretch(*map(number, first)))
         if taken:
             rows.block()

@@ -86,7 +86,7 @@ def test_the_limit_and_the_disk_are_asked_before_anything_is_written(tmp_path: P
     size = open_spool(tmp_path / "size").store(block_of(LARGE)).size
     limited = open_spool(tmp_path / "limited", most_bytes=size)
     kept = limited.store(block_of(LARGE))
-    with pytest.raises(DiskFullError, match=r"may take .* relayMaxBytes"):
+    with pytest.raises(DiskFullError, match=r"limit is .* relayMaxBytes"):
         limited.store(block_of(LARGE))
     assert len(list((tmp_path / "limited").iterdir())) == 1
     assert not limited.has_room(1)
@@ -111,11 +111,11 @@ def test_an_earlier_life_leaves_nothing_and_files_of_others_stay(tmp_path: Path)
 
 def test_a_folder_that_cannot_be_made_or_was_removed_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(RelayError, match="cannot be kept"):
+    with pytest.raises(RelayError, match="cannot be stored"):
         open_spool(tmp_path / "file" / "spool")
     spool = open_spool(tmp_path / "spool")
     (tmp_path / "spool").rmdir()
-    with pytest.raises(RelayError, match="cannot be kept"):
+    with pytest.raises(RelayError, match="cannot be stored"):
         spool.store(block_of(LARGE))
     assert spool.used == 0
 

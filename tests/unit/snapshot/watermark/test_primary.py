@@ -106,7 +106,7 @@ def test_a_place_counts_once_it_is_old_enough(bed: Bed) -> None:
     bed.commit(3).send()
     for second in range(10):
         assert bed.busy(bed.ends[1], second) is None
-        assert f"{second} s old of 10" in bed.pairs.reason
+        assert f"{second} s old and has to be 10 s old" in bed.pairs.reason
     lower = bed.busy(bed.ends[2], TEN_SECONDS)
     assert place_of(lower) == bed.ends[1]
     assert lower is not None

@@ -38,7 +38,7 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
 @click.option(
     "--initial",
     is_flag=True,
-    help="Look at the tables too: how each will be read by a query that begins with them (startingPosition=initial).",
+    help="Check the tables too: how a query that starts with a snapshot (startingPosition=initial) reads each.",
 )
 @tables_option
 @click.option(
@@ -49,9 +49,9 @@ def _show_example(context: click.Context, _parameter: click.Parameter, asked: bo
 @click.option(
     "--spark",
     is_flag=True,
-    help="Look at this machine's Spark too: the Python that it starts (PYSPARK_PYTHON), what that has, and Java.",
+    help="Check this machine's Spark too: its Python (PYSPARK_PYTHON), the packages of that Python, and Java.",
 )
-@click.option("--config-only", is_flag=True, help="Show every option, its value and where it comes from; ask no one.")
+@click.option("--config-only", is_flag=True, help="Show every option, its value and its origin; contact no server.")
 @click.option(
     "--example-config",
     is_flag=True,
@@ -79,9 +79,9 @@ def check_command(
         _show_config(config, as_json=as_json)
         return
     if tables and not initial:
-        raise ConfigError("--table chooses among the tables that --initial looks at.", hint="Add --initial.")
+        raise ConfigError("--table selects among the tables that --initial checks.", hint="Add --initial.")
     if unkeyed and not initial:
-        raise ConfigError("--unkeyed is about the tables that --initial looks at.", hint="Add --initial.")
+        raise ConfigError("--unkeyed applies to the tables that --initial checks.", hint="Add --initial.")
     COMPILING.interpret = True
     shown, kept = tee(_reports(config, tables if initial else None, unkeyed=unkeyed, spark=spark))
     if not as_json:

@@ -39,11 +39,11 @@ NOT_FOUND: Final = 3
 """Exit code for a missing transaction. It is no error code, because the question was answered."""
 
 
-@click.command(short_help="All about one transaction, or why it is not there.")
+@click.command(short_help="Everything about one transaction, or why it is missing.")
 @click.argument("gtid", metavar="GTID", type=Parsed(Gtid.parse))
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--full", is_flag=True, help="All statements and events, whole.")
+@click.option("--full", is_flag=True, help="All statements and events, in full.")
 @click.option("--color", "--colour", "colour", type=click.Choice(["auto", "always", "never"]), default="auto",
               show_default=True)  # fmt: skip
 @keys_option

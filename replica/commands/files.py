@@ -28,7 +28,7 @@ class Shipped(NamedTuple):
 
 SHIPPED = (
     Shipped("mariadb-replica.service", "/etc/systemd/system/", "systemd unit of the daemon"),
-    Shipped("mariadb-replica@.service", "/etc/systemd/system/", "the same for several daemons, one a primary"),
+    Shipped("mariadb-replica@.service", "/etc/systemd/system/", "the same for several daemons, one per primary"),
     Shipped("mariadb-replica-fleet.service", "/etc/systemd/system/", "many daemons in one service, sharing memory"),
     Shipped("mariadb-replica.sysusers", "/etc/sysusers.d/mariadb-replica.conf", "the unit's user (systemd-sysusers)"),
     Shipped(EXAMPLE.name, "/etc/mariadb-replica/replica.toml", "every option with its default"),
@@ -39,7 +39,7 @@ SHIPPED = (
 
 @click.command(name="files")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace files that are there already and differ.")
+@click.option("--force", is_flag=True, help="Replace existing files that differ.")
 def files(folder: Path | None, *, force: bool) -> None:
     """Copy systemd unit, sysusers, alert rules, dashboard and an example configuration into FOLDER; without it, list
     them.
@@ -50,7 +50,7 @@ def files(folder: Path | None, *, force: bool) -> None:
     for one in SHIPPED:
         click.echo(f"{one.name:<{width}}  {one.what}; for {one.place}")
     if folder is not None:
-        click.echo(f"Written to {folder}. Nothing is installed: put each where it belongs.")
+        click.echo(f"Written to {folder}. Nothing is installed: copy each file to its place.")
 
 
 def content(name: str) -> bytes:
@@ -71,7 +71,8 @@ def _copy(folder: Path, *, force: bool) -> None:
             (folder / one.name).write_bytes(content(one.name))
     except OSError as error:
         raise ConfigError(
-            f"{error.filename or folder} cannot be written: {error.strerror}.", hint="Name a folder of this user."
+            f"{error.filename or folder} cannot be written: {error.strerror}.",
+            hint="Name a folder that this user may write to.",
         ) from None
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.command(name="fleet")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER...", type=click.Path(path_type=Path))
 @option_of(
-    DaemonConfig, "log_format", "How the fleet's own lines are written: json or text. Each file says it for its daemon."
+    DaemonConfig,
+    "log_format",
+    "Format of the fleet's own log lines: json or text. Each file sets the format of its daemon.",
 )
 def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
     """Run the daemon of each configuration FILE, and of each *.toml in a FOLDER, in a process of its own.
@@ -71,7 +73,9 @@ def _found(files: Sequence[Path]) -> Iterator[Path]:
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Ask as the daemon's user.") from None
         if not inside:
-            raise ConfigError(f"folder {path} has no file *.toml.", hint="Each daemon has a configuration file there.")
+            raise ConfigError(
+                f"folder {path} has no file *.toml.", hint="Put the configuration file of each daemon there."
+            )
         yield from inside
 
 
@@ -80,10 +84,11 @@ def _named(files: Sequence[Path]) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for file in files:
         if not file.is_file():
-            raise ConfigError(f"{file} is no file.", hint="Name a daemon's configuration, or a folder of them.")
+            raise ConfigError(f"{file} is not a file.", hint="Name a daemon's configuration, or a folder of them.")
         if file.stem in named:
             raise ConfigError(
-                f"{named[file.stem]} and {file} have one name.", hint="A daemon is called like its file: rename one."
+                f"{named[file.stem]} and {file} have the same name.",
+                hint="A daemon has the name of its file: rename one.",
             )
         named[file.stem] = file
     return named

@@ -50,10 +50,10 @@ Asked = BinlogPosition | Gtid | int
     "moment",
     metavar="TIME",
     type=Parsed(instant),
-    help="Before what was committed then: 2026-11-21T20:00:00Z.",
+    help="Before the first transaction committed at this time or later: 2026-11-21T20:00:00Z.",
 )
 @click.option(
-    "--gtid", metavar="GTID", type=Parsed(Gtid.parse), help="Behind this transaction, in all domains: 0-1-4711."
+    "--gtid", metavar="GTID", type=Parsed(Gtid.parse), help="After this transaction, in all domains: 0-1-4711."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @keys_option
@@ -88,7 +88,7 @@ def position(
 def _asked(*given: Asked | None) -> Asked:
     named = [value for value in given if value is not None]
     if len(named) != 1:
-        raise ConfigError("exactly one of --file-pos, --time and --gtid tells what to look for.")
+        raise ConfigError("give exactly one of --file-pos, --time and --gtid.")
     return named[0]
 
 
@@ -132,4 +132,4 @@ def _lines(found: FoundPosition) -> Iterator[str]:
     where = "" if following.place is None else f", at {following.place}"
     yield f"  followed by {following.gtid}{when}{where}"
     if found.inside:
-        yield "  The place lies inside of that transaction, or right before it: the position is the one before it."
+        yield "  The place is inside that transaction or directly before it: the position is before that transaction."

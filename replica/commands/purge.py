@@ -38,19 +38,25 @@ if TYPE_CHECKING:
     "--before",
     metavar="GTIDS",
     type=Parsed(GtidPosition.parse),
-    help="What lies wholly before these: 0-1-100 or 0-1-100,1-2-7.",
+    help="Files that end before these transactions: 0-1-100 or 0-1-100,1-2-7.",
 )
 @click.option(
     "--older-than",
     "older_than_s",
     metavar="TIME",
     type=Parsed(seconds),
-    help="Files whose last transaction came longer ago: 36h, 2d.",
+    help="Files whose last transaction was received longer ago: 36h, 2d.",
 )
-@click.option("--keep", "keep_bytes", metavar="SIZE", type=Parsed(size), help="As much as is more than this: 500m, 1g.")
+@click.option(
+    "--keep", "keep_bytes", metavar="SIZE", type=Parsed(size), help="The oldest files, down to this size: 500m, 1g."
+)
 @click.option("--all-but-last", is_flag=True, help="All files but the one with the last transaction.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
-@click.option("--force", is_flag=True, help="Also what registered readers still need; they will fail, and say why.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also files that registered readers still need; these readers then fail with an error.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def purge(
     *,
@@ -95,7 +101,7 @@ def _checked(choice: Choice, *, all_but_last: bool) -> Choice:
     named = [name for name, value in zip(names, given, strict=True) if value is not None]
     if len(named) != 1:
         raise ConfigError(
-            f"{' and '.join(named)} exclude each other." if named else "nothing says which files are to go.",
+            f"{' and '.join(named)} exclude each other." if named else "no option selects the files to remove.",
             hint="Give one of --before, --older-than, --keep and --all-but-last.",
         )
     if choice.before is not None and not choice.before:
@@ -109,9 +115,9 @@ def _refuse_embedded(directory: Path, *, force: bool) -> None:
     identity = None if force else read_identity(directory)
     if identity is not None and identity.owner == "embedded":
         raise RelayError(
-            f"{directory} belongs to a replica inside another program, such as a Spark query, which removes what it "
-            "has read by itself.",
-            hint="Files that it has not read would be missing: it would fail. Use --force if that program is gone.",
+            f"{directory} belongs to a replica inside another program, such as a Spark query, which removes files "
+            "itself after reading them.",
+            hint="It fails if files are missing that it has not read. Use --force if it is not in use any more.",
         )
 
 
@@ -126,8 +132,8 @@ def _words(made: Plan, *, dry_run: bool, force: bool) -> Iterator[str]:
     else:
         yield "Nothing to remove."
     if made.stopped:
-        yield f"No more than this: {made.stopped}."
+        yield f"No more files can be removed: {made.stopped}."
     for reader in made.waiting:
         seen = max(0.0, time.time() - reader.seen)
-        word = "loses what it has not read" if force else "still needs it"
+        word = "loses files that it has not read" if force else "still needs it"
         yield f"  {reader.name}: at {reader.location}, after {reader.position}, seen {seen:,.0f} s ago; {word}"

@@ -104,7 +104,7 @@ def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
             made.stopped = f"relay.{number:06d} is still needed by {', '.join(reader.name for reader in needing)}"
             break
         if last_entry(index_path(directory, number)) is None:
-            made.stopped = f"relay.{number:06d} is not on disk as a whole yet"
+            made.stopped = f"relay.{number:06d} is not completely on disk yet"
             break
         made.waiting += [reader for reader in needing if reader not in made.waiting]
         made.files.append(OldFile(number, size))
@@ -146,7 +146,7 @@ def _check_domains(position: GtidPosition, head: RelayHead) -> None:
     for gtid in position:
         if gtid.domain_id not in head.position:
             raise ConfigError(
-                f"--before: the log knows no domain {gtid.domain_id}; it is at {head.position}.",
+                f"--before: the log does not have domain {gtid.domain_id}; it is at {head.position}.",
                 hint="A GTID is domain-server-sequence.",
             )
 

@@ -48,11 +48,11 @@ one megabyte.
 @click.command(name="status")
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path(path_type=Path))
 @click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of the daemon's relay log.")
-@click.option("--url", metavar="URL", help="Ask the daemon instead, where its http_listen is: http://host:port.")
+@click.option("--url", metavar="URL", help="Ask the daemon at its http_listen instead: http://host:port.")
 @click.option("--token-file", type=click.Path(path_type=Path), help="With --url: the daemon's http_token_file.")
 @click.option("--tls-ca", type=click.Path(path_type=Path), help="With --url https: authorities to trust (PEM).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
-@config_option("TOML file of the daemon; its relay_dir counts.")
+@config_option("TOML file of the daemon; only its relay_dir is used.")
 def status(
     folders: tuple[Path, ...],
     *,
@@ -82,7 +82,7 @@ def status(
         directory = _directory(relay_dir, config_file)
         record, head, verdict = _looked(directory)
     if verdict is None:
-        raise ProtocolError("the daemon gave no record.")
+        raise ProtocolError("the daemon returned no record.")
     click.echo(json.dumps(_as_json(record, head, verdict)) if as_json else page(record, head, verdict, time.time()))
     raise SystemExit(verdict.exit_code)
 
@@ -108,9 +108,7 @@ def _show_several(folders: Sequence[Path], *, as_json: bool) -> NoReturn:
 def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
     found = gather(DaemonConfig, {"relay_dir": relay_dir}, os.environ, config_file).values.get("relay_dir")
     if not found:
-        raise ConfigError(
-            "nothing tells which daemon is meant.", hint="Name its relay log's folder (--relay-dir), or its --url."
-        )
+        raise ConfigError("no daemon is named.", hint="Name its relay log's folder (--relay-dir), or its --url.")
     return Path(str(found))
 
 
@@ -118,14 +116,16 @@ def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Ver
     """Read the state from outside, which works whatever the daemon does."""
     try:
         if not directory.is_dir():
-            raise RelayError(f"{directory} is no folder.", hint="Is it the relay_dir of the daemon, on this machine?")
+            raise RelayError(
+                f"{directory} is not a folder.", hint="Check that it is the relay_dir of the daemon, on this machine."
+            )
         holder, record = lock_holder(directory), read_status(directory)
         verdict = judge(record, holder=holder, now=time.time())
         head = _log_end(directory) if verdict.exit_code in (NOT_RUNNING, SILENT) else None
     except OSError as error:
         raise RelayError(f"{directory} cannot be read: {error.strerror}.", hint="Ask as the daemon's user.") from None
     if record is None and head is None and holder is None:
-        raise RelayError(f"{directory} holds no relay log.", hint="Is it the relay_dir of the daemon?")
+        raise RelayError(f"{directory} holds no relay log.", hint="Check that it is the relay_dir of the daemon.")
     return record, head, verdict
 
 
@@ -148,7 +148,7 @@ def _why(where: str, reason: object) -> str:
 
 def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusRecord:
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{url!r} is no URL.", hint="It is like http://127.0.0.1:9306, the daemon's http_listen.")
+        raise ConfigError(f"{url!r} is not a URL.", hint="Write the daemon's http_listen like http://127.0.0.1:9306.")
     where = url.removesuffix("/").removesuffix("/status") + "/status"
     request = urllib.request.Request(where)  # noqa: S310  (http and https only)
     if token_file is not None:
@@ -162,15 +162,15 @@ def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusReco
         with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S, context=trusted) as answer:  # noqa: S310
             return StatusRecord.model_validate_json(answer.read(MAX_ANSWER_BYTES))
     except urllib.error.HTTPError as error:
-        hint = "Name the file of its http_token_file: --token-file." if error.code == HTTPStatus.UNAUTHORIZED else ""
+        hint = "Name the daemon's http_token_file: --token-file." if error.code == HTTPStatus.UNAUTHORIZED else ""
         raise DisconnectedError(
             f"{where} answers {error.code} {error.reason}.", hint=hint or LISTENS_ELSEWHERE
         ) from None
     except (OSError, urllib.error.URLError) as error:
         reason = getattr(error, "reason", error)
-        raise DisconnectedError(f"{where} gives no answer: {reason}.", hint=_why(where, reason)) from None
+        raise DisconnectedError(f"{where} does not answer: {reason}.", hint=_why(where, reason)) from None
     except ValueError:
-        raise ProtocolError(f"{where} is no status of a replica of this version.") from None
+        raise ProtocolError(f"{where} does not return the status of a replica of this version.") from None
 
 
 def _as_json(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict) -> dict[str, Any]:

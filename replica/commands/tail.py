@@ -55,7 +55,7 @@ STATEMENT: Final = "statement"
               help="Begin with the last N transactions of a relay log, counted before all filters.")  # fmt: skip
 @tables_option
 @click.option("--op", "ops", multiple=True, type=click.Choice([*OPERATIONS, STATEMENT]),
-              help="Only these; may be repeated. statement: DDL, and what is logged as SQL text.")  # fmt: skip
+              help="Only these; may be repeated. statement: DDL, and changes logged as SQL text.")  # fmt: skip
 @click.option("--gtid-domain", "domains", multiple=True, type=click.IntRange(0, (1 << 32) - 1), metavar="N",
               help="Only transactions of this domain; may be repeated.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N transactions that were shown.")

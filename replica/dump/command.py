@@ -38,31 +38,31 @@ if TYPE_CHECKING:
     from replica.files.keys import KeyRing
 
 
-@click.command(short_help="Show what is in binlog files.")
+@click.command(short_help="Show the contents of binlog files.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a row change; with --count one for all.")
 @click.option("--events", is_flag=True, help="One JSON object an event.")
-@click.option("--sql", is_flag=True, help="SQL that makes the changes again, for the mariadb client.")
+@click.option("--sql", is_flag=True, help="SQL that repeats the changes, for the mariadb client.")
 @click.option("--count", is_flag=True, help="A summary: rows by table, events by type, GTIDs, times.")
 @click.option(
     "--start-gtid",
     metavar="GTIDS",
     type=Parsed(GtidPosition.parse),
-    help="Show what comes after these: 0-1-100 or 0-1-100,1-2-7.",
+    help="Show transactions after these: 0-1-100 or 0-1-100,1-2-7.",
 )
 @click.option(
     "--stop-gtid",
     metavar="GTIDS",
     type=Parsed(GtidPosition.parse),
-    help="Show up to these, them included; other domains are not shown.",
+    help="Show transactions up to and including these; other domains are not shown.",
 )
 @click.option(
     "--start-time",
     metavar="TIME",
     type=Parsed(instant),
-    help="Show what was committed at or after: 2026-11-21T13:00:00Z.",
+    help="Show transactions committed at or after: 2026-11-21T13:00:00Z.",
 )
-@click.option("--stop-time", metavar="TIME", type=Parsed(instant), help="Show what was committed before.")
+@click.option("--stop-time", metavar="TIME", type=Parsed(instant), help="Show transactions committed before.")
 @tables_option
 @click.option("--image", type=click.Choice(get_args(Image)), default="both", help="With --json: which images of a row.")
 @click.option(
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     help="File of CREATE TABLE statements, for tables whose columns have no names in the log.",
 )
 @keys_option
-@click.option("--skip-damaged", is_flag=True, help="Leave damaged transactions out and go on behind them.")
+@click.option("--skip-damaged", is_flag=True, help="Skip damaged transactions and continue after them.")
 def dump(
     files: tuple[str, ...],
     *,

@@ -39,8 +39,8 @@ _SWITCHES: Final = ("ssl", "ssl-verify-server-cert", "compress")
 _NOT_HONOURED: Final = {
     "ssl-capath": "Use ssl-ca with a file of certificates, or tls.",
     "ssl-cipher": "OpenSSL's own choice of safe ciphers is used; to allow fewer, set ssl_cipher on the server.",
-    "ssl-crl": "Use tls=verify-identity, and have revoked certificates replaced.",
-    "ssl-crlpath": "Use tls=verify-identity, and have revoked certificates replaced.",
+    "ssl-crl": "Use tls=verify-identity, and replace revoked certificates.",
+    "ssl-crlpath": "Use tls=verify-identity, and replace revoked certificates.",
     "ssl-fp": "Use ssl-ca with the server's certificate, or tls=verify-password.",
     "ssl-fplist": "Use ssl-ca with the server's certificate, or tls=verify-password.",
 }
@@ -52,7 +52,7 @@ _MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
 _VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
 _SAFE_VERSIONS: Final = frozenset(_VERSIONS[2:])
 _HINT_TLS: Final = (
-    "Understood are ssl, ssl-ca, ssl-cert, ssl-key, ssl-verify-server-cert, ssl-mode and tls-version; in the group "
+    "Known options are ssl, ssl-ca, ssl-cert, ssl-key, ssl-verify-server-cert, ssl-mode and tls-version; in the group "
     "[mariadb-replica] also tls, tls-ca, tls-cert and tls-key."
 )
 _ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false", "no"})
@@ -126,7 +126,7 @@ def _option(setting: Setting, name: str, name_of: Callable[[str], str | None]) -
         return _NAMES[name]
     option = name_of(name) if setting.group == OWN_GROUP else None
     if option is None and _is_of_tls(name):
-        raise ConfigError(f"{setting.place}: {setting.name!r} is no word of TLS that is understood.", hint=_HINT_TLS)
+        raise ConfigError(f"{setting.place}: {setting.name!r} is not a known TLS option.", hint=_HINT_TLS)
     if setting.group != OWN_GROUP:
         return None
     if option is None or option == "defaults_file":
@@ -145,8 +145,8 @@ def _mode(setting: Setting) -> str:
     mode = (setting.value or "").lower().replace("_", "-")
     if mode not in _MODES:
         raise ConfigError(
-            f"{setting.place}: {setting.name} is none of {', '.join(map(_as_in_mysql, _MODES))}.",
-            hint="PREFERRED is not among them, because it goes on in plain text where the server offers no TLS.",
+            f"{setting.place}: {setting.name} is not one of {', '.join(map(_as_in_mysql, _MODES))}.",
+            hint="PREFERRED is refused, because it continues in plain text if the server offers no TLS.",
         )
     return mode
 
@@ -163,7 +163,7 @@ def _check_versions(setting: Setting) -> None:
     named = {one.strip().lower() for one in (setting.value or "").split(",")}
     if not _SAFE_VERSIONS <= named <= set(_VERSIONS):
         raise ConfigError(
-            f"{setting.place}: {setting.name} cannot be honoured: TLS 1.2 and 1.3 are used, always.",
+            f"{setting.place}: {setting.name} cannot be honoured: TLS 1.2 and 1.3 are always enabled.",
             hint="Write TLSv1.2,TLSv1.3 or leave it out; to allow fewer, set tls_version on the server.",
         )
 
@@ -180,7 +180,7 @@ def _plain(setting: Setting) -> tuple[str, str | None]:
 def _password(setting: Setting) -> str:
     if setting.value is None:
         raise ConfigError(
-            f"{setting.place}: a password without a value is asked for on a terminal, which a replica does not have.",
+            f"{setting.place}: password has no value, and a replica has no terminal to ask for it.",
             hint="Write password=..., or password= for an empty one.",
         )
     return setting.value

@@ -53,13 +53,13 @@ class ReplicaConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
 
     host: Hosts = Field(("127.0.0.1",), description="The primary, or several servers tried in turn: db1,db2:3307")
-    port: int = Field(3306, ge=1, le=65_535, description="TCP port of the hosts that name none")
+    port: int = Field(3306, ge=1, le=65_535, description="TCP port of hosts without a port")
     unix_socket: str | None = Field(None, description="Unix socket of a primary on this machine, instead of host")
     user: str = Field(min_length=1, description="Account with REPLICATION SLAVE, and SELECT on the tables")
-    password: SecretStr | None = Field(None, description="Its password; a file or the environment is safer")
+    password: SecretStr | None = Field(None, description="Password of the account; a file or the environment is safer")
     password_file: Path | None = Field(None, description="File whose first line is the password")
     defaults_file: Path | None = Field(
-        None, description="MariaDB option file: [client] and [mariadb-replica]; what is given elsewhere wins"
+        None, description="MariaDB option file: [client] and [mariadb-replica]; values given elsewhere win"
     )
     tls: Annotated[TlsMode, BeforeValidator(one_of(TlsMode))] | None = Field(
         None,
@@ -79,24 +79,28 @@ class ReplicaConfig(BaseModel):
         ge=1,
         le=MAX_SERVER_ID,
         description="Replica id, unique among all replicas of the primary; "
-        "if unset, a random high one that stays with its relay_dir",
+        "if unset, a random high number, stored in relay_dir",
     )
     report_host: str = Field("", max_length=60, description="Name shown by SHOW REPLICA HOSTS on the primary")
     start: Annotated[str, AfterValidator(lambda text: str(start_of_log(text)))] = Field(
         "latest", description="Where an empty relay log starts: latest, earliest, or a GTID position (start after it)"
     )
     connect_timeout_s: Seconds = Field(10.0, description="Longest wait for one connection and login")
-    heartbeat_s: Seconds = Field(10.0, le=4_294_967.0, description="How often an idle primary says it is alive")
+    heartbeat_s: Seconds = Field(10.0, le=4_294_967.0, description="Interval of the heartbeats of an idle primary")
     net_write_timeout_s: WholeSeconds = Field(
-        3600, ge=1, le=31_536_000, description="How long the primary waits for us to take bytes before it hangs up"
+        3600,
+        ge=1,
+        le=31_536_000,
+        description="How long the primary waits for a replica that receives nothing before it disconnects",
     )
     gtid_strict_mode: Switch = Field(
         True,
-        description="Stop before a transaction whose GTID is out of order, and refuse to start inside a hole of the "
-        "primary's binlog; false: take what comes, once, and resume by its place in the same server's binlog",
+        description="Stop before a transaction whose GTID is out of order, and refuse to start inside a gap of the "
+        "primary's binlog; false: receive each transaction once, in binlog order, and resume by its place in the "
+        "same server's binlog",
     )
     gtid_ignore_duplicates: Switch = Field(
-        False, description="Accept a primary that is still behind our position, and wait for it"
+        False, description="Accept a primary that has not reached the position of the replica, and wait for it"
     )
     annotate: Switch = Field(False, description="Ask for the SQL text of row changes (ANNOTATE_ROWS events)")
     semi_sync: Switch = Field(False, description="Acknowledge semi-synchronously, after the relay log is on disk")
@@ -104,7 +108,9 @@ class ReplicaConfig(BaseModel):
         "fsync", description="With semi_sync, when to acknowledge: fsync or receive"
     )
     relay_dir: Path | None = Field(None, description="Folder of the relay log")
-    relay_max_file_bytes: Bytes = Field(128 << 20, description="A relay file is closed at the next group end past this")
+    relay_max_file_bytes: Bytes = Field(
+        128 << 20, description="A relay file is closed at the first group end after this size"
+    )
     relay_max_file_age_s: Seconds = Field(
         3600.0, description="A relay file is closed at a group end once it is this old, so that it can be removed"
     )
@@ -263,12 +269,13 @@ def read_options_file(path: Path) -> dict[str, object]:
         loaded = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"configuration file {path} cannot be read: {error}.", hint="It is TOML: one line option = value each."
+            f"configuration file {path} cannot be read: {error}.",
+            hint="Write it in TOML, with one line option = value for each option.",
         ) from None
     sections = [key for key, value in loaded.items() if isinstance(value, dict)]
     if sections:
         raise ConfigError(
-            f"configuration file {path} has a section [{sections[0]}].", hint="Options stand alone, without sections."
+            f"configuration file {path} has a section [{sections[0]}].", hint="Write the options without sections."
         )
     return loaded
 

@@ -52,7 +52,9 @@ def read_option_file(path: Path) -> list[Setting]:
 
 def _settings(path: Path, depth: int) -> Iterator[Setting]:
     if depth > MAX_DEPTH:
-        raise ConfigError(f"option file {path} is included {depth} deep.", hint="Remove the circle of !include lines.")
+        raise ConfigError(
+            f"option file {path} is included {depth} levels deep.", hint="Remove the cycle of !include lines."
+        )
     group: str | None = None
     for number, raw in enumerate(_read(path).split("\n"), 1):
         line, place = raw.strip(_SPACE), f"{path}:{number}"
@@ -64,10 +66,10 @@ def _settings(path: Path, depth: int) -> Iterator[Setting]:
         elif line.startswith("["):
             name, end, _ = line[1:].partition("]")
             if not end:
-                raise ConfigError(f"{place}: a group's name does not end.", hint="It is written [client].")
+                raise ConfigError(f"{place}: a group's name has no closing bracket.", hint="Write it like [client].")
             group = name.rstrip(_SPACE)
         elif group is None:
-            raise ConfigError(f"{place}: an option stands before the first group.", hint="Begin with a line [client].")
+            raise ConfigError(f"{place}: an option is before the first group.", hint="Begin with a line [client].")
         else:
             name, equals, value = _without_comment(line).partition("=")
             yield Setting(group, name.rstrip(_SPACE), _value(value) if equals else None, place)
@@ -77,10 +79,10 @@ def _read(path: Path) -> str:
     try:
         status = path.stat()
         if status.st_mode & stat.S_IWOTH:
-            raise ConfigError(f"option file {path} can be changed by every user.", hint=f"chmod o-w {path}")
+            raise ConfigError(f"option file {path} is writable by every user.", hint=f"chmod o-w {path}")
         if status.st_size > MAX_FILE_BYTES:
             raise ConfigError(
-                f"option file {path} has {status.st_size} bytes, which no option file has.", hint=MAY_READ
+                f"option file {path} has {status.st_size} bytes, too many for an option file.", hint=MAY_READ
             )
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

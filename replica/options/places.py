@@ -49,10 +49,10 @@ def instant(text: str) -> int:
     except ValueError:
         raise ValueError("is not a time such as 2026-11-21T20:00:00Z") from None
     if parsed.tzinfo is None:
-        raise ValueError("does not say in which time zone; put Z (UTC) or an offset such as +01:00 behind it")
+        raise ValueError("has no time zone; append Z (UTC) or an offset such as +01:00")
     seconds = math.ceil((parsed - _EPOCH).total_seconds())
     if not 0 <= seconds < MAX_INSTANT:
-        raise ValueError("is outside 1970 to 2106, what a binlog can hold")
+        raise ValueError("is outside 1970 to 2106, the range of a binlog")
     return seconds
 
 
@@ -83,7 +83,7 @@ def start_of_log(text: str) -> Literal["latest", "earliest"] | GtidPosition:
         return GtidPosition()
     match starting_place(text):
         case CommitTime() as time:
-            raise ValueError(f"is a time: `mariadb-replica position --time {time}` tells the GTID position of it")
+            raise ValueError(f"is a time: `mariadb-replica position --time {time}` prints its GTID position")
         case place:
             return place
 

@@ -160,7 +160,7 @@ def endpoint(text: str, default_port: int) -> Endpoint:
         ValueError: the text has another form, or the port is out of range.
     """
     if "@" in text:  # the text may contain a password: the message does not repeat it
-        raise ValueError("a host is no URL: user and password are options of their own")
+        raise ValueError("a host is not a URL: user and password are separate options")
     match = re.fullmatch(
         r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:\s]+)|([0-9A-Fa-f:]+:[0-9A-Fa-f:.]*))(?::([0-9]{1,5}))?", text
     )

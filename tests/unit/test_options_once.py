@@ -123,7 +123,7 @@ def test_an_error_of_the_command_line_begins_with_the_option() -> None:
 
     error = CliRunner().invoke(command, ["--since", "2026-11-21T20:00"]).exception
     assert isinstance(error, ConfigError)
-    assert error.message.startswith("--since: '2026-11-21T20:00' does not say in which time zone")
+    assert error.message.startswith("--since: '2026-11-21T20:00' has no time zone")
 
 
 @pytest.mark.parametrize("name", DaemonConfig.model_fields)

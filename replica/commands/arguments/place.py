@@ -52,7 +52,7 @@ class LogChoice(NamedTuple):
         values, sources = self.gathered
         if self.relay_dir is None and not {"host", "unix_socket", *_ACCOUNT} & values.keys():
             raise ConfigError(
-                "nothing tells where to look.",
+                "neither a relay log nor a primary is given.",
                 hint="Name a replica's folder (--relay-dir), or connect to a primary (--host and --user).",
             )
         add_home_file(values, sources)
@@ -77,7 +77,7 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
     for name in reversed(CONNECTION):
         call = option_of(ReplicaConfig, name, f"{texts[name]}.")(call)
     call = config_option("TOML file of a replica.")(call)
-    call = click.option("--direct", is_flag=True, help="Ask the primary itself, although there is a relay_dir.")(call)
+    call = click.option("--direct", is_flag=True, help="Ask the primary itself, even if a relay_dir is set.")(call)
     return click.option("--relay-dir", "relay_dir", metavar="FOLDER", help="Folder of a replica's relay log.")(call)
 
 

@@ -220,7 +220,9 @@ class SqlDump:
 
     def _left_out(self, part: Part, item: Item, what: str) -> None:
         error = UnsupportedEventError(
-            f"{part.name}: {what} cannot be reproduced", offset=item.found.offset, hint="Fetch its rows another way."
+            f"{part.name}: {what} cannot be reproduced",
+            offset=item.found.offset,
+            hint="Fetch its rows from another source.",
         )
         self._reading.notices.left_out(error)
         self._note(error.message)

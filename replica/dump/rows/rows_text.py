@@ -225,7 +225,7 @@ class RowTexts:
         table = ".".join(batch.tables[int(batch.table[row])])
         if status == k.NO_COLUMNS:
             return SchemaError(
-                f"A row image of {table} holds no column that an SQL statement could find or set the row by.",
+                f"A row image of {table} has no column by which an SQL statement could find or set the row.",
                 hint="Use --json, or set binlog_row_image=FULL on the primary.",
             )
         return ProtocolError(f"a value of {table} is of no known kind")

@@ -113,7 +113,7 @@ class Spool:
             if lacking:
                 raise DiskFullError(
                     f"{size} bytes of snapshot rows do not fit into {self.folder}: {lacking}.",
-                    hint="Free space there, or raise relayMaxBytes: no delivered rows are lost, and a restart continues.",
+                    hint="Free space there, or raise relayMaxBytes: no delivered rows are lost; a restart continues.",
                 )
             self._used += size
 

@@ -51,7 +51,7 @@ def test_not_there_is_an_answer_with_a_code_of_its_own(directory: Path) -> None:
         (("0-1", FILE), "'0-1' is not a GTID"),
         (("0-1-1", "/nowhere/bin.000001"), "No such file"),
         (("0-1-1", FILE, "--key-file", "/nowhere/keys"), "/nowhere/keys"),
-        (("0-1-1",), "nothing tells where to look"),
+        (("0-1-1",), "neither a relay log nor a primary is given"),
     ],
 )
 def test_what_is_refused(arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ def test_two_files_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     for file in (tmp_path / "one.toml", tmp_path / "a" / "one.toml"):
         file.write_text("")
-    assert "have one name" in refused(tmp_path, tmp_path / "a")
+    assert "have the same name" in refused(tmp_path, tmp_path / "a")
 
 
 @pytest.mark.parametrize("name", ["two.toml", "folder/two.toml"])
 def test_a_file_that_is_not_there(tmp_path: Path, name: str) -> None:
-    assert "is no file" in refused(tmp_path / name)
+    assert "is not a file" in refused(tmp_path / name)

@@ -53,7 +53,7 @@ def test_people_are_told_what_follows() -> None:
     [
         ([], ConfigError, "exactly one of --file-pos, --time and --gtid"),
         (["--time", "1970-01-02T00:00:00Z", "--gtid", "0-1-1"], ConfigError, "exactly one of"),
-        (["--time", "2026-11-21T20:00"], ConfigError, "does not say in which time zone"),
+        (["--time", "2026-11-21T20:00"], ConfigError, "has no time zone"),
         (["--file-pos", "binlog.000001"], ConfigError, "is not of the form FILE:POS"),
         (["--file-pos", "binlog.000001:4", *FILES], ConfigError, "is not among the files"),
         (["--file-pos", "rotation.1.binlog:999999", *FILES], ConfigError, "after the end of the file"),

@@ -124,7 +124,7 @@ def test_unless_it_is_forced_and_then_they_are_told(directory: Path) -> None:
     done = purge(directory, "--all-but-last", "--force")
     assert relay_numbers(directory) == numbers[-1:]
     assert "a query: at" in done.stdout
-    assert "loses what it has not read" in done.stdout
+    assert "loses files that it has not read" in done.stdout
     with pytest.raises(DataLossError, match="someone purged them with --force"):
         reader.check()
 
@@ -158,11 +158,11 @@ def test_the_lock_is_waited_for_and_not_for_ever(directory: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "nothing says which files"),
+        ((), "no option selects the files"),
         (("--all-but-last", "--keep", "1g"), "--keep and --all-but-last exclude each other"),
         (("--keep", "much"), "--keep: 'much' is not a size"),
         (("--older-than", "long"), "--older-than: 'long' is not a time"),
-        (("--before", "3-1-1"), "knows no domain 3"),
+        (("--before", "3-1-1"), "does not have domain 3"),
         (("--before", "x"), "'x' is not a GTID"),
         (("--before", ""), "no GTID was given"),
     ],

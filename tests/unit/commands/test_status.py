@@ -40,7 +40,7 @@ def asked(*arguments: str) -> tuple[int, str]:
 def test_a_folder_that_was_never_a_relay_log(tmp_path: Path) -> None:
     with pytest.raises(RelayError, match="holds no relay log"):
         asked("--relay-dir", str(tmp_path))
-    with pytest.raises(RelayError, match="is no folder"):
+    with pytest.raises(RelayError, match="is not a folder"):
         asked("--relay-dir", str(tmp_path / "none"))
 
 
@@ -84,11 +84,11 @@ def test_over_http() -> None:
         assert asked("--url", f"http://{server.address}/")[0] == 0
         code, text = asked("--url", f"http://{server.address}/status", "--json")
         assert (code, json.loads(text)["status"]) == (0, record().model_dump(mode="json"))
-        with pytest.raises(DisconnectedError, match=r"gives no answer.* ask with http://"):
+        with pytest.raises(DisconnectedError, match=r"does not answer.* ask with http://"):
             asked("--url", f"https://{server.address}")
     finally:
         server.stop()
-    with pytest.raises(DisconnectedError, match="gives no answer"):
+    with pytest.raises(DisconnectedError, match="does not answer"):
         asked("--url", f"http://{server.address}")
 
 
@@ -101,7 +101,7 @@ class Stranger(socketserver.BaseRequestHandler):
 def test_something_else_over_http() -> None:
     with socketserver.TCPServer(("127.0.0.1", 0), Stranger) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        with pytest.raises(ProtocolError, match="no status of a replica"):
+        with pytest.raises(ProtocolError, match="does not return the status of a replica"):
             asked("--url", f"http://127.0.0.1:{server.server_address[1]}")
         server.shutdown()
 

@@ -114,7 +114,7 @@ def test_nothing_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MARIADB_REPLICA_RELAY_DIR", raising=False)
     error = CliRunner().invoke(program, ["tail"]).exception
     assert isinstance(error, ConfigError)
-    assert "nothing tells where to look" in str(error)
+    assert "neither a relay log nor a primary is given" in str(error)
 
 
 def test_no_relay_log(tmp_path: Path) -> None:

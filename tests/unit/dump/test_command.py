@@ -65,9 +65,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         (("--stop-time", "soon"), "--stop-time: 'soon' is not a time such as 2026-11-21T20:00:00Z"),
         (
             ("--start-time", "2026-11-21 13:00:00"),
-            "--start-time: '2026-11-21 13:00:00' does not say in which time zone",
+            "--start-time: '2026-11-21 13:00:00' has no time zone",
         ),
-        (("--start-time", "2026-11-21"), "--start-time: '2026-11-21' does not say in which time zone; put Z (UTC)"),
+        (("--start-time", "2026-11-21"), "--start-time: '2026-11-21' has no time zone; append Z (UTC)"),
         (("--start-gtid", "bin.000007:4711"), "mariadb-replica position --file-pos bin.000007:4711"),
         (("--table", "orders"), "'orders' is not of the form database.table"),
         (("--schema", "/nowhere/schema.sql"), "/nowhere/schema.sql"),

@@ -112,11 +112,11 @@ def test_a_relative_include_is_beside_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("user=secret\n", "my.cnf:1: an option stands before the first group"),
-        ("[client\nuser=secret\n", "my.cnf:1: a group's name does not end"),
+        ("user=secret\n", "my.cnf:1: an option is before the first group"),
+        ("[client\nuser=secret\n", "my.cnf:1: a group's name has no closing bracket"),
         ("[client]\n!includes secret\n", "my.cnf:2: only !include"),
         ("[client]\n!include\n", "my.cnf:2: only !include"),
-        ("!include my.cnf\n", "is included 11 deep"),
+        ("!include my.cnf\n", "is included 11 levels deep"),
         ("!include gone.cnf\n", r"gone\.cnf cannot be read"),
         ("!includedir gone\n", "my.cnf:1: the folder cannot be read"),
     ],
@@ -129,7 +129,7 @@ def test_files_that_are_refused_say_where_and_not_what(tmp_path: Path, text: str
 
 def test_a_file_that_anybody_can_change_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "my.cnf", "[client]\nuser=u\n", 0o666)
-    with pytest.raises(ConfigError, match="can be changed by every user"):
+    with pytest.raises(ConfigError, match="is writable by every user"):
         read_option_file(path)
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         read_option_file(tmp_path / "binary")
     with (tmp_path / "long").open("wb") as file:
         os.ftruncate(file.fileno(), MAX_FILE_BYTES + 1)
-    with pytest.raises(ConfigError, match="which no option file has"):
+    with pytest.raises(ConfigError, match="too many for an option file"):
         read_option_file(tmp_path / "long")
 
 

@@ -48,7 +48,7 @@ def test_a_daemons_file_serves_as_it_is(tmp_path: Path) -> None:
 def test_contradictions_and_nothing() -> None:
     with pytest.raises(ConfigError, match="exclude each other"):
         place({"relay_dir": "/relay"}, {}, direct=True)
-    with pytest.raises(ConfigError, match="nothing tells where to look"):
+    with pytest.raises(ConfigError, match="neither a relay log nor a primary is given"):
         place({}, {}).config()
     with pytest.raises(ConfigError, match="Did you mean"):
         place({}, {"MARIADB_REPLICA_RELAYDIR_": "/relay"})

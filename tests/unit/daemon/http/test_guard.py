@@ -130,7 +130,7 @@ def test_over_tls_it_answers_who_trusts_it_and_no_plain_text(certificates: Certi
             _asked(url, None, certificates.ca)
         with pytest.raises(DisconnectedError, match=r"CERTIFICATE_VERIFY_FAILED.* --tls-ca"):
             _asked(url, token_file, None)
-        with pytest.raises(DisconnectedError, match=r"gives no answer.* ask with https://"):
+        with pytest.raises(DisconnectedError, match=r"does not answer.* ask with https://"):
             _asked(f"http://127.0.0.1:{port}", None, None)
         with pytest.raises(ConfigError, match="--tls-ca"):
             _asked(url, token_file, token_file)

@@ -182,7 +182,7 @@ def main() -> int:
         logging.getLogger("demo").exception("the demo failed")
         first = str(error).strip().splitlines()
         console.print(f"[red]✗[/] {type(error).__name__}: {first[0] if first else ''}", highlight=False)
-        console.print(f"The whole story is in {LOG.relative_to(Path.cwd())}.", highlight=False)
+        console.print(f"The full log is in {LOG.relative_to(Path.cwd())}.", highlight=False)
         return 1
     console.print(f"[dim]{time.monotonic() - begin:.0f} s in all. Spark's log: {LOG.relative_to(Path.cwd())}[/]")
     return 0 if equal else 1

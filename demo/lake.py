@@ -196,7 +196,7 @@ class Lake:
             self._slow += 1
             self._say(
                 "this machine is busy: Spark ended the query because one of its Python processes took over ten seconds "
-                "to start. It is started again where it was"
+                "to start. It continues where it stopped"
             )
             self.start()
             return False
@@ -229,7 +229,7 @@ class Lake:
         for row in aside:
             self._say(f"suspended: {row.error.partition(': ')[2].partition('. Read')[0]}")
         names = ",".join(f"{DATABASE}.{row.source_table}" for row in aside)
-        self._say(f"so {names} is read again, while the others go on (snapshotAgain={names}@again{self._again})")
+        self._say(f"so {names} is re-snapshotted, while the others continue (snapshotAgain={names}@again{self._again})")
         self.stop()
         self._asked |= dict.fromkeys((row.source_table for row in aside), f"again{self._again}")
         self.start(snapshotAgain=f"{names}@again{self._again}")
@@ -254,7 +254,9 @@ class Lake:
                 if TOO_SLOW not in str(error) or self._slow >= TRIES:
                     raise
                 self._slow += 1
-                self._say("this machine is busy: Spark could not start a Python process within ten seconds. Once more")
+                self._say(
+                    "this machine is busy: Spark could not start a Python process within ten seconds. Trying again"
+                )
 
     def stop(self) -> None:
         """End the query, and return when its replica has released the relay folder.

@@ -102,11 +102,12 @@ def audit(
     if mirror is not None:
         if tables is not None or at is not None:
             raise ConfigError(
-                "a mirror's control table tells tables and position itself.", hint="Leave out tables and at, or mirror."
+                "a mirror's control table already has the tables and their position.",
+                hint="Leave out tables and at, or mirror.",
             )
         if repair and ignore:
             raise ConfigError(
-                "rows of which columns are left out cannot be repaired.", hint="Leave out ignore, or repair."
+                "rows whose columns are partly ignored cannot be repaired.", hint="Leave out ignore, or repair."
             )
         key = None if hashKeyFile is None else read_hash_key(hashKeyFile)
         if _UNKEYED.lower() not in map(str.lower, compared.options):
@@ -115,10 +116,13 @@ def audit(
         return _of_mirror(compared, as_table(mirror), _by_name(keys or {}), key, record=record, repair=repair)
     if hashKeyFile is not None:
         raise ConfigError(
-            "hashKeyFile is for the targets of a mirror.", hint="Leave it out, or name its control table."
+            "hashKeyFile is only for the targets of a mirror.", hint="Leave it out, or name its control table."
         )
     if repair:
-        raise ConfigError("only copies of a mirror are repaired: it does that itself.", hint="Name its control table.")
+        raise ConfigError(
+            "only copies of a mirror can be repaired, because the mirror repairs them itself.",
+            hint="Name its control table.",
+        )
     return _of_tables(compared, tables, _by_name(keys or {}), at)
 
 

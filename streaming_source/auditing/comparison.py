@@ -123,8 +123,8 @@ class Comparison(NamedTuple):
         shown = {name for name, hidden in known.items() if not hidden}
         if shown <= now <= known.keys():
             return None
-        told = f"{copy.table} was altered behind {copy.position}, up to which its target is."
-        return f"{told} Audit it again when the mirror has followed."
+        told = f"{copy.table} was altered after {copy.position}, the position of its target."
+        return f"{told} Audit it again when the mirror has applied the change."
 
 
 def _asked(
@@ -139,7 +139,7 @@ def _asked(
 ) -> str:
     """Ask for the repair of rows that differ; return the text that the result shows."""
     if way != AS_IT_IS:
-        return "rows of a target with a rule, or of another mode than current, are not repaired: mirror_resnapshot"
+        return "rows of a target with a rule, or of a mode other than current, are not repaired: use mirror_resnapshot"
     try:
         ask_for_repair(asked, table, position, sides, rows, differing, before)
     except ReplicaError as error:

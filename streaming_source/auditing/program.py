@@ -27,10 +27,16 @@ NOT_COMPLETE: Final = 3
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--table", "tables", multiple=True, metavar="TABLE=COPY", help="shop.orders=lake.shop_orders, or …@v12.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="TABLE=COPY",
+    help="A table and its copy: shop.orders=lake.shop_orders, or …@v12.",
+)
 @click.option("--mirror", metavar="TABLE", help="The control table of a mirror, instead of tables.")
 @click.option("--at", metavar="POSITION", help="The GTID position that the copies hold at. Unset: now.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the source: host=db1.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the source: host=db1.")
 @click.option("--repair", is_flag=True, help="Ask the mirror to write the rows that differ as the server has them.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def main(
@@ -91,7 +97,7 @@ def _read(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{file} cannot be read: {error}.", hint="It is a TOML file: docs/audit.md has one."
+            f"{file} cannot be read: {error}.", hint="Write it in TOML: docs/audit.md has an example."
         ) from None
 
 

@@ -102,8 +102,8 @@ def _later(spark: SparkSession, control: str, copy: MirroredCopy, position: str)
             left = next((one for one in left_out if one.table == copy.table), None)
             return left or LeftOut(
                 copy.table,
-                f"rows differ, and foreign keys may have changed them behind {copy.position}, which no binlog tells. "
-                "That is seen when the mirror has followed, and it stands still: audit the table while the mirror "
-                "runs, or while no rows of the tables go that it refers to.",
+                f"rows differ, and foreign keys may have changed them after {copy.position}, which the binlog does not "
+                "show. Only the progress of the mirror can show it, but the mirror stands still. Audit the table while "
+                "the mirror runs, or while no rows are deleted from the tables that it refers to.",
             )
         time.sleep(POLL_S)

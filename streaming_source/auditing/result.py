@@ -150,7 +150,7 @@ class AuditResult:
             at = "" if table.version is None else f" version {table.version}"
             compared = f"{table.source_rows:,} rows, hash {table.source_hash}"
             if table.equal:
-                later = f"; {table.cascaded:,} that foreign keys changed behind it" if table.cascaded else ""
+                later = f"; {table.cascaded:,} that foreign keys changed later" if table.cascaded else ""
                 yield one_line(f"  equal      {table.table} = {table.target}{at}: {compared}{later}")
                 continue
             counts = ", ".join(f"{count:,} {kind}" for kind, count in table.counts.items() if count)

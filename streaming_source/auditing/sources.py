@@ -35,8 +35,8 @@ def source_options(given: Mapping[str, object]) -> dict[str, str]:
     for name in given:
         if name.lower() in _DECIDED:
             raise ConfigError(
-                f"option {name} is not for an audit, which compares whole tables at one position.",
-                hint="Name the tables in tables, the position in at, and columns that are left out in ignore.",
+                f"option {name} is not allowed in an audit, which compares whole tables at one position.",
+                hint="Name the tables in tables, the position in at, and columns to leave out in ignore.",
             )
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 

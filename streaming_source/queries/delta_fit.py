@@ -35,7 +35,7 @@ def check_delta(spark: SparkSession, *, required: bool = False) -> None:
     if jar is None:
         if required:
             raise ConfigError(
-                f"this session has no Delta: the class {_CLASS} is not there.",
+                f"this session has no Delta: the class {_CLASS} is missing.",
                 hint="Start it with Delta's package and settings (docs/recipes.md).",
             )
         return
@@ -45,8 +45,8 @@ def check_delta(spark: SparkSession, *, required: bool = False) -> None:
         raise ConfigError(
             f"the Delta of this session, {release}, is built for Spark {built_for}, and this is Spark {spark.version}: "
             "its first write would end in NoSuchMethodError.",
-            hint=f"Take Delta's package for {wanted} (delta-spark_{wanted}_2.13), or the Spark it is for; "
-            "docs/versions.md has what is tested.",
+            hint=f"Use Delta's package for {wanted} (delta-spark_{wanted}_2.13), or the Spark that it is built for; "
+            "docs/versions.md lists the tested versions.",
         )
 
 

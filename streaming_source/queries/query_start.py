@@ -50,7 +50,7 @@ def started(query: StreamingQuery | DataStreamWriter) -> StreamingQuery:
             return running
         _log.warning(
             "Spark gave up starting this query, because its Python process took more than ten seconds to start: this "
-            "machine is busy. Nothing is lost, it is started again (%d of %d)",
+            "machine is busy. Nothing is lost; the query is started again (%d of %d)",
             number,
             TRIES,
         )

@@ -39,7 +39,7 @@ def progress_line(value: dict[str, Any]) -> str:
     if "secondsLeft" in value:
         parts.append(f"about {span(value['secondsLeft'])} left")
     if value.get("waitsFor"):
-        parts.append(f"waits for {value['waitsFor']}")
+        parts.append(f"waiting: {value['waitsFor']}")
     elif value.get("reading"):
         parts.append(f"at {', '.join(value['reading'])}")
     return "; ".join(parts)

@@ -39,13 +39,13 @@ def image_columns(batch: DataFrame) -> list[str]:
     if not set(_ENVELOPE_NAMES) <= set(names):
         lacking = [name for name in _ENVELOPE_NAMES if name not in names]
         raise ConfigError(
-            f"these are no whole change rows: {', '.join(lacking)} missing, and no flat rows either.",
-            hint="Give the batch as the source made it; select columns of the result.",
+            f"these are not complete change rows: {', '.join(lacking)} missing, and they are not flat rows either.",
+            hint="Give the batch as the source made it, and select columns of the result.",
         )
     after = batch.schema["after"].dataType
     if after.typeName() != "struct":
         raise ConfigError(
-            f"the images are {after.simpleString()}, which names no columns.",
+            f"the images are {after.simpleString()}, which has no columns.",
             hint="Read one table with the option table, or cast before and after to a STRUCT of the table's columns.",
         )
     return list(after.names)

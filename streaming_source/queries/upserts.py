@@ -111,7 +111,7 @@ class Upsert:
         if lacking:
             raise SchemaError(
                 f"the table {self._table} has no column {', '.join(lacking)}.",
-                hint="Add what is missing with ALTER TABLE … ADD COLUMNS, or name the wanted ones: columns=[…].",
+                hint="Add the missing columns with ALTER TABLE … ADD COLUMNS, or name the columns: columns=[…].",
             )
 
 

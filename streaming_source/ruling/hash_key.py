@@ -23,7 +23,7 @@ _LABEL: Final = b"mariadb mirror: fingerprint of the key"
 _BLOCK: Final = 64
 _PADS: Final = (0x36, 0x5C)  # RFC 2104
 _DIGITS: Final = 32
-_HINT: Final = "Make one: `openssl rand -hex 32 > FILE`, and keep it: without it, values get other hashes."
+_HINT: Final = "Make a key: `openssl rand -hex 32 > FILE`, and keep it: with another key, values get other hashes."
 
 _log = logging.getLogger(__name__)
 
@@ -73,11 +73,11 @@ def read_hash_key(path: str | Path) -> HashKey:
     except OSError as error:
         raise ConfigError(f"hashKeyFile {path} cannot be read: {error.strerror}.", hint=_HINT) from None
     if len(key) > MOST_BYTES:
-        raise ConfigError(f"hashKeyFile {path} has more than {MOST_BYTES} bytes: it is no key.", hint=_HINT)
+        raise ConfigError(f"hashKeyFile {path} has more than {MOST_BYTES} bytes: it is not a key.", hint=_HINT)
     key = key.rstrip()
     if len(key) < FEWEST_BYTES:
         raise ConfigError(
-            f"hashKeyFile {path} has {len(key)} bytes, and a key has at least {FEWEST_BYTES}.", hint=_HINT
+            f"hashKeyFile {path} has {len(key)} bytes, but a key has at least {FEWEST_BYTES}.", hint=_HINT
         )
     for warning in exposed([Path(path)]):
         _log.warning("%s", warning)

@@ -221,7 +221,7 @@ def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
     whole = f.size(lacks["before"]) == 0
     fits, fitted = f.coalesce(f.col("_after"), f.lit(False)), f.coalesce(f.col("_before"), f.lit(False))
     error = f.concat(
-        f.lit(f"the filter of {ruled.table.name} cannot be asked, as the images of an update lack columns in "),
+        f.lit(f"the filter of {ruled.table.name} cannot be evaluated, because images of an update lack columns in "),
         f.col("transaction.gtid"),
         f.lit(": set binlog_row_image to FULL or FULL_NODUP on the primary."),
     )

@@ -77,12 +77,12 @@ def table_rules(given: object, *, has_key: bool) -> TableRules:
     if given is None:
         return TableRules()
     if not isinstance(given, Mapping):
-        raise ConfigError(f"rules is no table of rules but a {type(given).__name__}.", hint=_EXAMPLE)
+        raise ConfigError(f"rules is not a table of rules but a {type(given).__name__}.", hint=_EXAMPLE)
     rules = tuple((_pattern(pattern), _rule(str(pattern), fields)) for pattern, fields in given.items())
     hashed = next((pattern for pattern, rule in rules if rule.hash), None)
     if hashed is not None and not has_key:
         raise ConfigError(
-            f"the rule {hashed} hashes columns, and there is no key.",
+            f"the rule {hashed} hashes columns, but there is no key.",
             hint="Name a file with at least 32 random bytes or characters: hashKeyFile.",
         )
     return TableRules(rules)
@@ -104,12 +104,12 @@ def _rule(pattern: str, given: object) -> TableRule:
         if name not in FIELDS:
             near = difflib.get_close_matches(str(name), FIELDS, 1)
             raise ConfigError(
-                f"the rule {pattern} has the field {name!r}, which no rule has.",
+                f"the rule {pattern} has the unknown field {name!r}.",
                 hint=f"Did you mean {near[0]}?" if near else f"Rules have {', '.join(FIELDS)}.",
             )
     where = given.get("where")
     if where is not None and (not isinstance(where, str) or not where.strip()):
-        raise _wrong(pattern, "where", "a condition as Spark's SQL has them, in quotes")
+        raise _wrong(pattern, "where", "a condition of Spark SQL, in quotes")
     rule = TableRule(
         mode=_mode(pattern, given.get("mode", "current")),
         leave_out=_names(pattern, "leaveOut", given.get("leaveOut", ())),
@@ -154,7 +154,7 @@ def _renames(pattern: str, given: object) -> dict[str, str]:
         raise _wrong(pattern, "rename", "a new name for each column")
     new = [spark_column_key(name) for name in given.values()]
     if len(set(new)) < len(new):
-        raise _wrong(pattern, "rename", "a name of its own for each column")
+        raise _wrong(pattern, "rename", "a different name for each column")
     return dict(given)
 
 

@@ -118,7 +118,7 @@ def test_what_cannot_be_compared_is_an_error_of_its_type(spark: SparkSession, fi
     copy = spark.sql("SELECT 1 AS id, 'x' AS name, CAST(1 AS DECIMAL(10,2)) AS price")
     with pytest.raises(ConfigError, match="no table with its copy is named"):
         audited(spark, filled, {})
-    with pytest.raises(ConfigError, match="option content is not for an audit"):
+    with pytest.raises(ConfigError, match="option content is not allowed in an audit"):
         audited(spark, filled, {"orders": copy}, content="tables")
     with pytest.raises(ConfigError, match="shown=0 is not a number from 1"):
         audited(spark, filled, {"orders": copy}, shown=0)

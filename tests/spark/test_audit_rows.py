@@ -224,7 +224,7 @@ def test_a_key_that_does_not_tell_rows_apart_is_refused(spark: SparkSession) -> 
     assert key_columns("t", source.schema, None) == ()
     with pytest.raises(SchemaError, match="no column nope"):
         key_columns("t", source.schema, ["nope"])
-    with pytest.raises(ConfigError, match="two have one key"):
+    with pytest.raises(ConfigError, match="two rows have the same key"):
         found(source, source.filter("id > 3"), "note")
 
 

@@ -205,9 +205,9 @@ def test_what_is_no_batch_of_typed_changes_is_refused(spark: SparkSession) -> No
         latest_per_key(batch, ["idd"])
     with pytest.raises(ConfigError, match="names no columns"):
         latest_per_key(batch, "id")
-    with pytest.raises(ConfigError, match="missing, and no flat rows either"):
+    with pytest.raises(ConfigError, match="missing, and they are not flat rows either"):
         latest_per_key(batch.drop("transaction"), ["id"])
-    with pytest.raises(ConfigError, match="variant, which names no columns"):
+    with pytest.raises(ConfigError, match="variant, which has no columns"):
         latest_per_key(spark.createDataFrame([], envelope_schema(None)), ["id"])
     with pytest.raises(ConfigError, match="column _op has the name"):
         latest_per_key(spark.createDataFrame([], envelope_schema([*COLUMNS, TableColumn("_op", "INT")])), ["id"])

@@ -72,7 +72,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     except AnalysisException as error:
         raise ConfigError(
             f"{control} is not the control table of a mirror: {first_line(error)}",
-            hint="It lies beside the mirror's targets and is called mirror_control, unless the mirror names another.",
+            hint="It is beside the mirror's targets, and its name is mirror_control, unless the mirror sets another.",
         ) from error
     parents = {(row["source_database"], row["source_table"]): _parents(row) for row in rows}
     copies, left_out = [], []
@@ -88,7 +88,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
             except SPARK_ERRORS as error:  # for instance a dropped target: the other tables are compared
                 left_out.append(LeftOut(name, f"its target cannot be read: {first_line(error)}"))
         elif row["state"] != _DROPPED:
-            left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its rows still come'}"))
+            left_out.append(LeftOut(name, f"{row['state']}: {row['error'] or 'its snapshot is still running'}"))
     return copies, left_out
 
 

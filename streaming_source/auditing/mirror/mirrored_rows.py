@@ -86,6 +86,6 @@ def mirrored_rows(
         return MirroredRows(mode, None)
     wanted = fingerprint_of_text(rules)
     if wanted is not None and (key is None or key.fingerprint != wanted):
-        told = "no key is given" if key is None else "hashKeyFile has another key than the target was made by"
+        told = "no key is given" if key is None else "hashKeyFile has another key than the target"
         raise ConfigError(f"its rule hashes columns, and {told}.", hint="Give the audit the mirror's own hashKeyFile.")
     return MirroredRows(mode, Ruled(table, policy, rule_of_text(rules), key))

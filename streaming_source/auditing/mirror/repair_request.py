@@ -82,7 +82,7 @@ def ask_for_repair(
     import pyarrow as pa
 
     if not compared.keys:
-        raise ConfigError(f"{table} has no key to repair rows by.", hint="Read the table again (mirror_resnapshot).")
+        raise ConfigError(f"{table} has no key to repair rows by.", hint="Re-snapshot the table (mirror_resnapshot).")
     found = differing_keys(*sides, compared, buckets).select("key")
     found = (found if before is None else found.join(before, "key", "left_semi")).persist()
     try:
@@ -92,7 +92,7 @@ def ask_for_repair(
     if rows.num_rows > MOST_ROWS:
         raise ConfigError(
             f"more than {MOST_ROWS} rows of {table} would have to be written.",
-            hint="Read the table again (mirror_resnapshot).",
+            hint="Re-snapshot the table (mirror_resnapshot).",
         )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:

@@ -33,7 +33,8 @@ def version_of(spark: SparkSession, target: str, mirror: str, batch: int) -> int
     if found is None:
         raise DataLossError(
             f"{target} has no version of the batch {batch} any more.",
-            hint="Ask again: the control table has gone on. Keep the target's log (delta.logRetentionDuration).",
+            hint="Audit again, because the control table has advanced. Keep the target's log longer "
+            "(delta.logRetentionDuration).",
         )
     return found
 

@@ -46,7 +46,7 @@ def value_text(column: Column, kind: DataType, name: str) -> Column:
     if type(kind) in made:
         return made[type(kind)](column).cast("string")
     raise SchemaError(
-        f"column {name} is of type {kind.simpleString()}, by which rows cannot be compared.",
+        f"column {name} is of type {kind.simpleString()}, which cannot be compared.",
         hint="Leave it out of both sides, or give a DataFrame with a column of another type (geometry=binary).",
     )
 

@@ -26,7 +26,7 @@ _KEY: Final = "mariadb.key"
 _FRACTION: Final = re.compile(r"time\((\d)\)", re.IGNORECASE)
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _HINT: Final = (
-    "Give the columns of the copy the types of docs/types.md, or a DataFrame that casts them; leave out with ignore."
+    "Give the columns of the copy the types of docs/types.md, or give a DataFrame that casts them, or ignore them."
 )
 
 
@@ -59,7 +59,7 @@ def compared_columns(
         if lacking:
             raise SchemaError(
                 f"{table}: {what} has no column {', '.join(lacking)}, which the other side has.",
-                hint="Name columns that are not compared in ignore, or give a DataFrame that has the others.",
+                hint="Name columns to leave out in ignore, or give a DataFrame that has the missing columns.",
             )
     return tuple(_compared(table, field, theirs[key]) for key, field in ours.items())
 

@@ -72,7 +72,7 @@ def find_differences(
         counts = {row["kind"]: row["rows"] for row in found.groupBy("kind").agg(f.sum("rows").alias("rows")).collect()}
         if _AMBIGUOUS in counts:
             raise ConfigError(
-                f"{', '.join(compared.keys)} tells rows of the table not apart: two have one key.",
+                f"{', '.join(compared.keys)} is not a unique key of the table: two rows have the same key.",
                 hint="Give all columns of a unique key (keys), or () to compare whole rows.",
             )
         return FoundDifferences(

@@ -109,5 +109,5 @@ def test_behind_a_mirror_that_stands_still_it_cannot_be_told(monkeypatch: pytest
     world.moves = False
     found = looked(world)
     assert isinstance(found, LeftOut)
-    assert "foreign keys may have changed them behind 0-1-10" in found.reason
+    assert "foreign keys may have changed them after 0-1-10" in found.reason
     assert second_look.STILL_S < world.clock < second_look.STILL_S + 10

@@ -75,7 +75,7 @@ def test_the_line_tells_how_far_the_tables_are_read() -> None:
     assert str(found).startswith(f"caught up at 0-1-9; {found.snapshot}; batch 7")
     waits = {**reading, "waitsFor": "a position that the server has surely committed", "reading": []}
     text = lag(progress((at, offset("0-1-9", snapshotProgress=waits)))).snapshot or ""
-    assert text.endswith("; waits for a position that the server has surely committed")
+    assert text.endswith("; waiting: a position that the server has surely committed")
 
 
 class Query:

@@ -41,9 +41,9 @@ def test_a_key_hashes_as_the_standard_library_does_and_is_shown_nowhere(tmp_path
     ("content", "message"),
     [
         (None, "cannot be read: No such file"),
-        (b"", f"has 0 bytes, and a key has at least {FEWEST_BYTES}"),
+        (b"", f"has 0 bytes, but a key has at least {FEWEST_BYTES}"),
         (b"s" * (FEWEST_BYTES - 1) + b"\n", f"has {FEWEST_BYTES - 1} bytes"),
-        (b"s" * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes: it is no key"),
+        (b"s" * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes: it is not a key"),
     ],
 )
 def test_a_file_without_a_key_is_refused(content: bytes | None, message: str, tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def test_a_list_of_masked_columns_makes_them_null() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["shop.orders"], "rules is no table of rules but a list"),
+        (["shop.orders"], "rules is not a table of rules but a list"),
         ({"orders": {}}, "the rule 'orders' is not of the form database.table"),
         ({"shop.a": ["secret"]}, "the rule shop.a has no fields"),
-        ({"shop.a": {"leave_out": ["x"]}}, "the field 'leave_out', which no rule has. Did you mean leaveOut?"),
+        ({"shop.a": {"leave_out": ["x"]}}, "the unknown field 'leave_out'. Did you mean leaveOut?"),
         ({"shop.a": {"mode": "past"}}, "mode is not one of current, soft_delete, history, append_log"),
         ({"shop.a": {"leaveOut": "secret"}}, "leaveOut is not a list of columns"),
         ({"shop.a": {"hash": [1]}}, "hash is not a list of columns"),
@@ -52,12 +52,12 @@ def test_a_list_of_masked_columns_makes_them_null() -> None:
         ({"shop.a": {"where": " "}}, "where is not a condition"),
         ({"shop.a": {"where": True}}, "where is not a condition"),
         ({"shop.a": {"rename": {"a": ""}}}, "rename is not a new name for each column"),
-        ({"shop.a": {"rename": {"a": "n", "b": "N"}}}, "rename is not a name of its own for each column"),
+        ({"shop.a": {"rename": {"a": "n", "b": "N"}}}, "rename is not a different name for each column"),
         ({"shop.a": {"leaveOut": ["x", "X"]}}, "names a column twice in leaveOut"),
         ({"shop.a": {"leaveOut": ["x"], "mask": ["X"]}}, "names x in leaveOut and in mask"),
         ({"shop.a": {"mask": ["x"], "hash": ["x"]}}, "names x in mask and in hash"),
         ({"shop.a": {"leaveOut": ["x"], "rename": {"x": "y"}}}, "names x in leaveOut and in rename"),
-        ({"shop.a": {"hash": ["x"]}}, "the rule shop.a hashes columns, and there is no key. Name a file"),
+        ({"shop.a": {"hash": ["x"]}}, "the rule shop.a hashes columns, but there is no key. Name a file"),
     ],
 )
 def test_what_cannot_be_is_refused(given: object, message: str) -> None:

@@ -150,7 +150,7 @@ def test_a_checkpoint_that_goes_on_with_other_tables_says_so_and_another_table_i
     assert [json.loads(row.after)["id"] for row in run.rows] == [1, 2, 2, 3]
     assert run.offsets()[-1]["selection"] == {"shape": "variant", "tables": [items, shop.orders]}
     shop.insert(4)
-    with pytest.raises(PySparkException, match=r"the checkpoint belongs to a query with tables .*, and this query has table="):
+    with pytest.raises(PySparkException, match=r"belongs to a query with tables .*, and this query has table="):
         run.drain(shop.changes())
 
 

@@ -117,10 +117,10 @@ def test_a_long_change_stays_short() -> None:
         (
             Selection("flat", ("s.a",)),
             Selection("flat", ("s.b",)),
-            r"of a query of table s\.a, and this query reads s\.b\.",
+            r"belongs to a query of table s\.a, and this query reads s\.b\.",
         ),
         (Selection("flat", ("s.a",)), Selection("envelope", ("s.a",)), "rowShape=flat, and this query .*envelope"),
-        (Selection("envelope", ("s.a",)), variant("s.a"), r"table=s\.a .*, and this query has tables \(rows as VARIANT"),
+        (Selection("envelope", ("s.a",)), variant("s.a"), r"table=s\.a .* this query has tables \(rows as VARIANT"),
     ],
 )
 def test_another_table_or_another_shape_is_refused(before: Selection, now: Selection, message: str) -> None:

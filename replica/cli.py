@@ -18,8 +18,8 @@ from replica.version import __version__
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),
     "fleet": ("replica.commands.fleet", "fleet", "Daemons of several primaries, one a file, that share memory."),
-    "status": ("replica.commands.status", "status", "How the daemon is; the exit code says it to scripts."),
-    "check": ("replica.commands.check", "check_command", "What stands between these servers and a replica; each fix."),
+    "status": ("replica.commands.status", "status", "State of the daemon, also as an exit code for scripts."),
+    "check": ("replica.commands.check", "check_command", "What keeps these servers from a replica; each fix."),
     "tail": ("replica.commands.tail", "tail", "Live row changes, from a relay log or straight from a primary."),
     "explain": ("replica.commands.explain", "explain", "All about one transaction, or why it is not there."),
     "position": ("replica.commands.position", "position", "A file and offset, or a time, as a GTID position."),

@@ -56,7 +56,7 @@ def tables_option(command: Callable[..., None]) -> Callable[..., None]:
         metavar="PATTERN",
         type=Parsed(table_patterns),
         callback=patterns,
-        help="database.table, * stands for any text; `my.db`.orders where a name holds a dot. May be repeated.",
+        help="database.table, * stands for any text; `my.db`.orders if a name contains a dot. May be repeated.",
     )(command)
 
 

@@ -83,11 +83,14 @@ def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, U
         except RelayError as error:
             here.results.append(Result("relay log", "missing", error.message, error.hint))
         except FileNotFoundError as error:
-            fix = "nothing: the next start goes on behind what is left of the log, and receives the rest again"
-            here.results.append(Result("relay log", "warning", f"{error.filename} is gone", fix))
+            fix = (
+                "nothing: the next start continues after the last transaction left in the log, and receives the "
+                "rest again"
+            )
+            here.results.append(Result("relay log", "warning", f"{error.filename} is missing", fix))
         except OSError as error:
             what = f"{directory} cannot be read: {error.strerror}"
-            here.results.append(Result("relay log", "missing", what, "ask as the daemon's user"))
+            here.results.append(Result("relay log", "missing", what, "run this as the daemon's user"))
     here.results += local(config, holder)
     if directory is not None:
         here.results += disk(config, directory)

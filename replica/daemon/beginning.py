@@ -73,14 +73,14 @@ def last_known(directory: Path) -> LastKnown | None:
 
 def lost(directory: Path, known: LastKnown) -> RelayError:
     if known.position:
-        what = f"{known.told_by} tells that the log had got to {known.position}"
-        remedy = f"To go on behind that, start once with --start {known.position}"
+        what = f"{known.told_by} shows that the log reached {known.position}"
+        remedy = f"To continue after it, start once with --start {known.position}"
     else:
-        what = f"{known.told_by} tells that a replica has run here, and nothing tells how far it had got"
-        remedy = "To go on, start once with --start and the last GTID position that your readers have"
+        what = f"{known.told_by} shows that a replica ran here, but nothing shows how far it got"
+        remedy = "To continue, start once with --start and the last GTID position that your readers have"
     return RelayError(
-        f"The relay files of {directory} are gone: {what}.",
-        hint=f"Put the files back if they exist. {remedy}: what the primary still has is received from there, and "
-        "refused if it was purged. To begin again where start says, passing over what lies between, remove the whole "
-        f"folder: rm -r {directory}.",
+        f"The relay files of {directory} are missing: {what}.",
+        hint=f"Put the files back if they exist. {remedy}: the primary then sends what it still has, and "
+        "refuses what it purged. To begin again at the position of the option start, and skip all changes in between, "
+        f"remove the whole folder: rm -r {directory}.",
     )

@@ -21,7 +21,7 @@ MAX_CLUSTER: Final = 64
 
 def _cluster(text: str) -> str:
     if not 1 <= len(text.strip()) <= MAX_CLUSTER or has_control(text):
-        raise ValueError(f"a cluster's name has 1 to {MAX_CLUSTER} characters, all of which can be printed")
+        raise ValueError(f"a cluster's name has 1 to {MAX_CLUSTER} printable characters")
     return text.strip()
 
 
@@ -39,19 +39,21 @@ class DaemonConfig(ReplicaConfig):
 
     reconnect_retry_s: Seconds = Field(
         MAX_SECONDS,
-        description="How long a lost connection is tried before giving up: a daemon waits for its primary",
+        description="How long to retry a lost connection before giving up: a daemon waits for its primary",
     )
     relay_max_bytes: Bytes = Field(
-        4 << 30, description="What registered readers still need is kept up to this much in all: see slow_readers"
+        4 << 30, description="Files that registered readers still need are kept up to this total size: see slow_readers"
     )
     retain_s: Seconds = Field(86_400.0, description="Relay files are kept this long after their last transaction")
-    retain_bytes: Bytes = Field(2 << 30, description="And this much of them: beyond it the oldest go first")
+    retain_bytes: Bytes = Field(
+        2 << 30, description="Relay files are kept up to this total size; beyond it the oldest are removed first"
+    )
     slow_readers: Annotated[SlowReaders, BeforeValidator(one_of(SlowReaders))] = Field(
         "drop",
         description="Files a registered reader still needs are kept up to relay_max_bytes; then drop removes them and "
-        "that reader gets an error, pause stops receiving until it went on",
+        "that reader gets an error, pause stops receiving until the reader continues",
     )
-    reader_expiry_s: Seconds = Field(7 * 86_400.0, description="A reader not seen for so long is forgotten")
+    reader_expiry_s: Seconds = Field(7 * 86_400.0, description="A reader that was not seen for this long is forgotten")
     relay_access: RelayAccess = Field(
         "group",
         description="Who may read the relay log, and with it every row: owner, group, group:NAME (of which the "
@@ -65,13 +67,13 @@ class DaemonConfig(ReplicaConfig):
     )
     http_tls_cert: Path | None = Field(
         None,
-        description="Certificate of http_listen (PEM, followed by its chain): it speaks TLS then, and no plain text",
+        description="Certificate of http_listen (PEM, followed by its chain): it then speaks TLS only",
     )
     http_tls_key: Path | None = Field(None, description="Key of http_tls_cert (PEM)")
     monitor_s: Seconds = Field(
-        10.0, description="How often to ask the primary how far it is; sooner if all may be here"
+        10.0, description="How often to ask the primary for its position; sooner if everything may be received"
     )
-    ready_lag_s: Seconds = Field(60.0, description="/readyz says no when the replica is further behind than this")
+    ready_lag_s: Seconds = Field(60.0, description="/readyz fails when the replica is further behind than this")
     cluster: ClusterName | None = Field(
         None,
         description="Name of the cluster that this daemon follows: a label of its metrics, a field of its log lines "
@@ -81,7 +83,7 @@ class DaemonConfig(ReplicaConfig):
         "json", description="json, one object a line, or text for people; on standard error"
     )
     log_level: Annotated[LogLevel, BeforeValidator(one_of(LogLevel))] = Field(
-        "info", description="The least that is logged: debug, info, warning or error"
+        "info", description="Lowest level that is logged: debug, info, warning or error"
     )
 
     @model_validator(mode="after")

@@ -249,7 +249,11 @@ class Fleet:
             self._say("info", "daemon has ended", daemon=member.name, exit_code=member.exit_code)
         elif code in FOR_PEOPLE:
             self._say(
-                "error", "daemon is not started again", daemon=member.name, exit_code=code, hint="It needs a person."
+                "error",
+                "daemon is not started again",
+                daemon=member.name,
+                exit_code=code,
+                hint="Correct the error that its log shows, then start it.",
             )
         else:
             delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** max(0, member.failures - 1))

@@ -144,7 +144,7 @@ class Monitor:
             self._asking = asyncio.create_task(self._ask(self._asked))
         await asyncio.wait({self._asking}, timeout=self._config.connect_timeout_s + ANSWER_TIMEOUT_S)
         if not self._asking.done():
-            self._failed("the primary has not answered yet; its session is waited for")
+            self._failed("the primary has not answered yet; still waiting for its session")
             return
         asking, self._asking = self._asking, None
         try:
@@ -198,6 +198,6 @@ class Monitor:
             self._log.warning(
                 "clocks differ",
                 primary_minus_ours_s=round(answer.clock_offset_s, 3),
-                hint="Seconds behind are corrected for it; keep both machines on NTP all the same.",
+                hint="The lag in seconds is corrected for it. Keep both machines on NTP nevertheless.",
             )
         self._clock_warned = wrong

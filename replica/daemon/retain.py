@@ -58,7 +58,7 @@ class Retaining:
             self._log.warning(
                 "reader dropped",
                 reader=name,
-                hint="The files it needed had to go, and its next read fails: see relay_max_bytes, min_free_bytes, "
+                hint="The files it needed were removed, and its next read fails: see relay_max_bytes, min_free_bytes, "
                 "and slow_readers=pause.",
             )
 

@@ -234,7 +234,7 @@ def _failure(error: Exception) -> Failure:
     name = type(error).__name__
     if isinstance(error, ReplicaError):
         return Failure(error=name, message=error.message, hint=error.hint, exit_code=error.exit_code)
-    return Failure(error=name, message="a bug of this program.", hint="Its log has the traceback.", exit_code=1)
+    return Failure(error=name, message="a bug in this program.", hint="Its log has the traceback.", exit_code=1)
 
 
 def _line(record: StatusRecord) -> str:

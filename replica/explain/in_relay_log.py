@@ -72,18 +72,18 @@ def _say_why(answer: Answer, search: GtidSearch, head: RelayHead, first: GtidPos
     if ends is None:
         domains = ", ".join(str(known.domain_id) for known in head.position)
         answer.reason = "domain"
-        answer.words = f"The log knows no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
+        answer.words = f"The log has no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
     elif say_other_server(answer, search):
         return
     elif gtid.seq_no > ends.seq_no:
         behind = gtid.seq_no - ends.seq_no
         answer.reason = "not yet"
-        answer.words = f"Not yet: the log is at {ends}, which is {behind:,} before it. It may also never come."
+        answer.words = f"Not yet: the log is at {ends}, which is {behind:,} before it. It may also never arrive."
     elif begins is not None and gtid.seq_no <= begins.seq_no:
         answer.reason = "purged"
         answer.words = (
-            f"No longer, or never: the log begins after {begins}. What lies before was purged, or received before this "
-            "log was begun. The primary may still have it: ask it with --direct."
+            f"No longer, or never: the log begins after {begins}. Earlier ones were purged, or were received "
+            "before this log began. The primary may still have it: ask it with --direct."
         )
     else:
         before = search.before or begins

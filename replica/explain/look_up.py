@@ -35,6 +35,7 @@ def say_other_server(answer: Answer, search: GtidSearch) -> bool:
         return False
     answer.reason = "other server"
     answer.words = (
-        f"Number {search.gtid.seq_no} of domain {search.gtid.domain_id} is there, but another server's: {search.other}."
+        f"Number {search.gtid.seq_no} of domain {search.gtid.domain_id} is there, but belongs to another server: "
+        f"{search.other}."
     )
     return True

@@ -46,7 +46,7 @@ def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger
     answer = Answer(gtid, where)
     ends, begins = latest.get(gtid.domain_id), first.get(gtid.domain_id)
     if ends is None:
-        answer.reason, answer.words = "domain", f"{where} knows no domain {gtid.domain_id}; it is at {latest}."
+        answer.reason, answer.words = "domain", f"{where} has no domain {gtid.domain_id}; it is at {latest}."
     elif gtid.seq_no > ends.seq_no:
         answer.reason, answer.words = "not yet", f"Not yet: {where} is at {ends}."
     elif begins is not None and gtid.seq_no <= begins.seq_no:

@@ -90,7 +90,7 @@ class Page:
 
     def _content(self, made: Transaction) -> Iterator[str]:
         rows = [self._rows(table.table, table.inserted, table.updated, table.deleted) for table in made.tables]
-        none = "told at its XA COMMIT, where they count" if made.kind == "XA PREPARE" else "none"
+        none = "reported at its XA COMMIT, which applies them" if made.kind == "XA PREPARE" else "none"
         yield from self._rows_of("rows", rows or [none])
         if made.without_rows:
             names = ", ".join(visible(one_line(name)) for name in made.changed_without_rows)

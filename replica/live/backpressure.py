@@ -116,7 +116,7 @@ class FullDisk:
                 free_bytes=relay.free_bytes(),
                 wanted_free_bytes=self._min_free_bytes,
                 error=error.message,
-                hint="Free space there. Nothing that was acknowledged is lost; receiving goes on by itself.",
+                hint="Free space there. Nothing that was acknowledged is lost; receiving continues by itself.",
             )
         since_s, broken = time.monotonic(), True
         while broken or relay.free_bytes() < self._min_free_bytes:

@@ -127,7 +127,7 @@ class Replica:
 
     def _leave_if_it_moves(self, session: Session) -> None:
         if self._moves:
-            session.leave(f"{self.endpoint} is none of the hosts any more: the options were read again.")
+            session.leave(f"{self.endpoint} is no longer one of the hosts: the options were reloaded.")
 
     @property
     def _moves(self) -> bool:
@@ -371,6 +371,6 @@ class Replica:
             relay_dir=str(relay.directory),
             relay_bytes=relay.total_bytes(),
             free_bytes=relay.free_bytes(),
-            hint="Goes on by itself once there is room. Commits of a semi-synchronous primary wait for us meanwhile, "
-            "until another replica acknowledges them or rpl_semi_sync_master_timeout ends that.",
+            hint="Receiving continues by itself once there is space. Commits of a semi-synchronous primary wait for "
+            "us meanwhile, until another replica acknowledges them or rpl_semi_sync_master_timeout ends that.",
         )

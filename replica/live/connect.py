@@ -131,7 +131,7 @@ class Connector:
         registered = await login.run(register(self._registration(stored.position, place)))
         if registered.semi_sync and not registered.semi_sync_enabled:
             self._warn_once(
-                "semi_sync is asked for, but the primary's commits wait for no one now",
+                "semi_sync is set, but the primary's commits do not wait for replicas now",
                 f"SET GLOBAL {SEMI_SYNC_VARIABLE} = ON; acknowledgements begin with it, without a reconnect",
             )
         return Dump(endpoint, thread, server, stored.position, registered, login.detach())

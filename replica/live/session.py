@@ -292,7 +292,7 @@ class Session(asyncio.BufferedProtocol):
         silent = self._loop.time() - self._last_receipt_s
         if silent >= limit:
             raise DisconnectedError(
-                f"Nothing came from the server for {silent:.1f} s, not even a heartbeat.",
+                f"The server sent nothing for {silent:.1f} s, not even a heartbeat.",
                 hint="The server hangs, or a firewall drops idle connections.",
             )
         ask = NUDGE_HEARTBEATS * self._agreed.heartbeat_s

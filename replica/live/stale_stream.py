@@ -71,8 +71,8 @@ class StaleStreamCheck:
             if await self._silent(ours, 0.0, heartbeats=PROOF_HEARTBEATS):
                 self._known = str(ours), str(theirs)
                 leave(
-                    f"the primary says that it has nothing to send, and that it is at {theirs or 'no position'}; "
-                    f"received is {ours}: it may have been reset."
+                    f"the primary reports that it has nothing to send and is at {theirs or 'no position'}, but "
+                    f"{ours} was received: it may have been reset."
                 )
                 return
 

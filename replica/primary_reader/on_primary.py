@@ -78,9 +78,9 @@ class PrimaryReader:
         beginning = asyncio.run(attempt(config, lambda endpoint: _begin_at_time(config, endpoint, time_s)))
         if beginning.gap_s is not None and not accept_gap:
             raise PositionPurgedError(
-                f"the binlogs of {beginning.endpoint} begin at {shown_instant(beginning.gap_s)}: what was committed "
-                f"from {shown_instant(time_s)} on is not all there any more.",
-                hint=f"Start at a later time, or at earliest, which is {beginning.start}, and take the gap.",
+                f"the binlogs of {beginning.endpoint} begin at {shown_instant(beginning.gap_s)}: some of what "
+                f"was committed from {shown_instant(time_s)} on is purged.",
+                hint=f"Start at a later time, or at earliest, which is {beginning.start}, and accept the gap.",
             )
         passed = self._pass_by(beginning, lambda groups, seen: groups.first_at(time_s, seen))
         return _found(passed, beginning)
@@ -96,7 +96,7 @@ class PrimaryReader:
         """
         if place.position > MAX_DUMP_POSITION:
             raise ConfigError(
-                f"{place} is beyond 4 GiB, where a server cannot be asked.",
+                f"{place} is beyond 4 GiB; a server cannot look up such an offset.",
                 hint="Name a time or a GTID, or the binlog file itself.",
             )
         config = self._config
@@ -131,7 +131,7 @@ class PrimaryReader:
         config = self._config
         found = asyncio.run(ask(config, lambda _: _last_file_within(position)))
         if found is None:
-            raise PositionPurgedError(f"the binlogs that are left begin behind {position}.")
+            raise PositionPurgedError(f"the remaining binlogs begin after {position}.")
         return found
 
     def before_prepared(self, xids: Collection[XaId], end: GtidPosition) -> GtidPosition | None:
@@ -197,7 +197,7 @@ async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int)
     files, end, clock_s = await _run(config, endpoint, _files_end_and_clock())
     if time_s > clock_s:
         raise ConfigError(
-            f"{shown_instant(time_s)} is still to come: by its clock it is {shown_instant(clock_s)} on {endpoint}.",
+            f"{shown_instant(time_s)} is in the future: it is {shown_instant(clock_s)} by the clock of {endpoint}.",
             hint="Name a time that has passed, or latest.",
         )
     file = await last_begun_by(config, endpoint, files, time_s - DISORDER_S)
@@ -219,8 +219,8 @@ async def _look_at_place(
     if state is None:
         files = await _run(config, endpoint, binlog_files())
         raise ConfigError(
-            f"{place} is no place in the binlog of {endpoint}: it has {files.name(files.oldest)} to "
-            f"{files.name(files.newest)}, and in the file of that name no event begins there.",
+            f"{place} is not a place in the binlog of {endpoint}: it has the files {files.name(files.oldest)} to "
+            f"{files.name(files.newest)}, and no event begins at that offset.",
             hint="Copy file and position as the server or the backup tool printed them.",
         )
     beginning = _Beginning(endpoint, start, end)
@@ -287,5 +287,5 @@ def _last_file_within(limit: GtidPosition) -> Steps[GtidPosition | None]:
 def _not_there(gtid: Gtid, endpoint: Endpoint, end: GtidPosition) -> PositionLostError:
     return PositionLostError(
         f"{gtid} is not in the binlog of {endpoint}, which ends at {end or 'no transaction'}.",
-        hint="mariadb-replica explain tells why.",
+        hint="Run mariadb-replica explain to see why.",
     )

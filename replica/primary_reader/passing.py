@@ -106,7 +106,7 @@ def pass_by(
             if replica.wait_beyond(head.location, POLL_S):
                 silent_s = 0.0
             elif (silent_s := silent_s + POLL_S) > SILENCE_S:
-                raise DisconnectedError(f"{own.log.directory}: the primary sends nothing behind {head.position}.")
+                raise DisconnectedError(f"{own.log.directory}: the primary sends nothing after {head.position}.")
 
 
 def _following(replica: EmbeddedReplica, groups: RelayGroups, found: LogGroup, end: GtidPosition) -> LogGroup | None:

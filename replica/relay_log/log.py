@@ -143,7 +143,7 @@ class RelayLog:
             named = ", ".join(str(one.primary) for one in found[:PLACES_NAMED])
             more = f" and {len(found) - PLACES_NAMED} more" if len(found) > PLACES_NAMED else ""
             raise AmbiguousPositionError(
-                f"the position {position} names {len(found)} places of the relay log {self.directory}, because "
+                f"the position {position} matches {len(found)} places in the relay log {self.directory}, because "
                 f"sequence numbers went back: {named}{more} of the primary's binlog.",
                 hint="Name a position with a number above those, or one before they went back.",
             )

@@ -157,7 +157,7 @@ class Receiver:
             if len(event.file.encode()) > MAX_FILE_NAME_BYTES:
                 raise ProtocolError(f"a ROTATE event names a file with {len(event.file)} characters")
             if event.position > MAX_POSITION:
-                raise ProtocolError(f"a ROTATE event goes on at {event.position}, which no file has")
+                raise ProtocolError(f"a ROTATE event continues at offset {event.position}, which no file has")
             relay.primary_file = event.file
             state[Cell.position] = event.position
         elif isinstance(event, FormatDescriptionEvent):
@@ -203,13 +203,13 @@ def refusal(reason: int, state: StreamState, primary_file: str) -> ReplicaError:
         return ChecksumError(f"The {kind} event of {size} bytes {where} does not match its CRC32.", hint=_AGAIN)
     if reason == stops.UNKNOWN_EVENT:
         return UnsupportedEventError(
-            f"The event {where} has {kind}, which is not known here and must not be skipped.",
+            f"The event {where} has {kind}, which this version does not know and must not skip.",
             hint="The primary is newer than this program: update, or switch off the feature that writes such events.",
         )
     if reason == stops.INCIDENT:
         return UnsupportedEventError(
             f"The INCIDENT event {where} says that the primary lost changes it should have written to its binlog.",
-            hint="No replica can know them: take a new snapshot and start behind it.",
+            hint="No replica can know them: take a new snapshot and start after it.",
         )
     if reason == stops.ORPHAN:
         return ProtocolError(
@@ -218,7 +218,7 @@ def refusal(reason: int, state: StreamState, primary_file: str) -> ReplicaError:
         )
     if reason == stops.TOO_MANY_DOMAINS:
         return RelayError(
-            f"The position {where} names more than {MAX_DOMAINS} GTID domains.",
+            f"The position {where} has more than {MAX_DOMAINS} GTID domains.",
             hint="Each domain is kept in every position: use a few, one for each independent source.",
         )
     details = {

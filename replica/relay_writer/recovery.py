@@ -92,7 +92,7 @@ def recover(directory: Path) -> Recovered:
     if entry is None:
         raise RelayError(
             f"{relay_path(directory, number)} changed while it was recovered.",
-            hint="Someone else writes into the relay log: leave its folder to one replica, then start again.",
+            hint="Another program writes into the relay log. Leave its folder to one replica, then start again.",
         )
     head = read_file_head(relay_path(directory, number))
     snapshot = Snapshot(number, entry.end, head.primary.file, entry.primary_position, entry.timestamp, entry.domains)
@@ -126,7 +126,7 @@ def _refuse_holes(directory: Path, numbers: list[int]) -> None:
             missing = relay_path(directory, before + 1).name
             last = f" to {relay_path(directory, after - 1).name}" if after > before + 2 else ""
             raise RelayError(
-                f"{missing}{last} is missing in {directory}, files before and after it are there.",
+                f"{missing}{last} is missing in {directory}, but files before and after it are there.",
                 hint=f"Put it back. If everything before {relay_path(directory, after).name} has been read, move those "
                 "files away instead: the log then begins there.",
             )

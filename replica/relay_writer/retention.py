@@ -238,7 +238,7 @@ class SteppedClock:
         if step_s > MAX_STEP_S:
             self._since_step_s = 0.0
             self._write_at_s = -math.inf
-            self.last_step = f"the clock went {step_s:.0f} s ahead of the time that passed, at {wall_s:.0f}"
+            self.last_step = f"the clock jumped ahead by {step_s:.0f} s, at {wall_s:.0f}"
         self._wall_s, self._monotonic_s = wall_s, monotonic_s
         if monotonic_s >= self._write_at_s:
             self._write_at_s = monotonic_s + _WRITE_EVERY_S

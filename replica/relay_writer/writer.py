@@ -319,7 +319,7 @@ class RelayWriter:
         finally:
             self._files.close()
             self._failure.error = RelayError(
-                f"The relay log {self.directory} was closed.", hint="Open it again: it goes on behind its last group."
+                f"The relay log {self.directory} was closed.", hint="Open it again: it continues after its last group."
             )
             self._head_file.close()
             self._lock.close()
@@ -379,7 +379,7 @@ class RelayWriter:
         self._failure.check()
         if self._files.current is None:
             raise ProtocolError(
-                "an event group came before any FORMAT_DESCRIPTION event",
+                "an event group arrived before any FORMAT_DESCRIPTION event",
                 hint="The server does not speak the protocol of a MariaDB primary.",
             )
         return self._files.current

@@ -31,7 +31,7 @@ def strip(content: memoryview) -> tuple[memoryview, bool]:
     """
     if len(content) < HEADER_LENGTH or content[0] != MAGIC:
         raise ProtocolError(
-            "an event came without the semi-sync header that every event of this connection has",
+            "an event arrived without the semi-sync header that every event of this connection has",
             offset=0,
             hint="Was @rpl_semi_sync_slave set before the dump started?",
         )

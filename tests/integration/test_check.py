@@ -283,7 +283,7 @@ async def test_a_server_that_was_reset_and_has_written_the_same_again(
     assert server.gtid_binlog_pos() == position
     report, _ = await checked(given)
     assert report.error is not None
-    assert (report.error.exit_code, "is another one now" in report.error.message) == (32, True)
+    assert (report.error.exit_code, "is a different one now" in report.error.message) == (32, True)
 
 
 async def test_one_server_by_two_names_is_no_replica_of_itself(any_server: MariaDb) -> None:

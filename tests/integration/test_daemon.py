@@ -221,7 +221,7 @@ def test_the_life_of_a_daemon_as_everybody_sees_it(
 
     assert daemon.ended(signal.SIGTERM) == 0
     code, seen, _ = status(daemon.directory, "--json")
-    assert (code, seen["verdict"]["reason"].split(",")[0]) == (3, "it was told to stop")
+    assert (code, seen["verdict"]["reason"].split(",")[0]) == (3, "it was stopped on request")
     assert seen["log_end"]["gtid"] == primary.gtid_binlog_pos()
     wait_until(lambda: not primary.dump_threads(), "the primary let it go")
     heard.update(messages(manager))
@@ -323,7 +323,7 @@ def test_a_second_daemon_a_hung_one_and_a_killed_one(start: Callable[..., Daemon
         assert daemon.process.wait(WAIT_S) in (-signal.SIGABRT, -signal.SIGSEGV)
         assert "Fatal Python error: Aborted" in daemon.log.read_text()  # and where each thread was
         code, _, text = status(daemon.directory)
-        assert (code, "ended without a goodbye" in text) == (3, True)
+        assert (code, "ended without a final status" in text) == (3, True)
         assert "log ends" in text
 
 

@@ -63,7 +63,7 @@ def test_one_session_waits_for_a_server_that_hangs(any_server: MariaDb, monkeypa
         monkeypatch.setattr(monitor, "ANSWER_TIMEOUT_S", SHORT_S)
         sessions, before = proxy.accepted, answered_at(watching)
         proxy.stall()
-        wait_until(lambda: "waited for" in watching.error, "the silence is told")
+        wait_until(lambda: "still waiting for" in watching.error, "the silence is told")
         errors = watching.errors
         wait_until(lambda: watching.errors > errors + 3, "several turns")
         assert proxy.accepted == sessions

@@ -82,7 +82,7 @@ def test_a_time_is_the_place_before_the_first_transaction_committed_then_or_late
 
 
 def test_a_time_to_come_is_refused_with_the_servers_clock(history: History) -> None:
-    with pytest.raises(ConfigError, match=r"is still to come: by its clock it is 20\d\d-"):
+    with pytest.raises(ConfigError, match=r"is in the future: it is 20\d\d-"):
         PrimaryReader(replica_config(history.server), LOG).at_time(int(time.time()) + 3600)
 
 

@@ -47,7 +47,7 @@ def test_it_moves_to_another_host_and_stays_there_with_a_bad_file(tmp_path: Path
                 wait_until(lambda: not first.dump_threads(), "it has said goodbye to the first")
                 (line,) = logged(log, "reloaded")
                 assert (line["changed"], line["needs_restart"]) == ("host, retain_s", "monitor_s")
-                assert "none of the hosts any more" in logged(log, "disconnected")[0]["error"]
+                assert "no longer one of the hosts" in logged(log, "disconnected")[0]["error"]
 
                 write(f'hots = "{first.host}:{first.port}"')
                 daemon.send_signal(signal.SIGHUP)

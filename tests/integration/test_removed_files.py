@@ -142,7 +142,7 @@ def test_files_lost_while_it_was_down_are_refused_with_the_position_from_which_i
     for _ in range(2):
         code, failed = start(primary, "--start=latest").ended()
         assert (code, failed["error"]) == (70, "RelayError")
-        assert f"relay.head tells that the log had got to {last}" in failed["message"]
+        assert f"relay.head shows that the log reached {last}" in failed["message"]
         assert f"--start {last}" in failed["hint"]
     daemon = start(primary, f"--start={last}")
     daemon.wait("connected")

@@ -145,7 +145,7 @@ def test_somebody_in_between_is_found_by_every_mode_that_verifies(
         for options in ({"tls_ca": certificates.ca}, {"tls": "verify-ca", "tls_ca": certificates.ca}):
             assert "certificate" in refused(tls_server, tmp_path, port=man.port, **options)
         assert man.heard == b"", "not even the user's name was told"
-        words = "someone stands in between" if vouches(tls_server) else "does not vouch"
+        words = "the connection is intercepted" if vouches(tls_server) else "does not vouch"
         assert words in refused(tls_server, tmp_path, port=man.port, tls="verify-password")
         assert b"SELECT" not in man.heard
         assert b"SET" not in man.heard, "he heard a login and nothing that came after it"

@@ -36,7 +36,7 @@ def disk(config: DaemonConfig, directory: Path) -> Iterator[Result]:
         return
     kind = _file_system(place)
     if kind in _IN_MEMORY:
-        what = f"{place} is in memory ({kind}): a power cut takes all of it, acknowledged transactions too"
+        what = f"{place} is in memory ({kind}): a power cut destroys all of it, acknowledged transactions too"
         yield Result("file system", "warning", what, "put relay_dir on a disk")
     elif kind in _REMOTE:
         what = f"{place} is on another machine ({kind}): its locks and its fsync decide what an acknowledgement means"
@@ -46,9 +46,9 @@ def disk(config: DaemonConfig, directory: Path) -> Iterator[Result]:
         yield _speed(place)
     if config.retain_bytes + 2 * config.relay_max_file_bytes > config.relay_max_bytes:
         limits = f"retain_bytes ({size(config.retain_bytes)}) is not well below relay_max_bytes"
-        then = "receiving may stop before a file may go"
+        then = "receiving may stop before a file may be removed"
         if config.slow_readers == "drop":
-            then = "the relay log may grow beyond it, and slow readers are given no room"
+            then = "the relay log may grow beyond it, and no space is left for slow readers"
         fix = "set relay_max_bytes to at least twice retain_bytes"
         yield Result("retain_bytes", "warning", f"{limits} ({size(config.relay_max_bytes)}): {then}", fix)
 

@@ -28,7 +28,7 @@ ENOUGH_DESCRIPTORS = 256
 def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
     """Check this machine. `holder` is the id of the process that writes the relay directory now, or None."""
     if config.relay_dir is None:
-        what = "no relay_dir given: run needs one, and its disk was not looked at"
+        what = "no relay_dir given: run needs one, and its disk was not checked"
         yield Result("relay_dir", "note", what, "set relay_dir")
     else:
         yield from _directory(config.relay_dir, holder)
@@ -47,11 +47,11 @@ def local(config: DaemonConfig, holder: str | None) -> Iterator[Result]:
 def kernels() -> Result:
     """Check whether the code that a replica needs is compiled for this machine, or will be at the first start."""
     if CACHE is None:
-        what = "no folder can be written to keep compiled kernels in: each start compiles them again"
+        what = "no writable folder for compiled kernels: each start compiles them again"
         return Result("kernels", "warning", what, "set NUMBA_CACHE_DIR to a folder of this user")
     if stamp(Path(CACHE)).exists():
         return Result("kernels", "ok", f"compiled, in {CACHE}")
-    what = "not compiled for this version and processor yet: the first start has to, before it connects"
+    what = "not compiled for this version and processor yet: the first start compiles them before it connects"
     return Result("kernels", "note", what, "python -m replica.native.warm")
 
 
@@ -89,14 +89,14 @@ def secrets(config: DaemonConfig, sources: Mapping[str, str]) -> Iterator[Result
 def _directory(directory: Path, holder: str | None) -> Iterator[Result]:
     place = existing(directory)
     if not writable(place):
-        what = f"{place} is {'not writable by this user' if place.is_dir() else 'no directory'}"
+        what = f"{place} is {'not writable by this user' if place.is_dir() else 'not a directory'}"
         fix = f"install -d -o {_user()} {directory} (as root)"
         yield Result("relay_dir", "missing", what, fix)
         return
     if holder is not None:
         yield Result("relay_dir", "note", f"{directory} is in use by process {holder}: a replica runs there already")
     elif place != directory:
-        yield Result("relay_dir", "ok", f"{directory} will be made at the first start")
+        yield Result("relay_dir", "ok", f"{directory} will be created at the first start")
     else:
         yield Result("relay_dir", "ok", f"{directory} is writable")
 
@@ -121,7 +121,7 @@ def _listening(address: tuple[str, int], holder: str | None) -> Result:
     except OSError as error:
         if error.errno == errno.EADDRINUSE and holder is not None:
             return Result("http_listen", "note", f"{shown} is in use, by the replica that runs if all is well")
-        fix = "set another http_listen, or end what listens there"
+        fix = "set another http_listen, or stop the program that listens there"
         return Result("http_listen", "missing", f"{shown} cannot be listened on: {os.strerror(error.errno or 0)}", fix)
 
 

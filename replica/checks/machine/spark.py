@@ -92,7 +92,7 @@ def _python(environment: Mapping[str, str]) -> Iterator[Result]:
     elif named:
         yield Result(variable, "ok", f"{found}: Python {told['python']}, this package {told['package']}")
     else:
-        yield Result(variable, "note", f"{who}: it has this package. Another PATH would be another Python", fix)
+        yield Result(variable, "note", f"{who}: it has this package. Another PATH may give another Python", fix)
     yield _spark(told, found)
 
 
@@ -103,7 +103,7 @@ def _spark(told: Mapping[str, Any], found: str) -> Result:
     newest = str(told["newest"])
     if _numbers(version) > _numbers(newest):
         fix = "nothing, or the newest tested one; docs/versions.md has them"
-        return Result("spark", "warning", f"{version} is newer than any that is tested ({newest})", fix)
+        return Result("spark", "warning", f"{version} is newer than the newest tested version ({newest})", fix)
     return Result("spark", "ok", version)
 
 
@@ -136,7 +136,7 @@ def _lacking(told: Mapping[str, Any]) -> str:
         return f"which {told['refused']}"
     lacks = told.get("lacks")
     if lacks and str(lacks).partition(".")[0] in _OURS:
-        return "which lacks this package: Spark would say DATA_SOURCE_NOT_FOUND"
+        return "which lacks this package: Spark would report DATA_SOURCE_NOT_FOUND"
     if lacks:
         return f"which lacks {lacks}"
     return "" if "package" in told else f"where the package does not load: {told['refused']}"
@@ -166,7 +166,7 @@ def _java(environment: Mapping[str, str]) -> Result:
         return Result("java", "missing", f"{program} does not run: {error}", fix)
     version = re.search(r'version "(\d+)', done.stderr)
     if version is None:
-        return Result("java", "warning", f"{program} does not tell its version", fix)
+        return Result("java", "warning", f"{program} does not report its version", fix)
     if int(version[1]) < OLDEST_JAVA:
         return Result("java", "missing", f"{program} is {version[1]}", fix)
     return Result("java", "ok", f"{version[1]}, {program}")

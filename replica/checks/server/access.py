@@ -43,7 +43,7 @@ def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) ->
     if facts.tls:
         checked = f"tls={config.tls_mode}"
         fix = safe if config.tls_mode == "required" else ""
-        unchecked = ": no one checks whose certificate it is" if fix else ""
+        unchecked = ": the server's certificate is not verified" if fix else ""
         yield Result("tls", "warning" if fix else "ok", f"{facts.tls}, {checked}{unchecked}", fix)
     elif _is_local(endpoint):
         yield Result("tls", "ok", "plain text, and it stays on this machine")
@@ -69,14 +69,16 @@ def privileges(facts: ServerFacts) -> Iterator[Result]:
     """Check optional grants."""
     account = facts.info.account
     if facts.replicas is None:
-        what = "REPLICATION MASTER ADMIN is missing: that another replica has our server id shows when it throws us out"
+        what = (
+            "REPLICATION MASTER ADMIN is missing: another replica with our server id shows only when it disconnects us"
+        )
         yield Result("grant: replicas", "note", what, grant("REPLICATION MASTER ADMIN", account))
     if facts.binlogs is None and facts.info.log_bin:
-        what = "BINLOG MONITOR is missing: how many bytes the replica is behind cannot be told across files"
+        what = "BINLOG MONITOR is missing: the lag in bytes is unknown across binlog files"
         yield Result("grant: binlogs", "note", what, grant("BINLOG MONITOR", account))
     if not facts.tables_visible:
         named = facts.info.binlog_row_metadata == "FULL"
-        what = "it sees no table, which is all the same to the daemon: Spark asks the catalog for a table's columns"
+        what = "it sees no table. The daemon needs none, but Spark asks the catalog for a table's columns"
         fix = f"{grant('SELECT', account, on='`database`.*')} (for each database that is read)"
         yield Result("grant: tables", "note" if named else "warning", what, fix)
     else:
@@ -93,14 +95,17 @@ def server_ids(facts: ServerFacts, us: Us) -> Iterator[Result]:
     elif len(same) == 1 and facts.info.server_id in us.left_open:
         what = f"server_id {us.server_id} is registered: left over from this replica's last run, or another replica"
         yield Result(
-            "replicas", "note", what, "run ends its own leftover; if it then ends with code 33, it was another"
+            "replicas",
+            "note",
+            what,
+            "run ends its own leftover connection; if it then exits with code 33, it was another replica",
         )
     elif same:
         names = ", ".join(other.host or "one without report_host" for other in same)
-        what = f"server_id {us.server_id} is in use by another replica ({names}): the two would throw each other out"
+        what = f"server_id {us.server_id} is in use by another replica ({names}): the two would disconnect each other"
         fix = "give this replica another server_id, or leave the option out"
         if not us.configured:
-            fix = "stop the other replica, or remove relay.identity from relay_dir: then a new id is drawn"
+            fix = "stop the other replica, or remove relay.identity from relay_dir: then a new id is generated"
         yield Result("replicas", "missing", what, fix)
     elif facts.replicas is not None:
         yield Result("replicas", "ok", f"other replicas registered: {others}, none with our server_id")

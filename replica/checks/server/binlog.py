@@ -24,6 +24,7 @@ def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
     found = check(info, us.server_id, hosts=hosts)
     bad = {one.check: Result(one.check, "missing", one.what, one.fix) for one in found.unmet}
     poor = {one.check: Result(one.check, "warning", one.what, one.fix) for one in found.warnings}
+    ours = us.server_id if us.settled else "generated at the first start"
     good = {
         "version": f"MariaDB {info.version}",
         "log_bin": "ON",
@@ -32,7 +33,7 @@ def basics(facts: ServerFacts, us: Us, hosts: int = 1) -> Iterator[Result]:
         "binlog_row_metadata": "FULL",
         "binlog_checksum": info.binlog_checksum or "unknown",
         "grant": f"{info.account} has REPLICATION SLAVE",
-        "server_id": f"{us.server_id if us.settled else 'drawn at the first start'}; the server has {info.server_id}",
+        "server_id": f"{ours}; the server has {info.server_id}",
     }
     for name, what in good.items():
         yield bad.get(name) or poor.get(name) or Result(name, "ok", what)
@@ -74,13 +75,13 @@ def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
             "wsrep_on",
             "note",
             f"Galera: transactions have one GTID on all nodes, in domain {domain}; what only this node has (MyISAM, "
-            f"wsrep_on=OFF) is in its own, {facts.info.gtid_domain_id}, and comes from no other node",
+            f"wsrep_on=OFF) is in its own domain, {facts.info.gtid_domain_id}, and no other node sends it",
         )
     if config.annotate and facts.variable("binlog_annotate_row_events") == "OFF":
         yield Result(
             "binlog_annotate_row_events",
             "warning",
-            "OFF: statements are asked for (annotate), and not in the binlog",
+            "OFF: annotate is set, but statements are not in the binlog",
             "SET GLOBAL binlog_annotate_row_events = ON;",
         )
     if facts.variable("encrypt_binlog") == "ON":
@@ -89,7 +90,7 @@ def binlog(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
         yield Result(
             "net_buffer_length",
             "note",
-            "16 KB: with 128 KB a replica that catches up is sent a quarter more per second",
+            "16 KB: with 128 KB a replica that catches up receives a quarter more per second",
             "SET GLOBAL net_buffer_length = 131072;",
         )
 
@@ -99,7 +100,7 @@ def _filters(facts: ServerFacts) -> Result:
         return Result(
             "binlog_do_db",
             "note",
-            "not known whether databases are left out of the binlog (binlog_do_db, binlog_ignore_db)",
+            "it is unknown whether databases are left out of the binlog (binlog_do_db, binlog_ignore_db)",
             grant("BINLOG MONITOR", facts.info.account),
         )
     only, ignored = facts.filters
@@ -108,7 +109,7 @@ def _filters(facts: ServerFacts) -> Result:
         return Result(
             "binlog_do_db",
             "warning",
-            f"{names} in the binlog: nothing can bring the other changes here",
+            f"{names} in the binlog: the other changes cannot be received",
             "remove binlog_do_db and binlog_ignore_db from the server's configuration file and restart it",
         )
     return Result("binlog_do_db", "ok", "no database is left out of the binlog")

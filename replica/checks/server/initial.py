@@ -61,7 +61,7 @@ def initial_report(server: str, verdicts: InitialVerdicts) -> Report:
 
 def _tables(verdicts: InitialVerdicts) -> Iterator[Result]:
     if not verdicts.tables:
-        yield Result("in all", "warning", "no table is called like this now, as far as the account can see")
+        yield Result("in all", "warning", "no table that the account can see has such a name now")
         return
     refused = verdicts.refused
     warned = [one for one in verdicts.tables if one.warnings]

@@ -45,8 +45,8 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
     purged = purged_before(stored.position, facts.oldest)
     if purged is not None:
         return purged
-    whose = "where the relay log ends" if end is not None else "where start says"
-    return Result("position", "ok", f"it can go on after {stored.position or 'the very beginning'}, {whose}")
+    whose = "where the relay log ends" if end is not None else "the position of the option start"
+    return Result("position", "ok", f"it can continue after {stored.position or 'the very beginning'}, {whose}")
 
 
 async def altered(

@@ -28,7 +28,7 @@ def retention(facts: ServerFacts) -> Iterator[Result]:
     unless = f", and only while at least {waits} replica is connected" if waits else ""
     if expiry_s is None and total is None:
         what = f"the server never removes binlogs by itself; they have {kept} now"
-        yield Result("retention", "note", what, f"{_expire(10 * 86_400, facts)} (or its disk fills up one day)")
+        yield Result("retention", "note", what, f"{_expire(10 * 86_400, facts)} (otherwise its disk fills up)")
         return
     limits = [f"after {span(expiry_s)}"] if expiry_s is not None else []
     limits += [f"beyond {size(total)} in total"] if total is not None else []

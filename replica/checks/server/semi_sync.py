@@ -21,7 +21,7 @@ def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
     enabled = facts.variable("rpl_semi_sync_master_enabled")
     if not config.semi_sync:
         if enabled == "ON":
-            what = "the server has it, this replica does not ask for it: no commit waits for this replica"
+            what = "the server has it, but this replica does not use it: no commit waits for this replica"
             yield Result("semi_sync", "note", what, "set semi_sync=true if commits are to wait for this replica")
         return
     if not enabled:
@@ -33,7 +33,10 @@ def semi_sync(facts: ServerFacts, config: ReplicaConfig) -> Iterator[Result]:
         yield Result("semi_sync", "missing", what, "set semi_sync=false, or leave binlog_storage_engine out")
         return
     if enabled != "ON":
-        what = "rpl_semi_sync_master_enabled is OFF: commits wait for no one, and an acknowledgement protects nothing"
+        what = (
+            "rpl_semi_sync_master_enabled is OFF: commits do not wait for replicas, and an acknowledgement protects "
+            "nothing"
+        )
         fix = "SET GLOBAL rpl_semi_sync_master_enabled = ON;"
         yield Result("semi_sync", "warning", what, fix)
     else:
@@ -63,9 +66,11 @@ def _while_away(facts: ServerFacts) -> Result:
     timeout_ms = int(facts.variables.get("rpl_semi_sync_master_timeout") or 0)
     each = f"{timeout_ms / 1000:g} s"
     if facts.variable("rpl_semi_sync_master_wait_no_slave") == "OFF":
-        what = f"when the last replica leaves, commits go on at once and unprotected; a silent one is waited for {each}"
+        what = (
+            f"when the last replica leaves, commits continue at once and unprotected; for a silent one they wait {each}"
+        )
     else:
-        what = f"without a replica the next commit waits {each}, then all go on unprotected until one has caught up"
+        what = f"without a replica the next commit waits {each}, then all continue unprotected until one has caught up"
     if timeout_ms < SHORT_TIMEOUT_MS:
         fix = "SET GLOBAL rpl_semi_sync_master_timeout = 10000;"
         return Result("semi_sync timeout", "warning", f"{what}: one slow write to disk ends the protection", fix)
@@ -86,7 +91,7 @@ def _durability(facts: ServerFacts) -> Result:
     return Result(
         "semi_sync durability",
         "warning",
-        f"{' and '.join(loose)}: a power cut at the server can take commits that this replica has; the server would "
+        f"{' and '.join(loose)}: a power cut at the server can lose commits that this replica has; the server would "
         "then be refused as diverged",
         "SET GLOBAL sync_binlog = 1; SET GLOBAL innodb_flush_log_at_trx_commit = 1;",
     )

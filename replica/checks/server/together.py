@@ -29,7 +29,7 @@ def together(servers: Servers) -> Iterator[Result]:
         if one != other and _foreign(facts, servers[other])
     ]
     yield from strangers or [
-        Result("history", "ok", "each server's transactions are known to the others, or may yet be")
+        Result("history", "ok", "each server has the transactions of the others, or may still receive them")
     ]
     for one, other in permutations(servers, 2):
         lacking = [g for g in servers[one].primary.position if g.domain_id not in servers[other].primary.position]
@@ -55,12 +55,12 @@ def _ids(servers: Servers) -> Iterator[Result]:
         by_id.setdefault(facts.info.server_id, []).append(endpoint)
     for names in same.values():
         if len(names) > 1:
-            what = f"{_named(names)} are one server: if it is gone, there is no other"
+            what = f"{_named(names)} are the same server: if it fails, there is no other"
             yield Result("server ids", "warning", what, "leave one of the names in host")
     shared = {number: names for number, names in by_id.items() if len({servers[one].info.uid for one in names}) > 1}
     for number, names in shared.items():
-        what = f"{_named(names)} have server_id {number}: two servers that write alike GTIDs"
-        yield Result("server ids", "warning", what, "give each server a server_id of its own in its configuration file")
+        what = f"{_named(names)} have server_id {number}: two servers that may write the same GTIDs"
+        yield Result("server ids", "warning", what, "give each server its own server_id in its configuration file")
     if not shared and len(same) == len(servers):
         yield Result("server ids", "ok", ", ".join(f"{e} has {f.info.server_id}" for e, f in servers.items()))
 
@@ -77,7 +77,7 @@ def _galera(nodes: Mapping[Endpoint, ServerInfo]) -> Iterator[Result]:
     own = [node.gtid_domain_id for node in nodes.values()]
     if len(set(own)) < len(own) or domains & set(own):
         what = (
-            f"gtid_domain_id is {_each(nodes, 'gtid_domain_id')}, and not one of each node's own beside "
+            f"gtid_domain_id is {_each(nodes, 'gtid_domain_id')}, not a different one on each node besides "
             f"wsrep_gtid_domain_id {', '.join(map(str, sorted(domains, key=str)))}: what only one node has (MyISAM, "
             "wsrep_on=OFF) gets the numbers of other transactions"
         )
@@ -113,6 +113,6 @@ def _foreign(facts: ServerFacts, other: ServerFacts) -> bool:
 def _diverged(one: Endpoint, other: Endpoint, facts: ServerFacts, theirs: ServerFacts) -> tuple[str, str]:
     what = (
         f"{one} is at {facts.primary.position}, which {other} (at {theirs.primary.position}) has passed without having "
-        "it: a replica of the one is refused by the other"
+        "it: the one refuses a replica of the other"
     )
     return what, f"rebuild the wrong one of the two as a replica of the right one, or leave it out of host ({other})"

@@ -75,7 +75,7 @@ def read_token(path: Path) -> str:
     if len(line) < MIN_TOKEN or not line.isascii() or not line.decode().isprintable() or b" " in line:
         raise ConfigError(
             f"http_token_file {path} holds no token.",
-            hint=f"Its first line has {MIN_TOKEN} or more letters and digits, as of: openssl rand -hex 32",
+            hint=f"Its first line needs {MIN_TOKEN} or more letters and digits, for example from: openssl rand -hex 32",
         )
     return line.decode()
 
@@ -91,6 +91,6 @@ def _context(config: DaemonConfig) -> ssl.SSLContext | None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError(
             f"http_tls_cert {config.http_tls_cert} with key {config.http_tls_key} cannot be used: {error}.",
-            hint="PEM files are expected: the certificate, with those up to its authority behind it, and its key.",
+            hint="PEM files are expected: the certificate, followed by those up to its authority, and its key.",
         ) from None
     return context

@@ -109,7 +109,7 @@ def _connection(now: StatusRecord) -> Iterator[Metric]:
     yield info
     yield from _gauge("semi_sync", "1 when this connection acknowledges.", float(one.semi_sync))
     yield from _counter("connections", "Dump connections made.", one.connections)
-    yield from _counter("disconnects", "Connections that ended other than by our own wish.", one.disconnects)
+    yield from _counter("disconnects", "Connections that we did not end ourselves.", one.disconnects)
     yield from _counter(
         "failed_attempts", "Attempts to connect that did not get as far as a stream.", one.failed_attempts
     )
@@ -125,12 +125,12 @@ def _connection(now: StatusRecord) -> Iterator[Metric]:
 
 def _behind(now: StatusRecord) -> Iterator[Metric]:
     behind = now.behind
-    yield from _gauge("behind_seconds", "How old the newest transaction here is, 0 with all.", behind.seconds)
+    yield from _gauge("behind_seconds", "Age of the newest transaction here, 0 if none is missing.", behind.seconds)
     yield from _gauge("behind_bytes", "Bytes of the primary's binlog not received at its last answer.", behind.bytes)
     yield from _gauge("behind_groups", "Transactions not received at its last answer, at most.", behind.groups)
     hours = behind.purged_in_hours
     safe = math.inf if behind.purge == "never" else None if hours is None else hours * _HOUR_S
-    yield from _gauge("purged_in_seconds", "At least so long the primary keeps what comes next; +Inf: always.", safe)
+    yield from _gauge("purged_in_seconds", "Minimum time the primary keeps the next changes; +Inf: always.", safe)
     yield from _gauge("position_time_seconds", "When the newest transaction here was committed.", now.position.time)
     sequence = {str(g.domain_id): float(g.seq_no) for g in GtidPosition.parse(now.position.gtid)}
     yield from _labelled("sequence", "Sequence number of the newest transaction here, by domain.", "domain", sequence)
@@ -149,13 +149,13 @@ def _stream(now: StatusRecord) -> Iterator[Metric]:
     yield from _counter("discarded_groups", "Half-received transactions cut off; sent again.", stream.discarded_groups)
     yield from _counter(
         "statement_dml",
-        "Changes in transactions logged as statements, without rows, of whatever table; no TRUNCATE.",
+        "Changes in transactions logged as statements, without rows, of any table; TRUNCATE is not counted.",
         stream.statement_dml,
     )
     yield from _counter("checksum_errors", "Events that did not match their CRC32.", stream.checksum_errors)
     yield from _counter("heartbeats", "Heartbeats of an idle primary.", stream.heartbeats)
-    yield from _gauge("last_receipt_time_seconds", "When bytes last came.", stream.last_receipt_at)
-    yield from _counter("paused_seconds", "Time that receiving stood still for room.", stream.paused_s)
+    yield from _gauge("last_receipt_time_seconds", "When bytes last arrived.", stream.last_receipt_at)
+    yield from _counter("paused_seconds", "Time that receiving was paused for lack of space.", stream.paused_s)
     yield from _counter("disk_full", "Times the disk was full.", stream.disk_full_events)
 
 
@@ -182,15 +182,15 @@ def _relay(now: StatusRecord) -> Iterator[Metric]:
 def _readers(now: StatusRecord) -> Iterator[Metric]:
     yield from _gauge("readers", "Registered readers of the relay log.", len(now.readers))
     behind = {one.name: float(one.bytes_behind) for one in now.readers if one.bytes_behind is not None}
-    yield from _labelled("reader_behind_bytes", "Relay log after the place a reader keeps.", "reader", behind)
+    yield from _labelled("reader_behind_bytes", "Bytes of the relay log after a reader's place.", "reader", behind)
     seen = {one.name: one.seen for one in now.readers}
-    yield from _labelled("reader_seen_time_seconds", "When a reader last showed itself.", "reader", seen)
+    yield from _labelled("reader_seen_time_seconds", "When a reader was last seen.", "reader", seen)
     yield from _counter("readers_dropped", "Readers whose files were removed.", now.relay.dropped_readers)
 
 
 def _itself(now: StatusRecord) -> Iterator[Metric]:
-    yield from _gauge("loop_delay_seconds", "How late the receiving loop was woken, lately.", now.loop_delay_s)
-    failed = CounterMetricFamily(_PREFIX + "failed_turns", "Turns beside the stream that failed.", labels=("part",))
+    yield from _gauge("loop_delay_seconds", "Recent delay of the receiving loop.", now.loop_delay_s)
+    failed = CounterMetricFamily(_PREFIX + "failed_turns", "Failed turns of work beside the stream.", labels=("part",))
     for part, count in sorted(now.errors.items()):
         failed.add_metric((part,), count)
     yield failed

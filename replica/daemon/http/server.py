@@ -65,7 +65,8 @@ class HttpServer:
         except OSError as error:
             raise ConfigError(
                 f"http_listen {host}:{port} cannot be used: {error.strerror or error}.",
-                hint="Another program listens there, or the address is not of this machine: choose another one.",
+                hint="Another program listens there, or the address does not belong to this machine: choose another "
+                "one.",
             ) from None
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="replica-http", daemon=True

@@ -70,13 +70,16 @@ def read_status(directory: Path) -> StatusRecord | None:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise RelayError(f"{path} cannot be read: {error.strerror}.", hint="Ask as the daemon's user.") from None
+            raise RelayError(
+                f"{path} cannot be read: {error.strerror}.", hint="Run this as the daemon's user."
+            ) from None
         except ValidationError as error:
             if attempt == _ATTEMPTS - 1:
                 first = error.errors(include_input=False, include_url=False)[0]
                 raise RelayError(
-                    f"{path} is no status record of this version ({'.'.join(map(str, first['loc']))}: {first['msg']}).",
-                    hint="Ask with the version of mariadb-replica that runs there.",
+                    f"{path} is not a status record of this version ({'.'.join(map(str, first['loc']))}: "
+                    f"{first['msg']}).",
+                    hint="Use the version of mariadb-replica that runs there.",
                 ) from None
         time.sleep(_PAUSE_S)
     raise AssertionError("unreachable")

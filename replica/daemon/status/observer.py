@@ -165,11 +165,11 @@ class Observer:
         if self.failed is not None:
             return f"failed: {self.failed.message}"
         if progress.state == "paused":
-            return f"receiving stands still: {progress.pause}"
+            return f"receiving is paused: {progress.pause}"
         if progress.state != "streaming":
             return f"{progress.state}: {progress.last_error}" if progress.last_error else progress.state
         if behind.seconds is None:
-            return "how far behind is not known yet"
+            return "the lag is not known yet"
         if behind.seconds > limit_s:
             return f"{behind.seconds:.0f} s behind, more than ready_lag_s ({limit_s:g} s)"
         return ""

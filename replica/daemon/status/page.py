@@ -33,7 +33,7 @@ def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, 
     rows = list(_rows(record, now)) if record else []
     if verdict.exit_code in (NOT_RUNNING, SILENT):
         if record is not None:
-            rows.insert(0, ("then", f"what it said at {moment(record.written_at)}:"))
+            rows.insert(0, ("then", f"its last report, at {moment(record.written_at)}:"))
         if head is not None:
             rows.insert(0, ("log ends", f"{head.position or 'at the beginning'} ({head.location})"))
     width = max((len(name) for name, _ in rows), default=0)
@@ -53,9 +53,12 @@ def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
     yield "purged in", _purge(record)
     yield "acks", _acks(record)
     if record.stream.statement_dml:
-        yield "statements", f"{record.stream.statement_dml:,} changes came as statements: their rows are in no binlog"
+        yield (
+            "statements",
+            f"{record.stream.statement_dml:,} changes were logged as statements: their rows are not in the binlog",
+        )
     relay = record.relay
-    paused = f", stood still {span(record.stream.paused_s)} in all" if record.stream.paused_s else ""
+    paused = f", paused for {span(record.stream.paused_s)} in all" if record.stream.paused_s else ""
     files = "1 file" if relay.files == 1 else f"{relay.files} files"
     yield (
         "relay log",
@@ -68,7 +71,7 @@ def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
     if len(record.readers) > MAX_READERS_SHOWN:
         yield "readers", f"and {len(record.readers) - MAX_READERS_SHOWN} more"
     for name in record.dropped_readers:
-        yield "dropped", f"{name}: its files had to go"
+        yield "dropped", f"{name}: its files were removed"
     if record.connection.last_error:
         at = record.connection.last_error_at
         yield "last error", f"{record.connection.last_error} ({moment(at) if at else 'time unknown'})"

@@ -49,12 +49,14 @@ def judge(record: StatusRecord | None, *, holder: str | None, now: float) -> Ver
     if holder is None:
         return _not_running(record, now)
     if record is None:
-        reason = f"process {holder} writes the relay log and no status: it is just starting, or runs inside Spark"
+        reason = f"process {holder} writes the relay log but no status: it is just starting, or runs inside Spark"
         return Verdict(SILENT, "no status", reason, "")
     silent_s = abs(now - record.written_at)
     if silent_s > STALE_S or record.state in ("stopped", "failed"):
         reason = f"process {holder} holds the relay log, but wrote its last status {span(silent_s)} ago"
-        advice = "If it does not recover: is its disk hanging (dmesg)? Then end the process and start it again."
+        advice = (
+            "If it does not recover, check whether its disk hangs (dmesg). Then end the process and start it again."
+        )
         return Verdict(SILENT, "silent", reason, advice)
     return running(record)
 
@@ -66,15 +68,18 @@ def running(record: StatusRecord) -> Verdict:
     reason = record.not_ready.removeprefix(record.state).removeprefix(": ")
     match record.state:
         case "paused" | "disk full":
-            advice = "Free space on the relay log's disk, or let its readers go on; receiving goes on by itself."
+            advice = (
+                "Free space on the relay log's disk, or let its readers continue; receiving then continues by itself."
+            )
             return Verdict(NO_ROOM, record.state, reason, advice)
         case "streaming":
-            advice = "" if record.behind.seconds is None else "It catches up by itself unless this grows: look again."
+            known = record.behind.seconds is not None
+            advice = "It catches up by itself unless the lag grows: check again later." if known else ""
             return Verdict(BEHIND, "behind", reason, advice)
         case "failed" | "stopped" | "stopping":
             return Verdict(NOT_RUNNING, record.state, reason, "")
         case _:
-            advice = "It tries again by itself; mariadb-replica check says what is wrong with the primary."
+            advice = "It tries again by itself; mariadb-replica check shows what is wrong with the primary."
             return Verdict(NOT_CONNECTED, record.state, reason, advice)
 
 
@@ -87,6 +92,6 @@ def _not_running(record: StatusRecord | None, now: float) -> Verdict:
         reason = f"failed at {when}: {failure.message} (exit code {failure.exit_code})"
         return Verdict(NOT_RUNNING, "not running", reason, failure.hint)
     if record.state == "stopped":
-        return Verdict(NOT_RUNNING, "not running", f"it was told to stop, at {when}", "")
+        return Verdict(NOT_RUNNING, "not running", f"it was stopped on request, at {when}", "")
     advice = "Nothing that was acknowledged is lost: start it again. Its log and dmesg may say what killed it."
-    return Verdict(NOT_RUNNING, "not running", f"it ended without a goodbye; last sign of life at {when}", advice)
+    return Verdict(NOT_RUNNING, "not running", f"it ended without a final status; last sign of life at {when}", advice)

@@ -68,4 +68,4 @@ def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Re
             return Authenticated(plugin, reply.info if isinstance(reply, OkPacket) else b"")
         else:
             raise ProtocolError(f"the server answered the login with a packet of kind 0x{kind & 0xFF:02x}", offset=0)
-    raise ProtocolError(f"the server did not come to an end of the login in {MAX_ROUNDS} packets")
+    raise ProtocolError(f"the server did not complete the login within {MAX_ROUNDS} packets")

@@ -163,7 +163,7 @@ class DriverConnection(Driver):
             raise
         if not payload:
             self.close()
-            raise ProtocolError("an empty packet where a reply is expected")
+            raise ProtocolError("an empty packet in place of a reply")
         return bytes(payload)
 
     def _allow(self, length: int) -> None:
@@ -172,7 +172,7 @@ class DriverConnection(Driver):
             self.close()
             raise ProtocolError(
                 f"a reply of more than {self._most} bytes",
-                hint="No MariaDB server says so much here: find out what listens there.",
+                hint="No MariaDB server sends so much here. Check which program listens there.",
             )
 
 
@@ -272,8 +272,8 @@ def check_certificate(done: Authenticated, scramble: bytes, certificate: bytes) 
     expected = sha256(stored + scramble[:SCRAMBLE_BYTES] + fingerprint).hexdigest().upper()
     if not hmac.compare_digest(claimed, expected.encode()):
         raise AuthenticationError(
-            "the TLS certificate is not that of the server that knows the password: someone stands in between.",
-            hint=f"A proxy that ends TLS itself looks the same. {_OTHER_WAY}",
+            "the TLS certificate is not that of the server that knows the password: the connection is intercepted.",
+            hint=f"A proxy that terminates TLS looks the same. {_OTHER_WAY}",
         )
 
 

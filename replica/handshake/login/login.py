@@ -43,7 +43,7 @@ disk takes most of a minute. Measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte f
 LOOK_BYTES = 1 << 20
 """Maximum number of bytes that are read of an event, if only its header matters or the event has to be short."""
 _SHOWN_SQL = 60
-_NO_SERVER = "No MariaDB server says that: find out what listens there."
+_NO_SERVER = "No MariaDB server answers like this. Check which program listens there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Login:
         except Exception as error:
             # Generators assume that an answer fits their statement, but a peer that is no server sends anything.
             what = asked.sql if isinstance(asked, Query) else "a command"
-            message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with what makes no sense: {error!r}."
+            message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with an invalid reply: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
 
     async def _perform(self, step: Step) -> Rows:
@@ -237,7 +237,10 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
                 await connection.open()
         except TimeoutError:
             message = f"{endpoint} did not complete the login within {config.connect_timeout_s:g} s."
-            hint = "Look at host and port, whether it is up, and firewalls; a slow one needs a longer connect_timeout."
+            hint = (
+                "Check host and port, whether the server is up, and firewalls. A slow server needs a longer "
+                "connect_timeout."
+            )
             raise DisconnectedError(message, hint=hint) from None
         except (DriverError, OSError, EOFError) as error:
             raise translated(error, endpoint) from None
@@ -247,7 +250,7 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
             raise
         except Exception as error:
             # The driver reads the first replies itself, and may raise an IndexError on an unexpected reply.
-            message = f"the login at {endpoint} ended in what makes no sense: {error!r}."
+            message = f"the login at {endpoint} ended with an invalid reply: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
         login = Login(connection, endpoint)
         try:
@@ -255,7 +258,7 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
                 found = await login.run(settle_session())
         except TimeoutError:
             message = f"{endpoint} did not answer the first statement within {config.connect_timeout_s:g} s."
-            hint = "The server runs its init_connect before it: look what that waits for, or raise connect_timeout."
+            hint = "The server runs its init_connect first. Check what that waits for, or raise connect_timeout."
             raise DisconnectedError(message, hint=hint) from None
         try:
             refuse_others(found)

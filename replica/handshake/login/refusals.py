@@ -31,18 +31,18 @@ _OF_DRIVER = range(2000, 3000)
 _NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (
     (
         ConnectionRefusedError,
-        "it is refused",
-        "Nothing listens there: is the server running, is it this port, does its bind_address let others in?",
+        "the connection is refused",
+        "Nothing listens there. Check whether the server runs, its port, and whether its bind_address lets others in.",
     ),
     (
         socket.gaierror,
-        "this machine does not know the name",
-        "Look at the host's name, and at this machine's DNS.",
+        "this machine cannot resolve the name",
+        "Check the host's name, and this machine's DNS.",
     ),
     (
         TimeoutError,
         "nothing answers",
-        "Look at the host's name and port, whether that machine is up, and at firewalls.",
+        "Check the host's name and port, whether that machine is up, and firewalls.",
     ),
 )
 """Errors of the system while connecting: their type, their meaning in words, and a hint."""
@@ -93,18 +93,18 @@ def _way_in(code: int, cause: BaseException, text: str) -> str:
         return hint
     match code:
         case 1040:
-            return "All connections of the server are taken: raise its max_connections, or end some of those there are."
+            return "All connections of the server are in use. Raise its max_connections, or end some of them."
         case 1184:
             return (
                 "The server runs its init_connect in each session of an account without CONNECTION ADMIN. It failed, "
-                "or the server lost the connection: look at SELECT @@GLOBAL.init_connect, and at its error log."
+                "or the server lost the connection. Check SELECT @@GLOBAL.init_connect, and its error log."
             )
         case 1203 | 1226:
             return _limit_of_account(text)
         case 1129:
-            return "The server blocks this host after too many errors: FLUSH HOSTS there (max_connect_errors)."
+            return "The server blocks this host after too many errors: run FLUSH HOSTS there (max_connect_errors)."
         case _:
-            return "Look at the host's name and port, at the server's bind_address, and at firewalls."
+            return "Check the host's name and port, the server's bind_address, and firewalls."
 
 
 def _limit_of_account(text: str) -> str:
@@ -113,13 +113,13 @@ def _limit_of_account(text: str) -> str:
     if name:
         limit = name.upper()
         return (
-            f"The account may do only so much in an hour ({limit}), and a replica asks all the time: "
-            f"ALTER USER … WITH {limit} 0."
+            f"The account has an hourly limit ({limit}), and a replica queries all the time. Run ALTER USER … "
+            f"WITH {limit} 0."
         )
     return (
-        "The account has all the connections that it may have: raise MAX_USER_CONNECTIONS of it, or "
-        "max_user_connections of the server. A replica has one for the stream, one for its monitor, and more while it "
-        "asks and reads tables."
+        "The account has reached its limit of connections. Raise its MAX_USER_CONNECTIONS, or "
+        "max_user_connections of the server. A replica has one for the stream, one for its monitor, and more "
+        "for queries and snapshots."
     )
 
 
@@ -132,7 +132,7 @@ def _advice(code: int) -> str:
         case 1524 | 1251:
             return advice()
         case 3159 | 4151:
-            return "The server takes no one without TLS (require_secure_transport): set tls."
+            return "The server accepts no connection without TLS (require_secure_transport). Set tls."
         case 1130:
             return "Create the account for this host: CREATE USER 'name'@'%'."
         case _:
@@ -148,7 +148,7 @@ def _is_refusal(error: ssl.SSLError) -> bool:
 
 def _tls_refused(error: ssl.SSLError, endpoint: Endpoint) -> AuthenticationError:
     if isinstance(error, ssl.SSLCertVerificationError):
-        hint = "Give the authority that signed it as tls_ca, or connect to the name it was made for."
+        hint = "Set tls_ca to the authority that signed it, or connect to the host name that it was made for."
         message = f"the certificate of {endpoint} is not trusted: {error.verify_message}."
         return AuthenticationError(message, hint=hint)
     return AuthenticationError(

@@ -93,7 +93,7 @@ def refuse_others(found: Mapping[str, str]) -> None:
         ProtocolError: the server returned no settings.
     """
     if not found:
-        raise ProtocolError("the server says nothing of the settings of its session")
+        raise ProtocolError("the server does not report the settings of its session")
     differing = differences(found, {name: shown for name, shown in _WANTED.items() if name in found or name in SPOKEN})
     if differing:
         raise not_kept(", ".join(differing))
@@ -131,5 +131,5 @@ def not_kept(what: str) -> PrerequisiteError:
     """Return the error of a session that does not keep its settings. `what` names the differences."""
     return PrerequisiteError(
         f"the session does not keep the settings that it was given: {what}.",
-        hint="Look what sets this in every session: init_connect of the server, or a proxy between.",
+        hint="Find out what sets them in every session: init_connect of the server, or a proxy in between.",
     )

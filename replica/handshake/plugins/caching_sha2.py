@@ -48,7 +48,10 @@ class CachingSha2(Plugin):
         if data == _REMEMBERED:
             return None
         if data != _PASSWORD_WANTED:
-            raise ProtocolError(f"caching_sha2_password's server says {data[:1]!r}: neither done nor password wanted")
+            raise ProtocolError(
+                f"the server answered caching_sha2_password with {data[:1]!r}, which neither ends "
+                "the login nor asks for the password"
+            )
         text = self._secret.password + b"\0"
         if self._secret.private:
             return text
@@ -79,7 +82,9 @@ def _public_key(path: Path) -> rsa.RSAPublicKey:
             f"server_public_key {path} cannot be used: {error}.", hint="A PEM file with an RSA public key is expected."
         ) from None
     if not isinstance(key, rsa.RSAPublicKey):
-        raise ConfigError(f"server_public_key {path} is no RSA key.", hint="A PEM file of one is expected.")
+        raise ConfigError(
+            f"server_public_key {path} is not an RSA public key.", hint="A PEM file with an RSA public key is expected."
+        )
     return key
 
 

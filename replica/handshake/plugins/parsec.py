@@ -46,7 +46,7 @@ class Parsec(Plugin):
         if len(data) != _HEAD_BYTES + SALT_BYTES or data[:1] != ALGORITHM:
             raise ProtocolError(f"parsec's salt has {len(data)} bytes or is for another algorithm than PBKDF2")
         if data[1] > MAX_EXPONENT:
-            raise ProtocolError(f"parsec's server asks for 1024 << {data[1]} rounds; more than 1024 << 3 are not made")
+            raise ProtocolError(f"parsec's server asks for 1024 << {data[1]} rounds; at most 1024 << 3 are accepted")
         seed = pbkdf2_hmac("sha512", self._secret.password, data[_HEAD_BYTES:], ROUNDS << data[1], 32)
         key = SigningKey(seed)
         self._stored = data + key.verify_key.encode()

@@ -52,7 +52,7 @@ class Plugin(ABC):
 
     def more(self, data: bytes) -> bytes | None:
         """Return the answer to further data of the server (AuthMoreData); None if it expects no answer."""
-        raise ProtocolError(f"the server goes on with {self.name}, which ends after one answer ({len(data)} bytes)")
+        raise ProtocolError(f"the server continues with {self.name}, which ends after one answer ({len(data)} bytes)")
 
     def stored(self) -> bytes | None:
         """Return the server's stored form of the password (`hash_password_bin`), or None if that form is no secret.

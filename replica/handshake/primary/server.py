@@ -59,7 +59,7 @@ _UID_DIGITS = 16
 _CONFIGURED = "[mariadb] in the server's configuration file and restart the server"
 GALERA_GTIDS = (
     "put wsrep_gtid_mode=ON, log_slave_updates=ON, the same wsrep_gtid_domain_id and the same server_id on all nodes, "
-    "and on each node a gtid_domain_id of its own, under [mariadb] in their configuration files, and start the cluster "
+    "and a different gtid_domain_id on each node, under [mariadb] in their configuration files, and start the cluster "
     "again with them (galera_new_cluster)"
 )
 """Settings that MariaDB documents for asynchronous replicas of a cluster."""
@@ -209,17 +209,17 @@ def _unmet(server: ServerInfo, server_id: int, hosts: int) -> Iterator[Finding]:
         what = f"the account {server.account} lacks the privilege REPLICATION SLAVE"
         yield Finding("grant", what, grant("REPLICATION SLAVE", server.account))
     if server.server_id == server_id:
-        fix = "give this replica a server_id of its own, or leave the option out"
+        fix = "give this replica its own server_id, or leave the option out"
         yield Finding("server_id", f"server_id {server_id} is the server's own", fix)
     if server.wsrep_on and not server.log_slave_updates:
-        what = "log_slave_updates is OFF on a Galera node: what other nodes write is not in its binlog"
+        what = "log_slave_updates is OFF on a Galera node: changes of other nodes are not in its binlog"
         yield Finding("log_slave_updates", what, f"put log_slave_updates=ON under {_CONFIGURED}")
     if server.wsrep_on and not server.wsrep_gtid_mode and hosts > 1:
         what = (
-            "wsrep_gtid_mode is OFF on a Galera node: each node gives a transaction a GTID of its own, and with "
+            "wsrep_gtid_mode is OFF on a Galera node: each node gives a transaction its own GTID, and with "
             "several hosts a change of node would skip or repeat transactions"
         )
-        yield Finding("wsrep_gtid_mode", what, f"{GALERA_GTIDS}; or leave one node in host")
+        yield Finding("wsrep_gtid_mode", what, f"{GALERA_GTIDS}; or name only one node in host")
 
 
 def _warnings(server: ServerInfo, hosts: int) -> Iterator[Finding]:
@@ -234,10 +234,10 @@ def _warnings(server: ServerInfo, hosts: int) -> Iterator[Finding]:
         what = "binlog_checksum is NONE: damage on disk or on the wire cannot be noticed"
         yield Finding("binlog_checksum", what, "SET GLOBAL binlog_checksum = 'CRC32';")
     if server.wsrep_on and not server.wsrep_gtid_mode and hosts == 1:
-        what = "wsrep_gtid_mode is OFF on a Galera node: this replica cannot go on from another node"
+        what = "wsrep_gtid_mode is OFF on a Galera node: this replica cannot continue from another node"
         yield Finding("wsrep_gtid_mode", what, GALERA_GTIDS)
     if server.version_number < OLDEST_TESTED:
-        what = f"MariaDB {server.version} is older than any tested (10.5)"
+        what = f"MariaDB {server.version} is older than the oldest tested version (10.5)"
         yield Finding("version", what, "upgrade the server")
 
 

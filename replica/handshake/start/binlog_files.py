@@ -50,7 +50,7 @@ def binlog_files() -> Steps[BinlogFiles]:
     current = rows[0][1] if rows else None
     match = re.fullmatch(r"(.*\.)([0-9]{6,10})", current or "")
     if match is None:
-        raise PrerequisiteError("the server names no binlog file.", hint="Turn log_bin on.")
+        raise PrerequisiteError("the server reports no binlog file.", hint="Turn log_bin on.")
     files = BinlogFiles(match[1], 1, int(match[2]))
     low, high = 1, files.newest
     while low < high:

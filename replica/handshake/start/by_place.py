@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition, Gtid
 
 HINT: Final = (
-    "Only the server it was read from can go on from there, by the place in its binlog: connect to that one. Once the "
-    "numbers have passed the highest there was, every server will do. Else copy the tables again, and start from a "
-    "position behind the copy, with a new checkpoint and an empty relay log."
+    "Only the server it was read from can continue from there, by the place in its binlog: connect to that "
+    "server. Once the numbers have passed the highest earlier one, any server will do. Otherwise copy the "
+    "tables again, and start from a position after the copy, with a new checkpoint and an empty relay log."
 )
 
 
@@ -57,9 +57,9 @@ def ambiguous_error(
 ) -> AmbiguousPositionError:
     """Return the error for a position whose GTIDs `several` may each name more than one place."""
     named = GtidPosition(tuple(several))
-    meant = "" if place is None else f" Meant is the one at {place} of the server it was read from."
+    meant = "" if place is None else f" It means the place {place} of the server it was read from."
     return AmbiguousPositionError(
-        f"the position {position} names more than one place: sequence numbers went back behind {named}, or up to it."
+        f"the position {position} matches more than one place: sequence numbers went back after {named}, or up to it."
         f"{meant}",
         hint=HINT,
     )

@@ -87,7 +87,7 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
         found = None
     if found != event:
         raise PositionLostError(
-            f"the server's binlog was reset: the event at {start}, the last of {position}, is another one now.",
+            f"the server's binlog was reset: the event at {start}, the last of {position}, is a different one now.",
             hint=HINT,
         )
 
@@ -106,7 +106,7 @@ async def verify_group(login: Login, stored: Stored) -> str:
     """
     ours = stored.last
     if ours is None:
-        return "what it changed was not stored with the position"
+        return "its content was not stored with the position"
     reached = stored.position if stored.reached is None else stored.reached
     try:
         theirs = await fingerprint_of(login, ours.gtid, reached)
@@ -115,7 +115,7 @@ async def verify_group(login: Login, stored: Stored) -> str:
             raise
         return f"the server says: {error.message}"
     if theirs is None:
-        return "it is not in the server's binlog, which goes on behind it"
+        return "it is not in the server's binlog, which continues after it"
     difference = ours.difference(theirs)
     if difference:
         raise PositionLostError(

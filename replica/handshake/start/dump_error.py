@@ -33,8 +33,10 @@ class _Meaning(NamedTuple):
     hint: str
 
 
-_PURGED = "Take a new snapshot and start behind it, or start at the server's oldest position and accept the gap."
-_DAMAGED = "The primary cannot read its own binlog there: see its error log; go on with another server or a snapshot."
+_PURGED = "Take a new snapshot and start after it, or start at the server's oldest position and accept the gap."
+_DAMAGED = (
+    "The primary cannot read its own binlog there: see its error log. Continue with another server or a new snapshot."
+)
 _GRANT = "GRANT REPLICATION SLAVE ON *.* to the account."
 # The first match is used.
 MEANINGS = (
@@ -42,14 +44,16 @@ MEANINGS = (
         4052,
         "",
         DuplicateServerIdError,
-        "Another replica uses our server id: give every replica its own; reconnecting would only throw that one out.",
+        "Another replica uses our server id. Give every replica its own. Reconnecting would only disconnect the "
+        "other replica.",
     ),
-    _Meaning(1236, "higher sequence numbers", PositionLostError, f"The server's history is another one. {_PURGED}"),
+    _Meaning(1236, "higher sequence numbers", PositionLostError, f"The server has a different history. {_PURGED}"),
     _Meaning(
         1236,
         "not in the master's binlog",
         PositionLostError,
-        "The server is behind this position, was reset, or is not of the same replication: check which server it is.",
+        "The server is behind this position, was reset, or does not belong to the same replication. Check which "
+        "server it is.",
     ),
     _Meaning(1236, "Could not find GTID state requested", PositionPurgedError, f"Its binlogs were purged. {_PURGED}"),
     _Meaning(1236, "is missing the GTID", PositionLostError, f"The server's binlog has a hole there. {_PURGED}"),

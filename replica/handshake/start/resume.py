@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 
 HINT = (
-    "Nothing was skipped. Changes after the stored position cannot be had from this server: connect to the right one, "
-    "or copy the tables again and start from a position it has, with a new checkpoint and an empty relay log."
+    "Nothing was skipped. This server cannot send the changes after the stored position. Connect to the right "
+    "one, or copy the tables again and start from a position it has, with a new checkpoint and an empty relay "
+    "log."
 )
 
 

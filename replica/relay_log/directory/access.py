@@ -44,7 +44,7 @@ class Access(NamedTuple):
         """Parse 'owner', 'group', 'group:NAME' or 'all'; ValueError for any other text."""
         match = _WORD.fullmatch(text.strip())
         if match is None:
-            raise ValueError("is none of owner, group, group:NAME and all")
+            raise ValueError("is not one of owner, group, group:NAME and all")
         return cls(_WHO[text.strip().partition(":")[0]], match["name"])
 
 
@@ -103,8 +103,8 @@ def _refuse_a_shared_one(directory: Path) -> None:
     if not others:
         return
     raise ConfigError(
-        f"{directory} is no folder of its own: every user may enter it, and it holds {', '.join(others[:_NAMED])}"
-        f"{' and more' if len(others) > _NAMED else ''}.",
+        f"{directory} is not a folder for the relay log alone: every user may enter it, and it holds "
+        f"{', '.join(others[:_NAMED])}{' and more' if len(others) > _NAMED else ''}.",
         hint="Set relay_dir to a folder that holds the relay log alone. If it has to be this one, close it with "
         "chmod o= first, or let everyone read the relay log with relay_access=all.",
     )
@@ -127,7 +127,7 @@ def _give(directory: Path, group: str, now: int) -> None:
     except KeyError:
         raise ConfigError(
             f"relay_access=group:{group}: there is no group {group!r} on this machine.",
-            hint="Make it, or name another one: its members read the relay log.",
+            hint="Create the group, or name another one. Its members can read the relay log.",
         ) from None
     if wanted == now:
         return

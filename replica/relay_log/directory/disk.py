@@ -27,12 +27,12 @@ def disk_error(directory: Path, error: OSError) -> RelayError:
     if error.errno in FULL:
         return DiskFullError(
             f"{what}.",
-            hint="Free space there, or raise the quota: what was acknowledged is on disk, and receiving goes on then.",
+            hint="Free space there, or raise the quota. Receiving then continues; everything acknowledged is on disk.",
         )
     if error.errno == errno.ELOOP:
         return RelayError(
             f"{error.filename or directory} is a symbolic link.",
-            hint="Remove it: what is written into the relay log goes through no link, which may lead anywhere.",
+            hint="Remove it. The replica does not write the relay log through links, which may lead anywhere.",
         )
     return RelayError(
         f"{what}.", hint="Repair the disk or the folder, then start again: nothing that was acknowledged is lost."

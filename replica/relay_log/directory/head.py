@@ -124,7 +124,7 @@ def read_head(directory: Path, *, attempts: int = _ATTEMPTS) -> RelayHead | None
         os.close(descriptor)
     raise RelayError(
         f"{directory / HEAD_NAME} is damaged.",
-        hint="Start the replica again: it makes the file from the relay log.",
+        hint="Start the replica again: it rebuilds the file from the relay log.",
     )
 
 
@@ -167,7 +167,7 @@ def _decode(data: bytes) -> Snapshot | None:
     if magic == MAGIC and version != VERSION:
         raise RelayError(
             f"The relay log was written by another version of this program (head record {version}, known {VERSION}).",
-            hint="Use the same version for the replica and for what reads its relay log.",
+            hint="Use the same version for the replica and for the readers of its relay log.",
         )
     expected = _FIXED.size + name_length + _DOMAIN.size * domains + _CRC.size
     if magic != MAGIC or length != expected or length > len(data):

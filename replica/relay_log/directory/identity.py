@@ -133,8 +133,8 @@ def read_identity(directory: Path) -> Identity | None:
         return _parsed(json.loads(content))
     except (ValueError, TypeError, KeyError, AttributeError):
         raise RelayError(
-            f"{path} is not the identity of a replica, or of a newer version of this program.",
-            hint="It holds the server id. Remove it to have a new one drawn, or set server_id.",
+            f"{path} is not the identity of a replica, or was written by a newer version of this program.",
+            hint="It holds the server id. Remove it so that a new id is generated, or set server_id.",
         ) from None
 
 

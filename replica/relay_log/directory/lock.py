@@ -39,7 +39,8 @@ class RelayLock:
                 os.close(descriptor)
                 raise RelayError(
                     f"{directory} is in use by another replica (process {owner}).",
-                    hint="One replica writes a relay directory: read it while that one runs, or give this one its own.",
+                    hint="Only one replica may write a relay directory. Read it while that one runs, or give this "
+                    "replica its own directory.",
                 )
             self.file = NamedFile.of(descriptor, path)
             if self.file.has_its_name():

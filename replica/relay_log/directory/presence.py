@@ -52,5 +52,5 @@ def removed(directory: Path, path: str) -> RelayError:
     return RelayError(
         f"{path} was removed, moved or replaced while it was written: nothing more is acknowledged.",
         hint=f"Leave {directory} to the replica, and remove old files with mariadb-replica purge. Start it again: it "
-        "goes on behind what is left of the log, or says what to do if nothing is.",
+        "continues after the last transaction left in the log, or says what to do if none is left.",
     )

@@ -197,7 +197,7 @@ def survey_readers(directory: Path) -> RegisteredReaders:
     if len(names) > MAX_READERS:
         raise RelayError(
             f"More than {MAX_READERS} readers are registered in {directory / READERS_NAME}.",
-            hint="Remove the files of those that are gone, and give a reader the same name at each start.",
+            hint="Remove the files of readers that no longer exist, and give a reader the same name at each start.",
         )
     for name in names:
         try:
@@ -269,12 +269,12 @@ def _load(path: Path) -> tuple[dict[str, object], float]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
-            raise ValueError("it is no file, or too large for a registration")
+            raise ValueError("it is not a file, or too large for a registration")
         content = json.loads(os.read(descriptor, _MAX_FILE_BYTES))
     finally:
         os.close(descriptor)
     if not isinstance(content, dict) or content.get("version") != VERSION:
-        raise ValueError(f"it is no registration of version {VERSION}")
+        raise ValueError(f"it is not a registration of version {VERSION}")
     return content, status.st_mtime
 
 
@@ -283,7 +283,7 @@ def _read(path: Path) -> Reader:
     name, position = str(content["name"]), str(content["position"])
     location = RelayLocation(int(str(content["file"])), int(str(content["offset"])))
     if f"{_file_stem(name)}.json" != path.name:
-        raise ValueError(f"it is of the reader {name!r}")
+        raise ValueError(f"it belongs to the reader {name!r}")
     return Reader(name, location, position, seen)
 
 

@@ -80,8 +80,8 @@ def read_file_head(path: Path) -> FileHead:
         return _parse(data)
     except (ProtocolError, IndexError) as error:
         raise RelayError(
-            f"{path} does not begin as a relay file does: {error}.",
-            hint="It is torn or not ours; move it away and start from the last position.",
+            f"{path} does not begin like a relay file: {error}.",
+            hint="It is incomplete, or not a relay file. Move it away and start from the last position.",
         ) from error
 
 
@@ -102,7 +102,7 @@ def _parse(data: bytes) -> FileHead:
         offset += header.event_length
     _, rotate, gtids = events
     if fde is None or not isinstance(rotate, RotateEvent) or not isinstance(gtids, GtidListEvent):
-        raise ProtocolError("events of the head do not decode as what they say they are")
+        raise ProtocolError("events at the start of the file do not have the format of their type")
     raw = data[len(BINLOG_MAGIC) : len(BINLOG_MAGIC) + fde.header.event_length]
     return FileHead(
         raw, bool(fde.checksum), BinlogPosition(rotate.file, rotate.position), GtidPosition.last_of(gtids.gtids), offset

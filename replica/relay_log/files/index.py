@@ -176,7 +176,7 @@ class FileIndex:
                 if magic != MAGIC or version != VERSION:
                     raise RelayError(
                         f"{self.path} is not a relay index of version {VERSION}.",
-                        hint="Remove it: it is made again at the next start of the replica.",
+                        hint="Remove it: the next start of the replica rebuilds it.",
                     )
                 file.seek(self._read)
                 pending = b""
@@ -192,7 +192,8 @@ class FileIndex:
         except FileNotFoundError:
             raise RelayError(
                 f"{self.path} is missing.",
-                hint="Its relay file was purged, or someone deleted it: the next start of the replica makes it again.",
+                hint="Its relay file was purged, or someone deleted the index. The next start of the replica "
+                "rebuilds the index.",
             ) from None
 
     def forget_behind(self, end: int) -> None:

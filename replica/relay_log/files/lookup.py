@@ -200,7 +200,7 @@ class RelayFiles:
 def purged(number: int) -> RelayFileRemovedError:
     return RelayFileRemovedError(
         f"relay.{number:06d} is no longer in the relay log.",
-        hint="The limits of the relay log removed it, or someone did. Start the query again: one with a relay log of "
-        "its own fetches from the primary what that still has. Where it comes again, keep the relay log longer than "
-        "the slowest query needs.",
+        hint="The limits of the relay log removed it, or someone deleted it. Start the query again: a query with "
+        "its own relay log fetches from the primary what that server still has. If the error returns, keep the "
+        "relay log longer than the slowest query needs.",
     )

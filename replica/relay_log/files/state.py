@@ -79,7 +79,7 @@ class StreamState:
         rows = [tuple(gtid) for gtid in position]
         if len(rows) > MAX_DOMAINS:
             raise ConfigError(
-                f"The position names {len(rows)} GTID domains; {MAX_DOMAINS} is the most.",
+                f"The position has {len(rows)} GTID domains; at most {MAX_DOMAINS} are possible.",
                 hint="Each domain is kept in every position: use a few, one for each independent source.",
             )
         self._domains[: len(rows)] = rows

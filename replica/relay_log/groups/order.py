@@ -63,7 +63,8 @@ def read_order(directory: Path) -> LogOrder:
         return _parsed(json.loads(content))
     except (ValueError, TypeError, KeyError, AttributeError):
         raise RelayError(
-            f"{path} does not tell where sequence numbers went back, or is of a newer version of this program.",
+            f"{path} does not record where sequence numbers went back, or was written by a newer version of this "
+            "program.",
             hint="Remove it while no replica runs: the next start makes it from the relay files that are still there.",
         ) from None
 

@@ -27,18 +27,18 @@ PLACES_NAMED = 3
 """Maximum number of places that a message names."""
 
 GO_ON = (
-    "To go on behind it, set gtid_strict_mode=false (gtidStrictMode=false in Spark): every transaction is then read "
-    "once, in the order of the binlog, and a restart goes on at its place in this server's binlog; another server "
-    "cannot take over until the numbers have passed the highest. SET GLOBAL gtid_strict_mode=ON on the server keeps "
-    "such numbers out."
+    "To continue after it, set gtid_strict_mode=false (gtidStrictMode=false in Spark). Every transaction is then "
+    "read once, in the order of the binlog. A restart continues at its place in this server's binlog; another "
+    "server cannot take over until the numbers have passed the highest. SET GLOBAL gtid_strict_mode=ON on the "
+    "server keeps such numbers out."
 )
 
 
 def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
     """Return the error that ends a read directly before a group; `where` describes the group's place."""
     return OutOfOrderGtidError(
-        f"the transaction {gtid} {where} comes behind {last}: its sequence number is not above the last one of domain "
-        f"{gtid.domain_id}. Nothing of it was taken.",
+        f"the transaction {gtid} {where} comes after {last}, but its sequence number is not above the last one "
+        f"of domain {gtid.domain_id}. Nothing of it was accepted.",
         hint=GO_ON,
     )
 

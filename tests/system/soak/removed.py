@@ -85,7 +85,7 @@ def _go_on(soak: Soak) -> None:
         if position is None:
             named = soak.daemon.said("failed")
             assert named is not None, soak.daemon.log[-3000:]
-            assert "are gone" in named["message"], named
+            assert "are missing" in named["message"], named
             position = named["hint"].partition("--start ")[2].split(":")[0]
             options = (f"--start={position}",)
             assert _started(soak, options) is not None, soak.daemon.log[-3000:]

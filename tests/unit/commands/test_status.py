@@ -66,7 +66,7 @@ def test_where_the_log_of_a_daemon_that_is_gone_ends(tmp_path: Path) -> None:
     write_status(tmp_path, record(written_at=time.time() - 7200))
     code, text = asked("--relay-dir", str(tmp_path))
     assert code == 3
-    assert "ended without a goodbye" in text
+    assert "ended without a final status" in text
     assert "log ends" in text
 
 
@@ -116,7 +116,7 @@ def test_several_have_a_line_each_and_one_exit_code(tmp_path: Path) -> None:
         assert code == 3
         lines = text.splitlines()
         assert lines[0].startswith(f"{up}    healthy")
-        assert lines[1].startswith(f"{down}  not running: it ended without a goodbye")
+        assert lines[1].startswith(f"{down}  not running: it ended without a final status")
         assert lines[2] == "1 of 2 healthy"
         code, text = asked(str(down), str(none), str(up), "--json")
         assert asked(str(up)) == asked("--relay-dir", str(up))

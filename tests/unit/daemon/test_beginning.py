@@ -47,16 +47,16 @@ def emptied(tmp_path: Path) -> Path:
 
 
 KNOWN = {
-    (): "relay.head tells that the log had got to 0-1-9",
-    ("relay.head",): "relay.status tells that the log had got to 0-1-9",
-    ("relay.head", "relay.status"): r"readers \(orders\) tells that the log had got to 0-1-8",
-    ("relay.head", "relay.status", "readers/orders.json"): "relay.identity tells that a replica has run here",
+    (): "relay.head shows that the log reached 0-1-9",
+    ("relay.head",): "relay.status shows that the log reached 0-1-9",
+    ("relay.head", "relay.status"): r"readers \(orders\) shows that the log reached 0-1-8",
+    ("relay.head", "relay.status", "readers/orders.json"): "relay.identity shows that a replica ran here",
     (
         "relay.head",
         "relay.status",
         "readers/orders.json",
         "relay.identity",
-    ): "readers tells that a replica has run here",
+    ): "readers shows that a replica ran here",
 }
 
 
@@ -76,7 +76,7 @@ def test_lost_files_are_refused_with_the_last_position_that_anything_tells(
 
 def test_a_start_on_purpose_that_never_connects_forgets_nothing(emptied: Path) -> None:
     opened(emptied, "0-1-9").close()
-    with pytest.raises(RelayError, match=r"relay\.head tells that the log had got to 0-1-9"):
+    with pytest.raises(RelayError, match=r"relay\.head shows that the log reached 0-1-9"):
         opened(emptied)
     with opened(emptied, "0-1-9") as relay:
         relay.restart(GtidPosition.parse("0-1-9"))  # it connected
@@ -89,7 +89,7 @@ def test_a_start_on_purpose_that_never_connects_forgets_nothing(emptied: Path) -
 
 def test_a_damaged_head_leaves_it_to_the_others(emptied: Path) -> None:
     (emptied / "relay.head").write_bytes(b"x" * 4096)
-    with pytest.raises(RelayError, match=r"relay\.status tells .* 0-1-9"):
+    with pytest.raises(RelayError, match=r"relay\.status shows .* 0-1-9"):
         opened(emptied)
 
 

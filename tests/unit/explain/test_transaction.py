@@ -96,7 +96,7 @@ def test_both_halves_of_an_xa_transaction(log: RelayLog) -> None:
         assert str(rollback.partner.gtid) == "0-1-12"
         assert [tuple(table) for table in commit.transaction.tables] == [("v.t", 1, 0, 0)]
         assert "committed as 0-1-14" in page(prepare)
-        assert "told at its XA COMMIT" in page(prepare)
+        assert "reported at its XA COMMIT" in page(prepare)
         assert "prepared as 0-1-11" in page(commit)
         assert "rolled back as 0-1-15" in page(answer_of("0-1-12"))
 
@@ -105,8 +105,8 @@ def test_both_halves_of_an_xa_transaction(log: RelayLog) -> None:
     ("gtid", "reason", "words"),
     [
         ("0-1-9999", "not yet", "Not yet: the log is at 0-1-31, which is 9,968 before it"),
-        ("3-1-1", "domain", "knows no domain 3; it has 0, 7"),
-        ("0-5-4", "other server", "another server's: 0-1-4"),
+        ("3-1-1", "domain", "has no domain 3; it has 0, 7"),
+        ("0-5-4", "other server", "belongs to another server: 0-1-4"),
         ("7-99-500", "hole", "the log goes from 7-99-2 to 7-99-1000"),
     ],
 )
@@ -135,7 +135,7 @@ def test_purged_and_empty(tmp_path: Path) -> None:
     [
         (["11.8/transactions"], "0-1-9999", "end before it, with 0-1-31"),
         (["11.8/transactions"], "3-1-1", "nothing of domain 3"),
-        (["11.8/transactions"], "0-5-4", "another server's: 0-1-4"),
+        (["11.8/transactions"], "0-5-4", "belongs to another server: 0-1-4"),
         (["11.8/rotation.3", "11.8/rotation.4"], "7-1-1", "begin after it, with 7-1-2"),
         (["11.8/transactions"], "7-99-500", "from 7-99-2 to 7-99-1000"),
     ],

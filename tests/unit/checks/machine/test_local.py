@@ -45,7 +45,7 @@ def test_a_directory_that_every_user_can_read() -> None:
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (one, *_) = local(config(relay_dir=tmp_path / "file" / "relay"), None)
-    assert (one.check, one.state, "no directory" in one.what) == ("relay_dir", "missing", True)
+    assert (one.check, one.state, "not a directory" in one.what) == ("relay_dir", "missing", True)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -38,7 +38,7 @@ def test_lost_files_are_told_as_the_start_would_tell_them(written: Path) -> None
     for number in relay_numbers(written):
         relay_path(written, number).unlink()
     for start in ("latest", "earliest"):
-        with pytest.raises(RelayError, match=r"are gone: .* had got to 0-1-8") as caught:
+        with pytest.raises(RelayError, match=r"are missing: .* reached 0-1-8") as caught:
             relay_end(written, start)
         assert "--start 0-1-8" in caught.value.hint
     assert relay_end(written, "0-1-8") is None, "then it is asked whether the server has that"

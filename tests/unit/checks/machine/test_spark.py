@@ -64,7 +64,7 @@ def test_one_that_has_spark_and_lacks_the_package(empty: Path, tmp_path: Path) -
     (tmp_path / "pyspark.py").write_text("__version__ = '4.2.1'\n")
     found = report(PYSPARK_PYTHON=str(empty), PYTHONPATH=str(tmp_path), SPARK_HOME=None)
     assert of_python(found).what == (
-        f"{VARIABLE} is {empty}, which lacks this package: Spark would say DATA_SOURCE_NOT_FOUND"
+        f"{VARIABLE} is {empty}, which lacks this package: Spark would report DATA_SOURCE_NOT_FOUND"
     )
     assert of_python(found).fix == f"export {VARIABLE}={sys.executable}"
 

@@ -63,7 +63,7 @@ def test_statements_that_nobody_asked_for_may_be_missing() -> None:
 
 @pytest.mark.parametrize(
     ("filters", "state", "word"),
-    [(("shop", ""), "warning", "only shop is"), (("", "logs"), "warning", "logs is not"), (None, "note", "not known")],
+    [(("shop", ""), "warning", "only shop is"), (("", "logs"), "warning", "logs is not"), (None, "note", "unknown")],
 )
 def test_databases_that_are_left_out_of_the_binlog(filters: tuple[str, str] | None, state: str, word: str) -> None:
     (one,) = binlog(dataclasses.replace(GOOD, filters=filters), config())

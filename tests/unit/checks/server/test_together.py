@@ -52,7 +52,7 @@ def test_two_servers_with_one_id_may_write_alike_gtids() -> None:
 def test_one_server_by_two_names_is_no_second_one() -> None:
     (one,) = [one for one in together({A: server(1, "0-1-5"), B: server(1, "0-1-5")}) if one.check == "server ids"]
     assert one.state == "warning"
-    assert "are one server" in one.what
+    assert "are the same server" in one.what
 
 
 def node(number: int, state: str, **more: object) -> ServerFacts:

@@ -99,7 +99,7 @@ def test_without_options_everybody_is_answered_in_plain_text() -> None:
 def test_a_file_without_a_token_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "token"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"holds no token\. Its first line has 16 or more") as refused:
+    with pytest.raises(ConfigError, match=r"holds no token\. Its first line needs 16 or more") as refused:
         read_token(path)
     assert not content.strip() or content.strip() not in str(refused.value).encode()
 

@@ -45,7 +45,7 @@ def test_other_errors_are_not_hidden(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b'{"v": 2}', b"[]", record().model_dump_json().encode()[:-9]])
 def test_what_is_no_record_is_refused_with_a_reason(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "relay.status").write_bytes(content)
-    with pytest.raises(RelayError, match="is no status record of this version"):
+    with pytest.raises(RelayError, match="is not a status record of this version"):
         read_status(tmp_path)
 
 

@@ -78,9 +78,9 @@ def test_a_file_counts_as_soon_as_it_is_there(relay: RelayWriter, monkeypatch: p
     ("progress", "why"),
     [
         (Progress(state="starting"), "starting"),
-        (Progress(state="paused", pause="disk nearly full"), "receiving stands still: disk nearly full"),
+        (Progress(state="paused", pause="disk nearly full"), "receiving is paused: disk nearly full"),
         (Progress(state="disk full", last_error="No room."), "disk full: No room."),
-        (Progress(state="streaming"), "how far behind is not known yet"),
+        (Progress(state="streaming"), "the lag is not known yet"),
     ],
 )
 def test_why_it_is_not_ready(relay: RelayWriter, progress: Progress, why: str) -> None:

@@ -37,8 +37,8 @@ def test_a_healthy_daemon_on_one_page() -> None:
         ({"primary_error": "no route"}, "not answering the monitor: no route"),
         ({"primary": {"semi_sync": False}}, "the primary does not wait for them now"),
         ({"connection": {"semi_sync": False}, "acks": {"count": 0}}, "not semi-synchronous"),
-        ({"dropped_readers": ["slow"]}, "slow: its files had to go"),
-        ({"stream": {"paused_s": 90.0}}, "stood still 1 min 30 s in all"),
+        ({"dropped_readers": ["slow"]}, "slow: its files were removed"),
+        ({"stream": {"paused_s": 90.0}}, "paused for 1 min 30 s in all"),
         ({"connection": {"endpoint": ""}}, "none yet"),
     ],
 )

@@ -30,8 +30,8 @@ def test_a_daemon_that_runs(changed: dict[str, object], code: int, word: str) ->
 @pytest.mark.parametrize(
     ("changed", "words", "advice"),
     [
-        ({}, "ended without a goodbye; last sign of life at 2023-11-14 22:13:20 UTC, 2 h", "start it again"),
-        ({"state": "stopped"}, "told to stop", ""),
+        ({}, "ended without a final status; last sign of life at 2023-11-14 22:13:20 UTC, 2 h", "start it again"),
+        ({"state": "stopped"}, "stopped on request", ""),
         ({"state": "failed", "failure": FAILURE}, "It is gone. (exit code 32)", "Take a snapshot."),
     ],
 )

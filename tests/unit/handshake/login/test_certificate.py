@@ -44,7 +44,7 @@ def test_and_for_no_other_nor_with_another_password(recorded: conversations.Reco
         (logged_in(recorded), recorded.scramble[::-1], DER),
         (logged_in(recorded, b"another"), recorded.scramble, DER),
     ):
-        with pytest.raises(AuthenticationError, match="someone stands in between"):
+        with pytest.raises(AuthenticationError, match="the connection is intercepted"):
             certificate.check_certificate(done, scramble, der)
 
 

@@ -37,7 +37,7 @@ def test_what_a_server_does_not_know_is_left_out_but_for_what_it_speaks() -> Non
     refuse_others({name: value for name, value in KEPT.items() if name in SPOKEN})
     with pytest.raises(PrerequisiteError, match="character_set_results"):
         refuse_others({name: value for name, value in KEPT.items() if name != "character_set_results"})
-    with pytest.raises(ProtocolError, match="says nothing"):
+    with pytest.raises(ProtocolError, match="does not report"):
         refuse_others({})
 
 

@@ -112,14 +112,18 @@ def test_caching_sha2_gives_the_password_to_nobody_else() -> None:
     assert "server_public_key" in caught.value.hint
     assert plugin.stored() is None
     assert CachingSha2(secret(b"")).begin(NONCE[:20]) == b"\0"
-    with pytest.raises(ProtocolError, match="neither done nor"):
+    with pytest.raises(ProtocolError, match="neither ends the login nor"):
         plugin.more(b"\x01")
 
 
 def test_keys_that_are_none(key: rsa.RSAPrivateKey, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no key")
     other = pem(tmp_path / "ec.pem", ec.generate_private_key(ec.SECP256R1()).public_key())
-    for path, words in ((tmp_path / "text", "cannot be used"), (tmp_path / "gone", "gone"), (other, "is no RSA key")):
+    for path, words in (
+        (tmp_path / "text", "cannot be used"),
+        (tmp_path / "gone", "gone"),
+        (other, "is not an RSA public key"),
+    ):
         plugin = CachingSha2(secret(public_key=path))
         plugin.begin(NONCE[:20])
         with pytest.raises(ConfigError, match=words):

@@ -75,7 +75,7 @@ def test_a_good_server_passes_without_a_word() -> None:
         ("log_bin", False, "log_bin", "log_bin=binlog"),
         ("binlog_format", "STATEMENT", "STATEMENT", "SET GLOBAL binlog_format = 'ROW'"),
         ("binlog_format", "MIXED", "MIXED", "SET GLOBAL binlog_format = 'ROW'"),
-        ("server_id", 77, "77", "server_id of its own"),
+        ("server_id", 77, "77", "its own server_id"),
     ],
 )
 def test_each_unmet_prerequisite_names_its_fix(field: str, value: object, what: str, fix: str) -> None:

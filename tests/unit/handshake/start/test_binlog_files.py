@@ -31,7 +31,7 @@ def test_halving_finds_the_oldest_file(oldest: int, newest: int) -> None:
 
 
 def test_a_server_without_binlog_is_refused() -> None:
-    with pytest.raises(PrerequisiteError, match="names no binlog file"):
+    with pytest.raises(PrerequisiteError, match="reports no binlog file"):
         converse(binlog_files(), {"SHOW STATUS": []})
 
 

@@ -115,7 +115,7 @@ def test_a_folder_that_others_use_is_not_closed_to_them(tmp_path: Path) -> None:
 
 def test_words_that_mean_nothing_and_groups_that_are_not_there(tmp_path: Path) -> None:
     for text in ("", "0750", "group:", "group:a b", "world"):
-        with pytest.raises(ValueError, match="none of"):
+        with pytest.raises(ValueError, match="not one of"):
             Access.parse(text)
     with pytest.raises(ConfigError, match="there is no group 'no-such-group'"):
         grant(tmp_path, Access.parse("group:no-such-group"))

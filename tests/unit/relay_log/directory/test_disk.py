@@ -19,7 +19,7 @@ def test_a_full_disk_and_a_full_quota_are_one_error_that_passes(tmp_path: Path, 
     error = disk_error(tmp_path, OSError(code, os.strerror(code)))
     assert type(error) is DiskFullError
     assert str(tmp_path) in str(error)
-    assert "receiving goes on" in error.hint
+    assert "Receiving then continues" in error.hint
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EROFS, errno.EACCES, errno.ENOENT, errno.EFBIG])

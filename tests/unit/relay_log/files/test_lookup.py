@@ -120,7 +120,7 @@ def test_positions_are_found_where_sequence_numbers_went_back(tmp_path: Path) ->
         if positions.count(position) == 1:
             assert log.locate(position) == here.location
         else:
-            with pytest.raises(AmbiguousPositionError, match=f"names {positions.count(position)} places"):
+            with pytest.raises(AmbiguousPositionError, match=f"matches {positions.count(position)} places"):
                 log.locate(position)
         start = here.location
     assert len(set(positions)) < len(positions)

@@ -184,7 +184,7 @@ def test_a_commit_without_its_rows_is_an_error_or_listed() -> None:
     stream = Primary()
     transaction(stream, 1)
     stream.xa_end("x")
-    with pytest.raises(DataLossError, match=r"3-9-2 commits the XA transaction X'78',X'',1, .* not at hand"):
+    with pytest.raises(DataLossError, match=r"3-9-2 commits the XA transaction X'78',X'',1, .* not available"):
         decoded(stream)
     listed: list[XaGroup] = []
     assert decoded(stream, unprepared=listed) == [(1, 0, 1, True)]

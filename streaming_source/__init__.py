@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.one_position import mirror_tables
     from streaming_source.mirroring.control.status import mirror_status
     from streaming_source.mirroring.reading.resnapshot import mirror_resnapshot
-    from streaming_source.queries.latest_changes import latest_per_key
-    from streaming_source.queries.query_lag import Lag, lag
-    from streaming_source.queries.query_start import started
-    from streaming_source.queries.upserts import upsert_into
+    from streaming_source.sinks.latest_changes import latest_per_key
+    from streaming_source.sinks.query_lag import Lag, lag
+    from streaming_source.sinks.query_start import started
+    from streaming_source.sinks.upserts import upsert_into
     from streaming_source.source import MariaDbBinlogSource
 
 __all__ = [

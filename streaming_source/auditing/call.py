@@ -22,8 +22,8 @@ from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
 from streaming_source.auditing.sources import position_now, source_options, value_policy
 from streaming_source.auditing.targets import as_table
 from streaming_source.driver.own_session import own_session
-from streaming_source.queries.side_by_side import side_by_side
-from streaming_source.ruling.hash_key import read_hash_key
+from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.transforms.hash_key import read_hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.auditing.comparison import Look
     from streaming_source.auditing.mirror.from_mirror import MirroredCopy
-    from streaming_source.ruling.hash_key import HashKey
+    from streaming_source.transforms.hash_key import HashKey
 
 AT_ONCE = 3
 """Tables compared at a time. A read as of a position waits some ten seconds until the position is surely committed. It

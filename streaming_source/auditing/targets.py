@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
 from streaming_source.driver.own_session import in_session
-from streaming_source.queries.short_errors import first_line
+from streaming_source.sinks.short_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,8 +24,8 @@ from streaming_source.mirroring.reading.reread import ask_again
 from streaming_source.mirroring.reading.rules_at_start import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
-from streaming_source.queries.query_start import started
-from streaming_source.queries.short_errors import SPARK_ERRORS, first_line
+from streaming_source.sinks.query_start import started
+from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

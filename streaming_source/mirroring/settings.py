@@ -25,11 +25,11 @@ from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.installed import check_deltalake
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.options.source_options import OPTIONS, SourceOptions
-from streaming_source.queries.delta_folder import DELTA
-from streaming_source.ruling.hash_key import read_hash_key
-from streaming_source.ruling.table_rules import table_rules
-from streaming_source.ruling.target_columns import NOT_NATIVE
 from streaming_source.schema.target_modes import CURRENT, live_rows
+from streaming_source.sinks.delta_folder import DELTA
+from streaming_source.transforms.hash_key import read_hash_key
+from streaming_source.transforms.table_rules import table_rules
+from streaming_source.transforms.target_columns import NOT_NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         Writer,
     )
     from streaming_source.mirroring.writers.target_format import TargetFormat
-    from streaming_source.ruling.hash_key import HashKey
-    from streaming_source.ruling.table_rules import TableRule, TableRules
+    from streaming_source.transforms.hash_key import HashKey
+    from streaming_source.transforms.table_rules import TableRule, TableRules
 
 JOINED_ROWS: Final = 10_000
 JOINED_FOR: Final[Mapping[Writer, str]] = MappingProxyType({"native": "500ms", "spark": "2s"})

@@ -38,9 +38,9 @@ from streaming_source.mirroring.statements.statement_scope import statements_of
 from streaming_source.mirroring.writers.native.upkeep import Upkeep
 from streaming_source.mirroring.writers.native.writer import NativeWriter
 from streaming_source.mirroring.writers.versions import METADATA, UNNUMBERED, Commit
-from streaming_source.queries.ended_executions import forget_ended
-from streaming_source.queries.short_errors import short_java_errors
-from streaming_source.ruling.kept_rule import kept_rule
+from streaming_source.sinks.ended_executions import forget_ended
+from streaming_source.sinks.short_errors import short_java_errors
+from streaming_source.transforms.kept_rule import kept_rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection

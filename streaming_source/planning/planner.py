@@ -38,10 +38,10 @@ from streaming_source.planning.admission import UNBOUNDED, Admission, Backlog, B
 from streaming_source.planning.batch_ranges import BatchRanges
 from streaming_source.planning.forgotten import ForgottenTransactions
 from streaming_source.planning.order import OrderLimit
-from streaming_source.queries.commit_times import NewestCommit
 from streaming_source.ranges.end import ReadingEnd
 from streaming_source.ranges.kept_log import KeptLog
 from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces
+from streaming_source.sinks.commit_times import NewestCommit
 
 if TYPE_CHECKING:
     from collections.abc import Collection

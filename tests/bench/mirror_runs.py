@@ -20,8 +20,8 @@ from streaming_source import mirror, upsert_into
 from streaming_source.mirroring.apply.merge_settings import COMPILED, MARKED_ROWS, PARTS, SNAPSHOT_PARTS, TargetSize
 from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
 from streaming_source.mirroring.settings import PARALLEL
-from streaming_source.queries.side_by_side import side_by_side
-from streaming_source.queries.upserts import merge_statement
+from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.sinks.upserts import merge_statement
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter, Peak
 
 if TYPE_CHECKING:

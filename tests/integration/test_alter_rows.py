@@ -27,7 +27,7 @@ from replica.schema.effects.effect import StatementEffect
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
 from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
 from streaming_source.mirroring.statements.column_defaults import ask_defaults, defaults_behind
-from streaming_source.ruling.target_columns import target_columns
+from streaming_source.transforms.target_columns import target_columns
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.alter_cases import MODES, Cases, Table
 

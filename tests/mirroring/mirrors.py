@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from streaming_source.mirroring import sink
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.writers.native.table_files import with_deletion_vectors
-from streaming_source.queries import delta_folder
+from streaming_source.sinks import delta_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.writers.delta import DeltaTarget
 from streaming_source.mirroring.writers.versions import Commit
-from streaming_source.ruling.target_columns import TargetColumn
+from streaming_source.transforms.target_columns import TargetColumn
 from tests.spark.test_latest_changes import NAMES, START, History, envelope
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 Row = dict[str, object]
 

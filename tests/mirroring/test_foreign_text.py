@@ -10,7 +10,7 @@ import pytest
 
 from streaming_source.auditing.call import audit
 from streaming_source.driver.own_session import own_session
-from streaming_source.queries.sql_text import identifier, literal, text_value
+from streaming_source.sinks.sql_text import identifier, literal, text_value
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:

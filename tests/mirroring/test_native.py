@@ -40,7 +40,7 @@ PLAIN = ("id", "w", "d", "i", "y", "k")
 _PLAIN = f"result = [[str(v) for v in row] for row in spark.table({{table!r}}).select(*{PLAIN!r}).collect()]"
 _COMMITS = """
 from streaming_source.auditing.mirror.versions import commits_of
-from streaming_source.queries.delta_folder import known_folder
+from streaming_source.sinks.delta_folder import known_folder
 history = spark.sql("DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()
 result = known_folder(spark, "{target}"), commits_of(spark, "{target}"), [list(row) for row in reversed(history)]
 """

@@ -18,9 +18,9 @@ from streaming_source.mirroring.writers.native import delta_rows, rewritten_file
 from streaming_source.mirroring.writers.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
 from streaming_source.mirroring.writers.native.upkeep import LOOK_EVERY, upkeep_properties
 from streaming_source.mirroring.writers.target_format import ControlStore, TableWriter, TargetFormat
-from streaming_source.ruling.hash_key import read_hash_key
-from streaming_source.ruling.table_rules import FIELDS, TableRule, table_rules
 from streaming_source.schema.target_modes import MEANINGS, OWN_COLUMNS
+from streaming_source.transforms.hash_key import read_hash_key
+from streaming_source.transforms.table_rules import FIELDS, TableRule, table_rules
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb
 

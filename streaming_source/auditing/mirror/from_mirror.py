@@ -16,8 +16,8 @@ from replica.schema.stored import tables_from_json
 from replica.snapshot.check.cascades import tables_above
 from streaming_source.auditing.mirror.versions import version_of
 from streaming_source.auditing.result import LeftOut
-from streaming_source.queries.short_errors import SPARK_ERRORS, first_line
 from streaming_source.schema.target_modes import live_rows
+from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError
 from streaming_source.auditing.rows.columns import time_text
-from streaming_source.queries.sql_text import identifier
-from streaming_source.ruling.kept_rule import fingerprint_of_text, rule_of_text
-from streaming_source.ruling.keyed_hash import hashed
-from streaming_source.ruling.ruled_images import Ruled, shown_columns
-from streaming_source.ruling.target_columns import target_keys
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
+from streaming_source.sinks.sql_text import identifier
+from streaming_source.transforms.kept_rule import fingerprint_of_text, rule_of_text
+from streaming_source.transforms.keyed_hash import hashed
+from streaming_source.transforms.ruled_images import Ruled, shown_columns
+from streaming_source.transforms.target_columns import target_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
-    from streaming_source.ruling.hash_key import HashKey
+    from streaming_source.transforms.hash_key import HashKey
 
 _ROW = "row"
 

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from replica.errors import DataLossError
-from streaming_source.queries.delta_folder import known_folder
+from streaming_source.sinks.delta_folder import known_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

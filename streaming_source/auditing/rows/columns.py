@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
-from streaming_source.queries.sql_text import identifier
 from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.sinks.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.statements.added_values import KnownValue
-    from streaming_source.ruling.ruled_images import Ruled
     from streaming_source.schema.row_schema import TableColumn
+    from streaming_source.transforms.ruled_images import Ruled
 
 
 def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:

@@ -12,8 +12,8 @@ from replica.errors import ReplicaError
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.merge_settings import MergeSettings, ShuffleSize, TargetSizes
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.queries.short_errors import SPARK_ERRORS
-from streaming_source.queries.side_by_side import side_by_side
+from streaming_source.sinks.short_errors import SPARK_ERRORS
+from streaming_source.sinks.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

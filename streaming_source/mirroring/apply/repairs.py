@@ -26,11 +26,11 @@ from streaming_source.mirroring.apply.faults import raise_fault
 from streaming_source.mirroring.control.control_row import CURRENT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.mirroring.writers.versions import METADATA, UNNUMBERED, Commit
-from streaming_source.queries.short_errors import SPARK_ERRORS, first_line, told_by
-from streaming_source.queries.sql_text import braced, identifier, text_value
-from streaming_source.queries.upserts import sql_name
-from streaming_source.ruling.target_columns import image_type, target_columns
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
+from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line, told_by
+from streaming_source.sinks.sql_text import braced, identifier, text_value
+from streaming_source.sinks.upserts import sql_name
+from streaming_source.transforms.target_columns import image_type, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

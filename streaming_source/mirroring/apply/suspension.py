@@ -26,8 +26,8 @@ from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
 from streaming_source.mirroring.writers.choose import open_target
-from streaming_source.queries.delta_folder import DELTA
-from streaming_source.queries.short_errors import SPARK_ERRORS, told_by, without_plan
+from streaming_source.sinks.delta_folder import DELTA
+from streaming_source.sinks.short_errors import SPARK_ERRORS, told_by, without_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

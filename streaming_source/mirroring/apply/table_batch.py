@@ -27,9 +27,9 @@ from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.versions import CHANGES, READS
-from streaming_source.ruling.ruled_images import target_images
-from streaming_source.ruling.target_columns import MIRROR, target_keys
 from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.transforms.ruled_images import target_images
+from streaming_source.transforms.target_columns import MIRROR, target_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

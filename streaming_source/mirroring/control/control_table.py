@@ -19,10 +19,10 @@ from streaming_source.mirroring.writers.choose import FORMATS, control_store
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import columns_there, replace_rows, rows_there
 from streaming_source.mirroring.writers.versions import METADATA
-from streaming_source.queries.delta_folder import known_folder
-from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.arrow import arrow_schema
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.sinks.delta_folder import known_folder
+from streaming_source.transforms.target_columns import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

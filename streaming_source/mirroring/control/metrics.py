@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming_source.auditing.mirror.records import DIFFERENT, EQUAL, LEFT_OUT, NOT_REPAIRED, REPAIRED, last_audits
 from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, READING
-from streaming_source.queries.commit_times import NewestCommit
+from streaming_source.sinks.commit_times import NewestCommit
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -43,7 +43,7 @@ from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.options.source_options import OPTIONS
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.sinks.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from replica.rows.types.arrow_arrays import array_of_values
 from streaming_source.mirroring.foreign_keys.lost_values import TOLD, numbers_of
-from streaming_source.queries.sql_text import braced
-from streaming_source.queries.upserts import sql_name
+from streaming_source.sinks.sql_text import braced
+from streaming_source.sinks.upserts import sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming_source.mirroring.foreign_keys.lost_values import TOLD, collected, numbers_of, places, told_places
-from streaming_source.queries.sql_text import identifier
+from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

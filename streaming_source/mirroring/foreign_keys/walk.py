@@ -18,8 +18,8 @@ from streaming_source.mirroring.foreign_keys.lost_values import MOST_ROWS, TooMa
 from streaming_source.mirroring.foreign_keys.stale_rows import lost_with, unchanged_since
 from streaming_source.mirroring.foreign_keys.walk_rows import UntoldError
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.queries.short_errors import SPARK_ERRORS
 from streaming_source.schema.target_modes import APPEND_LOG
+from streaming_source.sinks.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

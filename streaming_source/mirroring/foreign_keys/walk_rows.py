@@ -16,9 +16,9 @@ from streaming_source.mirroring.foreign_keys.lost_values import inserted_values,
 from streaming_source.mirroring.foreign_keys.stale_rows import Referring, last_changes, orphan_rows, stale_rows
 from streaming_source.mirroring.reading.rule_check import ruled_table
 from streaming_source.mirroring.statements.statement_scope import statements_of
-from streaming_source.ruling.target_columns import target_keys
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.target_modes import CURRENT, HISTORY, SOFT_DELETE
+from streaming_source.transforms.target_columns import target_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

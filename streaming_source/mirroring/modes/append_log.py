@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.mirroring.modes.mode import SparkChange
-from streaming_source.queries.row_events import sequence_text
-from streaming_source.queries.sql_text import text_value
 from streaming_source.schema.target_modes import APPEND_LOG
+from streaming_source.sinks.row_events import sequence_text
+from streaming_source.sinks.sql_text import text_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 
 class AppendLog:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from replica.errors import SchemaError
 from streaming_source.mirroring.modes.current import CurrentRows
 from streaming_source.mirroring.modes.mode import SparkChange
-from streaming_source.queries.sql_text import identifier
-from streaming_source.queries.upserts import merge_head, sql_name
+from streaming_source.sinks.sql_text import identifier
+from streaming_source.sinks.upserts import merge_head, sql_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.mode import SparkChange
-from streaming_source.queries.latest_changes import reduced
-from streaming_source.queries.upserts import merge_statement
 from streaming_source.schema.target_modes import CURRENT
+from streaming_source.sinks.latest_changes import reduced
+from streaming_source.sinks.upserts import merge_statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 
 class CurrentRows:

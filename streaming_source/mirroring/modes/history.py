@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.mirroring.modes.mode import SparkChange
-from streaming_source.queries.row_events import row_events, sequence_text
-from streaming_source.queries.sql_text import identifier, text_value
-from streaming_source.queries.upserts import merge_head, sql_name
 from streaming_source.schema.target_modes import HISTORY
+from streaming_source.sinks.row_events import row_events, sequence_text
+from streaming_source.sinks.sql_text import identifier, text_value
+from streaming_source.sinks.upserts import merge_head, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import EndReason, NetChanges
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 _PLACE = ("gtid", "committed", "sequence")
 """Fields of the place of a change, at which a version begins or ends."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from streaming_source.queries.latest_changes import ADDED
-from streaming_source.ruling.target_columns import TargetColumn
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS
+from streaming_source.sinks.latest_changes import ADDED
+from streaming_source.transforms.target_columns import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

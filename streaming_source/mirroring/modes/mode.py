@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 
 EndReason = Literal["truncate", "drop", "again"]

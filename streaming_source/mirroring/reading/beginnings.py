@@ -22,9 +22,9 @@ from streaming_source.mirroring.reading.reread import RESYNC
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.statement_scope import widen_views
-from streaming_source.queries.short_errors import LONGEST_TEXT, SPARK_ERRORS, without_plan
-from streaming_source.queries.side_by_side import side_by_side
 from streaming_source.schema.spark_names import refuse_clash
+from streaming_source.sinks.short_errors import LONGEST_TEXT, SPARK_ERRORS, without_plan
+from streaming_source.sinks.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.writers.target_format import TableWriter
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 _ORDINAL: Final = 899_999_999_999
 """Ordinal of the end of the old rows within a transaction: after all changes, before the snapshot rows."""

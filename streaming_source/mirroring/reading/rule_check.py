@@ -22,11 +22,11 @@ from pyspark.errors import PySparkException
 
 from replica.errors import ConfigError
 from replica.schema.text.naming import column_key
-from streaming_source.queries.short_errors import first_line
-from streaming_source.ruling.hash_text import HASHED
-from streaming_source.ruling.ruled_images import Ruled, folded
-from streaming_source.ruling.target_columns import image_type, target_columns
 from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.sinks.short_errors import first_line
+from streaming_source.transforms.hash_text import HASHED
+from streaming_source.transforms.ruled_images import Ruled, folded
+from streaming_source.transforms.target_columns import image_type, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.ruling.table_rules import TableRule
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.table_rules import TableRule
+    from streaming_source.transforms.target_columns import TargetColumn
 
 _REFUSED: Final = frozenset(
     {"CurrentDate", "CurrentTimestamp", "CurrentTime", "LocalTimestamp", "Now", "CurrentUser", "CurrentTimeZone"}

@@ -16,7 +16,7 @@ from streaming_source.mirroring.control.control_row import DROPPED
 from streaming_source.mirroring.control.control_table import mirrored_tables
 from streaming_source.mirroring.reading.rule_check import checked_rule
 from streaming_source.mirroring.reading.source_tables import read_source_tables
-from streaming_source.ruling.kept_rule import fingerprint_of_text, kept_rule
+from streaming_source.transforms.kept_rule import fingerprint_of_text, kept_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

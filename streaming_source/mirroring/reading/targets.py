@@ -20,9 +20,9 @@ from streaming_source.mirroring.reading.kept_target import keep_rows
 from streaming_source.mirroring.reading.rule_check import checked_rule
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.native.writer import NATIVE, renewed
-from streaming_source.ruling.kept_rule import kept_rule
-from streaming_source.ruling.target_columns import KEY, MIRROR, SOURCE, target_keys
 from streaming_source.schema.target_modes import CURRENT
+from streaming_source.transforms.kept_rule import kept_rule
+from streaming_source.transforms.target_columns import KEY, MIRROR, SOURCE, target_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

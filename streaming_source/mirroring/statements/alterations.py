@@ -22,7 +22,7 @@ from streaming_source.mirroring.statements.alter_proof import Kept, moved_column
 from streaming_source.mirroring.statements.column_defaults import numbered
 from streaming_source.mirroring.statements.column_names import renamed
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, SetType
-from streaming_source.ruling.target_columns import WHOLE, target_columns
+from streaming_source.transforms.target_columns import WHOLE, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.statements.column_defaults import Defaults
     from streaming_source.mirroring.writers.target_format import TargetAction
-    from streaming_source.ruling.table_rules import TableRule
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.table_rules import TableRule
+    from streaming_source.transforms.target_columns import TargetColumn
 
 Policy = Literal["onTruncate", "onSwap", "onAlter"]
 

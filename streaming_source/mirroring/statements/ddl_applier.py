@@ -33,8 +33,8 @@ from streaming_source.mirroring.statements.alterations import (
 from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.statements.column_names import composed
 from streaming_source.mirroring.statements.dropped_key import lost_key
-from streaming_source.ruling.target_columns import WHOLE
 from streaming_source.schema.target_modes import CURRENT
+from streaming_source.transforms.target_columns import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,13 +23,13 @@ from streaming_source.mirroring.writers.native.delta_rows import TargetShape, ha
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.mirroring.writers.unfinished import create_table, remove_log
 from streaming_source.mirroring.writers.versions import METADATA, ROWS, UNNUMBERED, parts_in, version_at
-from streaming_source.queries.delta_fit import check_delta
-from streaming_source.queries.delta_folder import DELTA, known_folder, path_of
-from streaming_source.queries.short_errors import SPARK_ERRORS
-from streaming_source.queries.sql_text import braced, identifier, literal
-from streaming_source.ruling.target_columns import KEY, MIRROR, PROPERTIES, image_type
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT, MEANINGS
+from streaming_source.sinks.delta_fit import check_delta
+from streaming_source.sinks.delta_folder import DELTA, known_folder, path_of
+from streaming_source.sinks.short_errors import SPARK_ERRORS
+from streaming_source.sinks.sql_text import braced, identifier, literal
+from streaming_source.transforms.target_columns import KEY, MIRROR, PROPERTIES, image_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 _log = logging.getLogger(__name__)
 _WRITER: Final = "spark.databricks.delta.write.txnAppId"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.errors import SchemaError
 from streaming_source.driver.hadoop_files import hadoop_path, hadoop_text
 from streaming_source.mirroring.writers.versions import AGAIN
-from streaming_source.ruling.target_columns import image_type
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import APPEND_LOG
+from streaming_source.transforms.target_columns import image_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 ROWS_A_FILE: Final = 1_000_000
 """Rows of a micro-batch in one file: thousands of small files would be slow to list and to read."""

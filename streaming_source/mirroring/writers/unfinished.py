@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.driver.hadoop_files import hadoop_path
-from streaming_source.queries.delta_folder import planned_location
-from streaming_source.queries.short_errors import SPARK_ERRORS
+from streaming_source.sinks.delta_folder import planned_location
+from streaming_source.sinks.short_errors import SPARK_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,7 +22,7 @@ from streaming_source.offsets.reading_requests import TablesAgain
 from streaming_source.planning.tables.changed_keys import NAMED, ChangedKeys
 from streaming_source.planning.tables.renamed import first_rename
 from streaming_source.planning.tables.row_ranges import range_of
-from streaming_source.queries.reading_progress import progress_json, progress_line
+from streaming_source.sinks.reading_progress import progress_json, progress_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.table_files import TableFile
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
 MOST_BYTES: Final = 256 << 20
 """Most bytes of a table that a task merges by a query: delta-rs needs four times the size of its files in memory."""

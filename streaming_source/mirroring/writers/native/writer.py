@@ -29,10 +29,10 @@ from streaming_source.mirroring.writers.native.delta_rows import (
 )
 from streaming_source.mirroring.writers.native.tasks import ChangesTask, CountedTask, RowsTask, TaskOutcome, run
 from streaming_source.mirroring.writers.versions import METADATA, READS
-from streaming_source.queries.delta_folder import folder_of, known_folder
-from streaming_source.queries.short_errors import SPARK_ERRORS
-from streaming_source.ruling.target_columns import MIRROR, SOURCE
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
+from streaming_source.sinks.delta_folder import folder_of, known_folder
+from streaming_source.sinks.short_errors import SPARK_ERRORS
+from streaming_source.transforms.target_columns import MIRROR, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.tasks import Rows, Task
     from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.ruling.target_columns import TargetColumn
     from streaming_source.schema.row_schema import TableColumn
+    from streaming_source.transforms.target_columns import TargetColumn
 
     Outcomes = dict[int, list[TaskOutcome]]
     Parts = Mapping[TableName, list[PackedPart]]

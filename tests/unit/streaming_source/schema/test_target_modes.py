@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from streaming_source.ruling.table_rules import Mode
 from streaming_source.schema.row_schema import FLAT
 from streaming_source.schema.target_modes import APPEND_LOG, MEANINGS, OWN_COLUMNS, live_rows
+from streaming_source.transforms.table_rules import Mode
 
 
 def test_each_mode_of_a_rule_is_described() -> None:

@@ -14,9 +14,9 @@ from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory
 from streaming_source.auditing.mirror.mirrored_rows import AS_IT_IS, MirroredRows, mirrored_rows
-from streaming_source.ruling.hash_key import HashKey
-from streaming_source.ruling.kept_rule import kept_rule
-from streaming_source.ruling.table_rules import TableRule
+from streaming_source.transforms.hash_key import HashKey
+from streaming_source.transforms.kept_rule import kept_rule
+from streaming_source.transforms.table_rules import TableRule
 
 if TYPE_CHECKING:
     from replica.schema.table import TableSchema

@@ -9,7 +9,7 @@ from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.apply.omitted_columns import value_left_out
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
-from streaming_source.ruling.target_columns import target_columns
+from streaming_source.transforms.target_columns import target_columns
 
 
 @pytest.mark.parametrize(

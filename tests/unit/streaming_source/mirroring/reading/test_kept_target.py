@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streaming_source.mirroring.modes.kinds import own_columns
 from streaming_source.mirroring.reading.kept_target import names_there
-from streaming_source.ruling.target_columns import TargetColumn
+from streaming_source.transforms.target_columns import TargetColumn
 
 
 def column(name: str, source: str = "") -> TargetColumn:

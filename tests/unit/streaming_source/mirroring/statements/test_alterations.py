@@ -13,8 +13,8 @@ from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.statements.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
-from streaming_source.ruling.table_rules import TableRule
-from streaming_source.ruling.target_columns import WHOLE, TargetColumn
+from streaming_source.transforms.table_rules import TableRule
+from streaming_source.transforms.target_columns import WHOLE, TargetColumn
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TargetAction

@@ -32,7 +32,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
 from streaming_source.mirroring.writers.native.rewritten_files import is_rewritable
 from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
 from streaming_source.mirroring.writers.versions import READS, Commit
-from streaming_source.ruling.target_columns import TargetColumn
+from streaming_source.transforms.target_columns import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.rows.types.types import output_column
 from replica.schema.text.naming import column_key
-from streaming_source.ruling.table_rules import TableRule
 from streaming_source.schema.spark_names import refuse_clash
+from streaming_source.transforms.table_rules import TableRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from replica.errors import ConfigError
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.queries import query_lag
-from streaming_source.queries.query_lag import Lag, lag
+from streaming_source.sinks import query_lag
+from streaming_source.sinks.query_lag import Lag, lag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,7 +194,7 @@ def test_importing_the_package_imports_no_helper() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == (
-        "['replica', 'replica.public_names', 'replica.version'] streaming_source.queries.query_lag"
+        "['replica', 'replica.public_names', 'replica.version'] streaming_source.sinks.query_lag"
     )
     with pytest.raises(AttributeError, match="nothing_of_it"):
         __import__("streaming_source").nothing_of_it  # noqa: B018

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from streaming_source.ruling.hash_key import HashKey
+    from streaming_source.transforms.hash_key import HashKey
 
 SIDES = ("before", "after")
 

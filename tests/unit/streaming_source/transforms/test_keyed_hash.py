@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streaming_source.ruling.hash_key import HashKey
-from streaming_source.ruling.keyed_hash import _KeyedHash
+from streaming_source.transforms.hash_key import HashKey
+from streaming_source.transforms.keyed_hash import _KeyedHash
 
 KEY = HashKey(b"k" * 32)
 

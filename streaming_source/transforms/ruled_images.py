@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.schema.text.naming import column_key
-from streaming_source.queries.sql_text import identifier
-from streaming_source.ruling.hash_text import hash_text
-from streaming_source.ruling.keyed_hash import SIDES, hashed
-from streaming_source.ruling.target_columns import image_type, target_columns
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.sinks.sql_text import identifier
+from streaming_source.transforms.hash_text import hash_text
+from streaming_source.transforms.keyed_hash import SIDES, hashed
+from streaming_source.transforms.target_columns import image_type, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
-    from streaming_source.ruling.hash_key import HashKey
-    from streaming_source.ruling.table_rules import TableRule
-    from streaming_source.ruling.target_columns import TargetColumn
+    from streaming_source.transforms.hash_key import HashKey
+    from streaming_source.transforms.table_rules import TableRule
+    from streaming_source.transforms.target_columns import TargetColumn
 
 _LOGGED = "_logged"
 """Column with the `op` of a row in the binlog, before the filter."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streaming_source.ruling.hash_key import HashKey
-from streaming_source.ruling.kept_rule import fingerprint_of_text, kept_rule, rule_of_text
-from streaming_source.ruling.table_rules import TableRule
+from streaming_source.transforms.hash_key import HashKey
+from streaming_source.transforms.kept_rule import fingerprint_of_text, kept_rule, rule_of_text
+from streaming_source.transforms.table_rules import TableRule
 
 KEY = HashKey(b"k" * 32)
 RULE = TableRule(

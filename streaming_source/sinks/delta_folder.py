@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from streaming_source.queries.short_errors import SPARK_ERRORS
-from streaming_source.queries.sql_text import identifier
+from streaming_source.sinks.short_errors import SPARK_ERRORS
+from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

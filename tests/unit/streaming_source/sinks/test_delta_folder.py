@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from pyspark.errors import AnalysisException
 
-from streaming_source.queries.delta_folder import folder_of, known_folder
+from streaming_source.sinks.delta_folder import folder_of, known_folder
 from tests.kit.connect_session import ConnectSession
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from streaming_source.ruling.table_rules import TableRule
+from streaming_source.transforms.table_rules import TableRule
 
 if TYPE_CHECKING:
-    from streaming_source.ruling.hash_key import HashKey
+    from streaming_source.transforms.hash_key import HashKey
 
 
 def kept_rule(rule: TableRule, key: HashKey | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.ruling.table_rules import TableRule, table_rules
+from streaming_source.transforms.table_rules import TableRule, table_rules
 
 WHOLE = {
     "mode": "current",

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from streaming_source.queries import query_start
-from streaming_source.queries.query_start import TRIES, started
+from streaming_source.sinks import query_start
+from streaming_source.sinks.query_start import TRIES, started
 
 TOO_SLOW = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"

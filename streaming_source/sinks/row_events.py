@@ -16,7 +16,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.queries.sql_text import identifier
+from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.queries.sql_text import (
+from streaming_source.sinks.sql_text import (
     SUBSTITUTE,
     braced,
     identifier,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.ruling.hash_key import FEWEST_BYTES, MOST_BYTES, HashKey, read_hash_key
+from streaming_source.transforms.hash_key import FEWEST_BYTES, MOST_BYTES, HashKey, read_hash_key
 
 if TYPE_CHECKING:
     from pathlib import Path

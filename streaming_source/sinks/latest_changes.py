@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError
-from streaming_source.queries.row_events import image_columns, row_events
+from streaming_source.sinks.row_events import image_columns, row_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.daemon.status.words import size, span
 from replica.errors import ConfigError, ReplicaError
 from replica.protocol.gtid import GtidPosition
-from streaming_source.queries.reading_progress import progress_line
+from streaming_source.sinks.reading_progress import progress_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,11 +12,11 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, SchemaError
-from streaming_source.queries.delta_fit import check_delta
-from streaming_source.queries.ended_executions import forget_ended
-from streaming_source.queries.latest_changes import reduced
-from streaming_source.queries.row_events import image_columns
-from streaming_source.queries.sql_text import braced, identifier, text_value, without_substitution
+from streaming_source.sinks.delta_fit import check_delta
+from streaming_source.sinks.ended_executions import forget_ended
+from streaming_source.sinks.latest_changes import reduced
+from streaming_source.sinks.row_events import image_columns
+from streaming_source.sinks.sql_text import braced, identifier, text_value, without_substitution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ def _check_session() -> None:
 
 def _short_errors() -> AbstractContextManager[None]:
     try:
-        from streaming_source.queries.short_errors import short_java_errors
+        from streaming_source.sinks.short_errors import short_java_errors
     except ImportError:  # only the client of Spark Connect: it has no py4j, and its own errors
         return nullcontext()
     return short_java_errors()

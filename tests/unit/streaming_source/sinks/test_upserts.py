@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source import upsert_into
-from streaming_source.queries.upserts import merge_statement
+from streaming_source.sinks.upserts import merge_statement
 
 
 def test_whole_images_are_taken_over() -> None:

@@ -1,1 +1,0 @@
-"""Helpers for queries over the rows of this source. They need PySpark and nothing else."""

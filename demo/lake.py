@@ -229,10 +229,10 @@ class Lake:
         for row in aside:
             self._say(f"suspended: {row.error.partition(': ')[2].partition('. Read')[0]}")
         names = ",".join(f"{DATABASE}.{row.source_table}" for row in aside)
-        self._say(f"so {names} is re-snapshotted, while the others continue (snapshotAgain={names}@again{self._again})")
+        self._say(f"so {names} is re-snapshotted, while the others continue (resnapshot={names}@again{self._again})")
         self.stop()
         self._asked |= dict.fromkeys((row.source_table for row in aside), f"again{self._again}")
-        self.start(snapshotAgain=f"{names}@again{self._again}")
+        self.start(resnapshot=f"{names}@again{self._again}")
 
     def audited(self) -> AuditResult:
         """Compare every table with its target."""

@@ -24,18 +24,18 @@ PARALLEL: Final = 4
 MOST_PARALLEL: Final = 64
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """Kind of an argument, in words, and its Python types."""
 
     words: str
     types: tuple[type, ...]
 
 
-TEXT: Final = Kind("a string", (str,))
-FILE: Final = Kind("a path", (str, os.PathLike))
-TABLE: Final = Kind("a table of names and values", (Mapping,))
-NUMBER: Final = Kind("a whole number", (int,))
-TIME: Final = Kind("a time such as 6h", (str, int, float))
+TEXT: Final = ValueKind("a string", (str,))
+FILE: Final = ValueKind("a path", (str, os.PathLike))
+TABLE: Final = ValueKind("a table of names and values", (Mapping,))
+NUMBER: Final = ValueKind("a whole number", (int,))
+TIME: Final = ValueKind("a time such as 6h", (str, int, float))
 
 
 class Argument(NamedTuple):
@@ -53,7 +53,7 @@ class Argument(NamedTuple):
 
     name: str
     meaning: str
-    kind: Kind = TEXT
+    kind: ValueKind = TEXT
     default: str | int | None = None
     choices: tuple[str, ...] = ()
     unset: str = ""

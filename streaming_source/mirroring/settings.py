@@ -24,7 +24,7 @@ from streaming_source.mirroring.reading.reread import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.installed import check_deltalake
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
-from streaming_source.options.source_options import OPTIONS, SourceOptions
+from streaming_source.options.source_options import FORMER_NAMES, OPTIONS, SourceOptions
 from streaming_source.schema.target_modes import CURRENT, live_rows
 from streaming_source.sinks.delta_folder import DELTA
 from streaming_source.transforms.hash_key import read_hash_key
@@ -81,7 +81,7 @@ _NOT_OURS: Final = {
     "failondataloss": "a mirror must not lose rows",
     "gtidstrictmode": "the snapshot of a mirror needs it",
     "geometry": "targets hold geometry as bytes",
-    "snapshotrequests": "the mirror has its own folder for them",
+    "resnapshotrequests": "the mirror has its own folder for them",
     "path": "a mirror reads from a server",
     "pushfilters": "it is for batch reads",
 }
@@ -160,8 +160,9 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     check_trigger(arguments["trigger"])
     source = {name: value for name, value in source.items() if value is not None}
     for name in source:
-        if name.lower() in _NOT_OURS:
-            raise ConfigError(f"option {name} is not for a mirror: {_NOT_OURS[name.lower()]}.", hint="Remove it.")
+        now = FORMER_NAMES.get(name.lower(), name).lower()
+        if now in _NOT_OURS:
+            raise ConfigError(f"option {name} is not for a mirror: {_NOT_OURS[now]}.", hint="Remove it.")
     check_names(source)
     checkpoint = os.fspath(arguments["checkpointLocation"])
     if not checkpoint.strip():
@@ -184,7 +185,7 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     asked = property_texts(arguments["tableProperties"])
     bounds = upkeep_properties(asked) if way == "native" else {}
     given = {name: _text(value) for name, value in source.items()} | {"tables": arguments["tables"]} | _OURS
-    given["snapshotRequests"] = str(requests_folder(checkpoint))
+    given["resnapshotRequests"] = str(requests_folder(checkpoint))
     options = _parsed(given)
     named = {name.lower() for name in given}
     if "minrowspertrigger" not in named:
@@ -282,7 +283,7 @@ def check_names(source: Mapping[str, object]) -> None:
     Raises:
         ConfigError: there is such an option.
     """
-    known = {option.name.lower() for option in OPTIONS}
+    known = {option.name.lower() for option in OPTIONS} | FORMER_NAMES.keys()
     seen: dict[str, str] = {}
     for name in source:
         argument = BY_LOWER.get(name.lower())

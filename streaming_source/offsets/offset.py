@@ -41,7 +41,7 @@ the changes alone.
 replica/snapshot/frontier.py). Changes of other rows up to here are not delivered, because the snapshot rows that follow
 include them. `snapshot` is absent if the query asks for changes alone, and after the last row was read.
 
-The following keys may be in offsets of any version. `again` is the word in the option snapshotAgain that was applied
+The following keys may be in offsets of any version. `again` is the word in the option resnapshot that was applied
 last. `asked` is the requests that this batch begins to execute (reading_requests.py):
 
     {…, "asked": {"words": ["7"], "tables": [["shop", "orders"]]}}

@@ -1,6 +1,6 @@
 """Requests for re-snapshots, from a program on the driver to the query that runs there: files in a folder.
 
-`RequestFolder` is the folder that the option snapshotRequests names. A request is one file, which is created
+`RequestFolder` is the folder that the option resnapshotRequests names. A request is one file, which is created
 atomically. It has names of tables, a unique word, and a time before which it is not due. The query executes due
 requests in the order of their times. It writes the word into its next offset, so that a request counts once, and
 removes the file afterwards. Any other file in the folder with the suffix .json is an error.
@@ -131,5 +131,5 @@ def _read(path: Path) -> ReadingRequest:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{path} is not a request for a re-snapshot: {error}.",
-            hint="Remove the file. The folder of snapshotRequests may hold only such requests.",
+            hint="Remove the file. The folder of resnapshotRequests may hold only such requests.",
         ) from None

@@ -109,15 +109,15 @@ class ReadingOptions(RowOptions):
         "Snapshot of the tables: what to do with a table that has no usable key, or is MyISAM or Aria: refuse, or "
         "whole: read it in one go, repeated until no one changes it meanwhile",
     )
-    snapshot_again: ReadAgain | None = option(  # noqa: RUF009
-        "snapshotAgain",
+    resnapshot: ReadAgain | None = option(  # noqa: RUF009
+        "resnapshot",
         _read_again,
         None,
         "Re-snapshot these tables, without a new checkpoint, once for each new word after the @: "
         "shop.orders,shop.lines_*@monday",
     )
-    snapshot_requests: Path | None = option(  # noqa: RUF009
-        "snapshotRequests",
+    resnapshot_requests: Path | None = option(  # noqa: RUF009
+        "resnapshotRequests",
         Path,
         None,
         "Folder on the driver with requests to re-snapshot tables while the query runs, for programs such as the "
@@ -128,8 +128,8 @@ class ReadingOptions(RowOptions):
         """Raise a ConfigError for options that cannot be combined with reading tables."""
         asked = {
             "startingPosition=initial": self.initial,
-            "snapshotAgain": self.snapshot_again is not None,
-            "snapshotRequests": self.snapshot_requests is not None,
+            "resnapshot": self.resnapshot is not None,
+            "resnapshotRequests": self.resnapshot_requests is not None,
         }
         first = next((name for name, given in asked.items() if given), None)
         if first is None:

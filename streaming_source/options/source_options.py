@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -83,6 +85,8 @@ def plain_options(given: Mapping[str, str], known: Container[str]) -> Mapping[st
     named = {key.lower() for key in plain}
     return plain | {key: value for key, value in prefixed.items() if key.lower() not in named}
 
+
+_log = logging.getLogger(__name__)
 
 Transport = Literal["auto", "path", "inline"]
 OnSchemaChange = Literal["ignore", "fail", "add"]
@@ -368,6 +372,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
+FORMER_NAMES: Final = {"snapshotagain": "resnapshot", "snapshotrequests": "resnapshotRequests"}
+"""Former names of options in lower case, and their names now."""
 _BY_FIELD = {option.field: option for option in OPTIONS}
 _ABOUT_CHANGES: Final = frozenset(
     {
@@ -378,7 +384,20 @@ _ABOUT_CHANGES: Final = frozenset(
 
 
 def _plain(given: Mapping[str, str]) -> Mapping[str, str]:
-    return plain_options(given, {*_BY_LOWER_NAME, _SEVERAL})
+    """Return the options under their present names."""
+    plain = plain_options(given, {*_BY_LOWER_NAME, *FORMER_NAMES, _SEVERAL})
+    present = {key: FORMER_NAMES.get(key.lower(), key) for key in plain}
+    for key, name in present.items():
+        if key != name:
+            if any(other.lower() == name.lower() for other in plain):
+                raise ConfigError(f"the options {key} and {name} are one.", hint=f"Remove {key}, the former name.")
+            _warn_of_former_name(key, name)
+    return {present[key]: value for key, value in plain.items()}
+
+
+@functools.cache
+def _warn_of_former_name(former: str, name: str) -> None:
+    _log.warning("option %s is now called %s; the former name still works", former, name)
 
 
 def _unknown(key: str) -> ConfigError:

@@ -45,7 +45,7 @@ def refuse_asked_capitals(options: SourceOptions) -> Steps[None]:
         ConfigError: there is such a name.
     """
     ((stored,),) = yield Query(_STORED)
-    again = options.snapshot_again.patterns if options.snapshot_again is not None else ()
+    again = options.resnapshot.patterns if options.resnapshot is not None else ()
     if stored == _LOWERED:
         refuse_capitals((*(options.tables or ()), *(options.exclude_tables or ()), *again))
 
@@ -97,7 +97,7 @@ def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Step
     found = yield from _unreadable([*denied, *hiding])
     ((metadata,),) = yield Query("SELECT @@binlog_row_metadata")
     told_otherwise = str(metadata).upper() == "FULL" or options.schema_file is not None
-    if options.snapshot_requests is not None and catalog:
+    if options.resnapshot_requests is not None and catalog:
         told_otherwise = True  # the program that writes requests handles each table
     if denied and (options.table is not None or not told_otherwise):  # the columns of the option table are the query's
         raise _denial(found, denied)

@@ -159,7 +159,7 @@ def test_the_first_row_of_a_hidden_table_names_the_grant_and_goes_on_behind_it(
         ({"tables": "D.*"}, r"D\.\*", "d.*"),
         ({"tables": "d.u,d.Wörk"}, r"d\.Wörk", "d.wörk"),
         ({"tables": "d.*", "excludeTables": "d.T"}, r"d\.T", "d.t"),
-        ({"tables": "d.*", "snapshotAgain": "d.T@again", "startingPosition": "initial"}, r"d\.T", "d.t"),
+        ({"tables": "d.*", "resnapshot": "d.T@again", "startingPosition": "initial"}, r"d\.T", "d.t"),
     ],
 )
 def test_capitals_are_refused_if_the_server_stores_names_in_lower_case(

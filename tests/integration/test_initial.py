@@ -272,7 +272,7 @@ def test_a_table_that_comes_in_later_is_read_and_one_again_without_a_new_checkpo
     assert found == server
 
     query.kill()
-    query.given |= {"snapshotAgain": f"{shop.database}.first@now"}
+    query.given |= {"resnapshot": f"{shop.database}.first@now"}
     query.rows = {key: row for key, row in query.rows.items() if key[0] == "later"}
     query.apply(end := query.plan_batch(), _typed(query.read(end)))
     catch_up()

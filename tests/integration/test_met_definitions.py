@@ -41,7 +41,7 @@ class Outlines(Stream):
 
     def __init__(self, made: Tables, folder: Path, **options: str) -> None:
         asked = {"tables": f"{made.database}.*", "includeDdl": "true", "onStatementDml": "row"}
-        requests = {"snapshotRequests": str(folder / "requests")}
+        requests = {"resnapshotRequests": str(folder / "requests")}
         self.made = made
         super().__init__(made.server, folder, made.server.gtid_binlog_pos(), **asked, **requests, **options)
         self.found: dict[str, TableChanges] = {}

@@ -470,7 +470,7 @@ def test_modes_that_keep_rows_say_by_what_they_went(shop: MariaDb, mirrored: Cal
     assert len(rows(mirror, "order_lines", "id")) == 181, "one row a version"
     # A version that SET NULL would open is read.
     mirror.arguments["rules"] = {**rules, "shop.notes": {"mode": "history"}}
-    mirror.run(snapshotAgain="shop.notes@history")
+    mirror.run(resnapshot="shop.notes@history")
     shop.sql("USE shop", "DELETE FROM customers WHERE id = 5")
     mirror.run()
     assert rows(mirror, "notes", shown["notes"], "WHERE _current") == server_rows(mirror, "notes", shown["notes"])

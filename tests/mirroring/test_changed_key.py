@@ -145,6 +145,6 @@ def test_a_table_that_has_no_key_any_more_is_set_aside_and_read_when_it_has_one(
         assert mirror.states()["side"] == ("current", None)
         mirror.assert_equal("side")
         primary.sql("ALTER TABLE shop.big ADD PRIMARY KEY (id)", "DELETE FROM shop.big WHERE id < 20")
-        mirror.run(snapshotAgain="shop.big@1")
+        mirror.run(resnapshot="shop.big@1")
         assert mirror.states()["big"] == ("current", None)
         mirror.assert_equal("side", "big")

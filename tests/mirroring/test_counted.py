@@ -182,7 +182,7 @@ def test_without_the_option_they_are_refused_or_set_aside_and_others_go_on(mirro
         state, error = mirror.states()["plain"]
         assert state == "failed"
         assert "shop.plain cannot be read: it has no primary key" in str(error)
-        mirror.run(**KEYLESS, snapshotAgain="shop.plain@counted")
+        mirror.run(**KEYLESS, resnapshot="shop.plain@counted")
         mirror.assert_equal("keyed", "plain")
 
 

@@ -244,7 +244,7 @@ def test_statements_are_followed_in_order_or_set_the_table_aside_until_it_is_rea
     primary.sql(
         "USE shop", "DELETE FROM codes WHERE code = 'abc'", "DROP TABLE fresh", "DELETE FROM orders WHERE id = 1"
     )
-    mirror.run(snapshotAgain="shop.codes@first")
+    mirror.run(resnapshot="shop.codes@first")
     mirror.assert_equal("orders", "lines", "codes")
     assert {name: state for name, (state, _) in mirror.states().items()} == {
         "codes": "current",
@@ -299,7 +299,7 @@ def test_what_does_not_belong_together_is_refused(
     assert state == "failed"
     assert "exists, and no mirror created it" in str(error)
     mirror.workbench.run(f"spark.sql('DROP TABLE {mirror.lake}.orders')")
-    mirror.run(snapshotAgain=f"{shop}.orders@mine")
+    mirror.run(resnapshot=f"{shop}.orders@mine")
     mirror.assert_equal("orders", "lines")
     other = str(mirror.checkpoint.parent / "other")
     with pytest.raises(AssertionError, match=r"ConfigError: .*mirror_control.* belongs to the mirror .*other is new"):

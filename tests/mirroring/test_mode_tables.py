@@ -157,8 +157,8 @@ def test_each_mode_holds_what_it_promises(server_version: str, mirrored: Callabl
         primary.sql("USE shop", *(f"INSERT INTO {table} VALUES (2, 'b', 2, NULL)" for table in TABLES))
         minimal = (f"UPDATE {table} SET v = 3 WHERE id = 1" for table in TABLES)  # whole rows may come beside them
         primary.sql("USE shop", "SET SESSION binlog_row_image = MINIMAL", *minimal)
-        mirror.break_off(snapshotAgain="shop.*@monday")  # what there was stays when the rows are read again
-        mirror.run(snapshotAgain="shop.*@monday")
+        mirror.break_off(resnapshot="shop.*@monday")  # what there was stays when the rows are read again
+        mirror.run(resnapshot="shop.*@monday")
         before, known = versions, {*gone, "1"}
         versions, soft, log = (taken(mirror, table) for table in ("versions", "soft", "log"))
         assert {row["id"] for row in soft} == known

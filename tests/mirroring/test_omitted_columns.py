@@ -120,7 +120,7 @@ def test_inserts_that_name_a_part_of_the_columns(
         assert len(str(ruled[0][2])) == 64  # the hash of the default
         primary.sql("SET GLOBAL binlog_row_image = FULL")
         primary.sql("INSERT INTO shop.at (id) VALUES (2)")
-        mirror.run(snapshotAgain="shop.at@full")
+        mirror.run(resnapshot="shop.at@full")
         mirror.assert_equal("at")
 
 
@@ -195,9 +195,9 @@ def test_generated_columns_that_images_leave_out_set_the_table_aside(mirrored: C
         assert states["computed"][0] == "failed"
         error = str(states["computed"][1])
         assert 'shop.computed has generated columns ("twice")' in error
-        assert 'the rule {"shop.computed": {"leaveOut": ["twice"]}} and snapshotAgain="shop.computed@' in error
+        assert 'the rule {"shop.computed": {"leaveOut": ["twice"]}} and resnapshot="shop.computed@' in error
         ruled = FREE | {"shop.computed": {"leaveOut": ["twice"]}}
-        mirror.run(rules=ruled, snapshotAgain="shop.computed@monday")  # just what the error says
+        mirror.run(rules=ruled, resnapshot="shop.computed@monday")  # just what the error says
         assert mirror.states()["computed"] == ("current", None)
         assert [row[0] for row in mirror.target("computed")] == ["1", "2"]
 

@@ -35,11 +35,11 @@ def test_rows_that_were_appended_to_a_target_made_new_are_not_there_twice(
         primary.sql("DELETE FROM shop.soft WHERE id = 3")
         mirror.run()
         for _ in range(2):
-            mirror.break_off(snapshotAgain="shop.*@monday")
+            mirror.break_off(resnapshot="shop.*@monday")
             assert "WRITE" in since_made(mirror, "keyed"), "its rows are appended"
             assert len(mirror.target("keyed")) == 30
             primary.sql("USE shop", "UPDATE keyed SET v = v + 1 WHERE id < 9", "INSERT INTO bare VALUES (1), (NULL)")
-        mirror.run(snapshotAgain="shop.*@monday")
+        mirror.run(resnapshot="shop.*@monday")
         assert mirror.states() == dict.fromkeys(("keyed", "soft", "hashed", "bare"), ("current", None))
         mirror.assert_equal("keyed", "bare")
         hashed, soft = mirror.target("hashed"), mirror.target("soft")
@@ -57,8 +57,8 @@ def test_changes_in_the_batch_that_reads_a_kept_target_again_make_no_row_twice(
         mirror = mirrored(primary, "shop", rules={"shop.soft": {"mode": "soft_delete"}})
         mirror.run()
         primary.sql("UPDATE shop.soft SET v = v + 1 WHERE id < 9", "DELETE FROM shop.soft WHERE id = 20")
-        mirror.break_off(snapshotAgain="shop.soft@monday")
-        mirror.run(snapshotAgain="shop.soft@monday")
+        mirror.break_off(resnapshot="shop.soft@monday")
+        mirror.run(resnapshot="shop.soft@monday")
         assert mirror.states() == {"soft": ("current", None)}
         soft = mirror.target("soft")
         assert [row[0] for row in soft if row[2] == "True"] == ["20"]

@@ -157,11 +157,11 @@ def test_rules_that_cannot_be_or_have_changed_are_refused_and_statements_on_thei
     assert "it puts another column in the place of country, and the table has a rule" in str(error)
     primary.sql("USE shop", "UPDATE people SET country = 'DE', note = 'n'")
     rules = RULES | {"shop.people": RULES["shop.people"] | {"leaveOut": ["secret", "note"]}}
-    mirror.run(rules=rules, snapshotAgain="shop.people@first")
+    mirror.run(rules=rules, resnapshot="shop.people@first")
     assert mirror.states()["people"] == ("current", None)
     assert [row[0] for row in mirror.target("people")] == ["1", "2", "3", "40"]
     primary.sql("USE shop", "ALTER TABLE people RENAME COLUMN email TO mail", "UPDATE people SET mail = 'MARKER'")
-    mirror.run(rules=rules, snapshotAgain="shop.people@first")
+    mirror.run(rules=rules, resnapshot="shop.people@first")
     state, error = mirror.states()["people"]
     assert state == "failed"
     assert "the rule of shop.people names the column Email, which the table does not have" in str(error)

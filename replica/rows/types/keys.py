@@ -32,7 +32,7 @@ _SIZES: Final = {KeyForm.BYTES: 0, KeyForm.TEXT: 0, KeyForm.UUID: 16, KeyForm.OL
 _DATETIME_OFFSET: Final = 0x8000000000
 _TIME_OFFSET: Final = 0x800000
 
-READ_AGAIN: Final = "Re-snapshot the table (snapshotAgain), or start with a new checkpoint."
+READ_AGAIN: Final = "Re-snapshot the table (resnapshot), or start with a new checkpoint."
 """Hint of errors about a table whose key changed after its rows were delivered."""
 
 

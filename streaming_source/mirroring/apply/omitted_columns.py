@@ -107,6 +107,5 @@ def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
     return SchemaError(
         f"{table} has generated columns ({listed}), which this version of MariaDB leaves out of row images, whatever "
         "binlog_row_image is. Changes would lack their values.",
-        hint=f'Start the mirror with the rule {{"{table}": {{"leaveOut": [{listed}]}}}} and '
-        f'snapshotAgain="{table}@WORD".',
+        hint=f'Start the mirror with the rule {{"{table}": {{"leaveOut": [{listed}]}}}} and resnapshot="{table}@WORD".',
     )

@@ -87,7 +87,7 @@ COLUMNS: Final = (
     ("updated_at", "TIMESTAMP", "when this row was last written"),
     ("error", "STRING", "why the table was suspended, or needs a re-snapshot"),
     *_OF_THE_DEFINITION,
-    ("again", "STRING", "the word of snapshotAgain for which the target was last created"),
+    ("again", "STRING", "the word of resnapshot for which the target was last created"),
     ("rules", "STRING", "the rule of the table, as JSON; NULL if the table is copied unchanged"),
     ("waits_for", "STRING", "the request for a re-snapshot that has not begun yet"),
     ("tries", "INT", "number of snapshots that were begun again since the table was last current"),

@@ -122,7 +122,7 @@ class Beginnings:
             before: its beginning; None for the first micro-batch.
 
         Raises:
-            ConfigError: an earlier start planned the micro-batch, with a word of snapshotAgain that this start does not
+            ConfigError: an earlier start planned the micro-batch, with a word of resnapshot that this start does not
                 have.
         """
         names = set() if end.asked is None else set(end.asked.tables)
@@ -195,8 +195,8 @@ class Beginnings:
         return unmade(f"the target {self._settings.names.target(name)}", error, hint)
 
     def _begun_word(self, end: SourceOffset, before: SourceOffset | None) -> ReadAgain | None:
-        """Return the snapshotAgain option whose re-snapshots begin with this micro-batch, or None."""
-        asked = self._settings.options.snapshot_again
+        """Return the resnapshot option whose re-snapshots begin with this micro-batch, or None."""
+        asked = self._settings.options.resnapshot
         if end.again is None or (before is not None and before.again == end.again):
             return None
         if asked is not None and asked.word == end.again:
@@ -204,9 +204,9 @@ class Beginnings:
         if before is None:
             return None  # the first micro-batch begins a snapshot of all tables
         raise ConfigError(
-            f"the repeated batch re-snapshots tables for snapshotAgain=…@{end.again}, and this start of the "
+            f"the repeated batch re-snapshots tables for resnapshot=…@{end.again}, and this start of the "
             "mirror does not name them.",
-            hint="Start the mirror with the earlier snapshotAgain option until the batch is done.",
+            hint="Start the mirror with the earlier resnapshot option until the batch is done.",
         )
 
     def _sharing(self, name: TableName) -> list[ControlRow]:

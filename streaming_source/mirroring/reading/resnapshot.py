@@ -50,7 +50,7 @@ def mirror_resnapshot(
     if CHECKPOINT not in told:
         raise ConfigError(
             f"{name} does not record the mirror's checkpoint.",
-            hint="Start the mirror with snapshotAgain instead.",
+            hint="Start the mirror with resnapshot instead.",
         )
     ask_again(told[CHECKPOINT], chosen, uuid.uuid4().hex)
 

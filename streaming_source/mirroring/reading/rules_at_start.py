@@ -65,7 +65,7 @@ def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
 
 
 def _is_read_again(settings: MirrorSettings, row: ControlRow) -> bool:
-    asked = settings.options.snapshot_again
+    asked = settings.options.resnapshot
     if asked is None or asked.word == row.again:
         return False
     return matcher(asked.patterns).fits(row.name)
@@ -82,7 +82,7 @@ def _refuse_changes(settings: MirrorSettings, rows: list[ControlRow]) -> None:
     raise ConfigError(
         f"{what} with which the targets of {shown} were created.",
         hint="Start with the earlier ones, or re-snapshot the tables with the new ones: "
-        f"snapshotAgain={names[0]}@WORD, with a new word.",
+        f"resnapshot={names[0]}@WORD, with a new word.",
     )
 
 
@@ -102,7 +102,7 @@ def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
     Raises:
         ConfigError: there is such a table.
     """
-    again = settings.options.snapshot_again
+    again = settings.options.resnapshot
     for row in rows:
         wanted = settings.rule_of(row.name).mode
         table = table_text(row.name)
@@ -111,5 +111,5 @@ def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
             raise ConfigError(
                 f"{row.target} holds {table} in the mode {row.mode}, and its rule says {wanted}.",
                 hint=f"Give it the mode {row.mode}, or create its target again in the other mode: start the mirror "
-                f"with snapshotAgain={table}@WORD, with a new word. That deletes the rows of the target.",
+                f"with resnapshot={table}@WORD, with a new word. That deletes the rows of the target.",
             )

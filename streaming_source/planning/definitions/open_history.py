@@ -50,7 +50,7 @@ def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
         SchemaStore(options.schema_location),
         declared=declared_tables(options.schema_file),
         reread=_rereading(options),
-        table_by_table=options.snapshot_requests is not None,
+        table_by_table=options.resnapshot_requests is not None,
     )
 
 
@@ -62,7 +62,7 @@ def _rereading(options: SourceOptions) -> Reread | None:
     if options.replica is None:
         return None
     config, from_primary = options.replica, attached_directory(options) is None
-    table_by_table = options.snapshot_requests is not None
+    table_by_table = options.resnapshot_requests is not None
 
     def reread(names: list[TableName]) -> tuple[Mapping[TableName, TableSchema], GtidPosition]:
         def read() -> Steps[dict[TableName, TableSchema]]:

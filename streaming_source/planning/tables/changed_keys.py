@@ -41,7 +41,7 @@ class ChangedKeys:
     """The key changes of one query. One thread calls it.
 
     `keys` returns the object that knows the keys of tables. `in_rows` finds tables with rows of another key in
-    partitions. `requests` is the folder of re-snapshot requests, and `again` the option snapshotAgain; both may be
+    partitions. `requests` is the folder of re-snapshot requests, and `again` the option resnapshot; both may be
     None.
     """
 

@@ -92,8 +92,8 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
 
         return tables_with_other_keys(partitions, plan)
 
-    initial, again = options.initial, options.snapshot_again
-    requests = None if options.snapshot_requests is None else RequestFolder(options.snapshot_requests)
+    initial, again = options.initial, options.resnapshot
+    requests = None if options.resnapshot_requests is None else RequestFolder(options.resnapshot_requests)
     return SnapshotRows(
         *(feed, plan.tables, opened, keys, keys_in_rows, limits),
         initial=initial,
@@ -124,7 +124,7 @@ def open_reading(
         host=options.snapshot_endpoint,
         unkeyed=options.snapshot_unkeyed == "whole",
         untold_again=options.on_statement_dml == "row",
-        table_by_table=options.snapshot_requests is not None,
+        table_by_table=options.resnapshot_requests is not None,
     )
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
 

@@ -112,7 +112,7 @@ class SnapshotRows:
         return self.marked(replace(offset, snapshot=Frontier()), offset)
 
     def marked(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
-        """Return the end of a batch with the value of the last snapshotAgain, and the requests that it begins to
+        """Return the end of a batch with the value of the last resnapshot, and the requests that it begins to
         execute.
         """
         return replace(end, again=start.again if self._again is None else self._again.word, asked=self._asked)
@@ -120,7 +120,7 @@ class SnapshotRows:
     def revised(self, start: SourceOffset, added: Collection[TableName]) -> SourceOffset:
         """Return the start of a batch. It differs if tables that were delivered have to be read.
 
-        These are tables that were added to the selection, and those of the option snapshotAgain or of requests.
+        These are tables that were added to the selection, and those of the option resnapshot or of requests.
 
         Raises:
             ConfigError: the option names no table, or too many; or a request cannot be read.
@@ -130,7 +130,7 @@ class SnapshotRows:
         if self._again is not None and start.again != self._again.word:
             asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fits(name)]
             if not asked:
-                raise ConfigError(f"snapshotAgain={self._again} matches none of the query's tables.")
+                raise ConfigError(f"resnapshot={self._again} matches none of the query's tables.")
             names.update(asked)
         if start.part is not None or not (names or self._asked):
             return start

@@ -325,7 +325,7 @@ def test_case_29_a_key_that_changes_while_a_part_is_delivered_ends_the_query_unt
             query.catch_up()
         query.stop()
         query.state.pop("t", None)
-        query.options["snapshotAgain"] = "s.t@1"
+        query.options["resnapshot"] = "s.t@1"
         query.catch_up()
         assert query.keys("u") == ids(source, "s.u")
         held = {key: row["v"] for (key,), row in query.state["t"].items()}

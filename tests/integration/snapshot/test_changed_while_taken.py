@@ -98,7 +98,7 @@ def test_by_another_key_it_is_not_read_on(
         query.stop()
         del query.state["t"]
         source.sql("INSERT INTO s.t (id, v) VALUES ('a', 1)")
-        query.options["snapshotAgain"] = "s.t@1"
+        query.options["resnapshot"] = "s.t@1"
         query.catch_up()
         assert query.keys("t") == [("a",)]
 

@@ -75,7 +75,7 @@ def test_no_file_is_removed_that_a_reading_needs(any_server: MariaDb, tmp_path: 
     for table in TABLES:
         fill(any_server, f"k.{table}", 60)
     requests = RequestFolder(tmp_path / "requests")
-    options = {**SMALL_CHUNKS, **SMALL_FILES, "snapshotRequests": str(tmp_path / "requests")}
+    options = {**SMALL_CHUNKS, **SMALL_FILES, "resnapshotRequests": str(tmp_path / "requests")}
     with LastRows(any_server, tmp_path, "k.a,k.b,k.c,k.d", **options) as query:
         for step in range(60):
             match rng.choice(["fill", "fill", "swap", "swap", "ask", "restart", "batch", "batch", "batch", "batch"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import re
 
@@ -10,6 +11,7 @@ import pytest
 from replica.errors import ConfigError
 from replica.options.config import OPTIONS as REPLICA_OPTIONS
 from replica.protocol.gtid import GtidPosition
+from streaming_source.options import source_options
 from streaming_source.options.source_options import (
     OPTIONS,
     SECRETS,
@@ -244,14 +246,25 @@ def test_a_host_to_read_tables_from_that_is_none_is_refused(value: str) -> None:
 
 
 def test_tables_to_read_again_have_a_word_behind_them() -> None:
-    again = _parse(snapshotAgain="shop.orders,shop.*_log@of monday").snapshot_again
+    again = _parse(resnapshot="shop.orders,shop.*_log@of monday").resnapshot
     assert again is not None
     assert (again.patterns, again.word) == (("shop.orders", "shop.*_log"), "of monday")
     for wrong in ("shop.orders", "@monday", "shop.orders@", "orders@monday"):
-        with pytest.raises(ConfigError, match="snapshotAgain"):
-            _parse(snapshotAgain=wrong)
-    with pytest.raises(ConfigError, match="snapshotAgain reads the tables themselves, and no server is named"):
-        SourceOptions.parse({"table": "shop.orders", "relayDir": "/relay", "snapshotAgain": "shop.orders@1"})
+        with pytest.raises(ConfigError, match="resnapshot"):
+            _parse(resnapshot=wrong)
+    with pytest.raises(ConfigError, match="resnapshot reads the tables themselves, and no server is named"):
+        SourceOptions.parse({"table": "shop.orders", "relayDir": "/relay", "resnapshot": "shop.orders@1"})
+
+
+def test_former_names_of_options_work_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    source_options._warn_of_former_name.cache_clear()
+    with caplog.at_level(logging.WARNING, logger=source_options.__name__):
+        for _ in range(2):
+            assert _parse(snapshotAgain="shop.orders@x").resnapshot == _parse(resnapshot="shop.orders@x").resnapshot
+    assert caplog.messages == ["option snapshotAgain is now called resnapshot; the former name still works"]
+    with pytest.raises(ConfigError, match="the options SNAPSHOTAGAIN and resnapshot are one"):
+        _parse(SNAPSHOTAGAIN="shop.orders@monday", resnapshot="shop.orders@monday")
+    assert set(source_options.FORMER_NAMES.values()) <= {option.name for option in source_options.OPTIONS}
 
 
 def test_initial_needs_a_server_and_positions_that_name_one_place() -> None:

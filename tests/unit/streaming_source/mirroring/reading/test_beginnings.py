@@ -22,7 +22,7 @@ def begin_again(source: dict[str, str], end: SourceOffset) -> None:
     begun.read_again(end, BEFORE)
 
 
-@pytest.mark.parametrize("source", [{}, {"snapshotAgain": "shop.orders@tuesday"}])
+@pytest.mark.parametrize("source", [{}, {"resnapshot": "shop.orders@tuesday"}])
 def test_a_batch_that_reads_again_for_another_word_is_refused(source: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="@monday"):
         begin_again(source, MONDAY)
@@ -30,7 +30,7 @@ def test_a_batch_that_reads_again_for_another_word_is_refused(source: dict[str, 
 
 @pytest.mark.parametrize("end", [MONDAY, BEFORE])
 def test_a_batch_for_the_word_of_this_start_or_of_none_is_taken(end: SourceOffset) -> None:
-    begin_again({"snapshotAgain": "shop.orders@monday"}, end)
+    begin_again({"resnapshot": "shop.orders@monday"}, end)
 
 
 def test_what_spark_refuses_is_named_without_its_plan() -> None:

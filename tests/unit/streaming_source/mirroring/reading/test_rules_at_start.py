@@ -30,12 +30,12 @@ def check(one: ControlRow, mode: str, **source: object) -> None:
 def test_another_mode_is_refused_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"holds shop.orders in the mode history, and its rule says current") as told:
         check(row(), "current")
-    assert "snapshotAgain=shop.orders@WORD" in str(told.value)
+    assert "resnapshot=shop.orders@WORD" in str(told.value)
     with pytest.raises(ConfigError, match="in the mode history"):
-        check(row(), "current", snapshotAgain="shop.orders@monday")  # that word has been used
+        check(row(), "current", resnapshot="shop.orders@monday")  # that word has been used
 
 
 def test_the_same_mode_a_new_beginning_and_a_dropped_table_go_on() -> None:
     check(row(), "history")
-    check(row(), "current", snapshotAgain="shop.orders@tuesday")
+    check(row(), "current", resnapshot="shop.orders@tuesday")
     check(row(state="dropped"), "current")

@@ -199,16 +199,16 @@ class Retention:
 @contextlib.contextmanager
 def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -> Iterator[None]:
     """Tell the readers before their files are removed, or afterwards if the disk is too full for the mark."""
-    untold = []
+    unknown = []
     for reader in readers:
         try:
             mark_dropped(directory, reader, oldest, reason)
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            untold.append(reader)
+            unknown.append(reader)
     yield
-    for reader in untold:
+    for reader in unknown:
         mark_dropped(directory, reader, oldest, reason)
 
 

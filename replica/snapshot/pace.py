@@ -50,7 +50,7 @@ class Pace:
         host: Server to read from, if it is not the stream's server.
         spool_bytes: Maximum bytes of waiting chunks on disk; None for the limit of the relay log.
         unkeyed: Read a table whole if it has no key, or if its engine has no consistent snapshots.
-        untold_again: Re-snapshot tables that a statement changes without row events; raise an error otherwise.
+        resnapshot_statement_dml: Re-snapshot tables that a statement changes without row events; else raise an error.
         table_by_table: The caller handles errors of single tables. It re-snapshots a table whose key changed after a
             partial delivery, and skips a table that cannot be read. Without it, both cases raise an error.
     """
@@ -66,7 +66,7 @@ class Pace:
     host: Endpoint | None = None
     spool_bytes: int | None = None
     unkeyed: bool = False
-    untold_again: bool = False
+    resnapshot_statement_dml: bool = False
     table_by_table: bool = False
 
 

@@ -100,7 +100,7 @@ class TableSnapshot:
         most = config.relay_max_bytes if pace.spool_bytes is None else pace.spool_bytes
         self._spool = Spool(spool, most_bytes=most, min_free_bytes=config.min_free_bytes)
         self._list = ReadingList()
-        self._mover = ChunkReconciler(view.log, self._spool, untold_again=pace.untold_again)
+        self._mover = ChunkReconciler(view.log, self._spool, resnapshot_statement_dml=pace.resnapshot_statement_dml)
         hosts = config.endpoints if pace.host is None else (pace.host,)
         self._watch = SourceWatch(
             *(config, pace, hosts),

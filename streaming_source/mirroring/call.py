@@ -20,7 +20,7 @@ from streaming_source.mirroring.apply.compiled_classes import keep_compiled_clas
 from streaming_source.mirroring.apply.faults import full_disk
 from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
-from streaming_source.mirroring.reading.reread import ask_again
+from streaming_source.mirroring.reading.requests import ask_again
 from streaming_source.mirroring.reading.rules_at_start import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store

@@ -20,7 +20,7 @@ from replica.errors import ConfigError
 from replica.options.values import seconds
 from streaming_source.mirroring.arguments import BY_LOWER, MOST_PARALLEL, PARALLEL, check_arguments
 from streaming_source.mirroring.names import TargetNames
-from streaming_source.mirroring.reading.reread import requests_folder
+from streaming_source.mirroring.reading.requests import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.installed import check_deltalake
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties

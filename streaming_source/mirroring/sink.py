@@ -30,7 +30,7 @@ from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
 from streaming_source.mirroring.control.states import doubted, settled
 from streaming_source.mirroring.foreign_keys.cascades import Cascades
 from streaming_source.mirroring.reading.beginnings import Beginnings, hidden_error
-from streaming_source.mirroring.reading.reread import RESYNC, ask_again, wait_s
+from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT, ask_again, wait_s
 from streaming_source.mirroring.reading.source_tables import hidden, unreadable
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck
 from streaming_source.mirroring.statements.merge_tables import MergeTables
@@ -195,7 +195,7 @@ class MirrorSink:
         followed: set[TableName] = set()
 
         def before(name: TableName, position: str) -> None:
-            later = self._cascades.put_off_since(name, position, rows)
+            later = self._cascades.defer_since(name, position, rows)
             if later:
                 rows.update({one: settled(row, whole=False) for one, row in later.items()})
                 followed.update(later)
@@ -257,7 +257,7 @@ class MirrorSink:
             return
         live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
         for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
-            self._rows[row.name] = suspended(row, gone_error(row, RESYNC.format(table=table_text(row.name))))
+            self._rows[row.name] = suspended(row, gone_error(row, RESNAPSHOT_HINT.format(table=table_text(row.name))))
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
         """Return the tables whose snapshot ends with this micro-batch, and that the account may not read.
@@ -290,7 +290,7 @@ class MirrorSink:
                 continue
             if policies[policy] == "stop":
                 stopped = SchemaError(
-                    f"{told} {policy}=stop suspends the table.", hint=RESYNC.format(table=table_text(name))
+                    f"{told} {policy}=stop suspends the table.", hint=RESNAPSHOT_HINT.format(table=table_text(name))
                 )
                 self._rows[name] = suspended(row, stopped)
             else:
@@ -328,7 +328,7 @@ class MirrorSink:
                 statements = []  # the snapshot is newer than the statements
             comes_back = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
-                changed = ConfigError("its rule has changed.", hint=RESYNC.format(table=table_text(name)))
+                changed = ConfigError("its rule has changed.", hint=RESNAPSHOT_HINT.format(table=table_text(name)))
                 self._rows[name] = suspended(row, changed)
             elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
                 changes = facts.tables.get(name, TableChanges())

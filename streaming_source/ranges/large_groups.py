@@ -75,10 +75,10 @@ class LargeGroups:
             return None  # its statement is a row before its changes: CREATE TABLE … SELECT is decoded in one piece
         key = _Key(group.path, group.start, group.end, bytes(data[: int.from_bytes(data[9:13], "little")]))
         if key not in self._indexes:
-            untold = self._tables.statement_rows and changes_without_rows(data, checksum=group.checksum)
+            unlogged = self._tables.statement_rows and changes_without_rows(data, checksum=group.checksum)
             self._indexes[key] = (
                 None  # as above: a statement between its rows comes before them
-                if untold
+                if unlogged
                 else index_rows(data, checksum=group.checksum, resolver=self._tables, passed=mapped.passed)
             )
         self._indexes.move_to_end(key)

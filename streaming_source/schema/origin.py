@@ -65,10 +65,10 @@ def tables_and_origin(
 
 def _is_told(table: TableSchema) -> bool:
     """Return True if rows with full metadata have all that the catalog has."""
-    return not any(map(_is_untold, table.columns))
+    return not any(map(_is_unknown, table.columns))
 
 
-def _is_untold(column: ColumnSchema) -> bool:
+def _is_unknown(column: ColumnSchema) -> bool:
     return (
         column.data_type in UNTOLD_TYPES
         or decimals_of(column.column_type) is not None

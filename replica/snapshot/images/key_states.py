@@ -93,7 +93,7 @@ class KeyStates:
         return first, last
 
 
-class Untold(NamedTuple):
+class MissingImages(NamedTuple):
     """Half whose key, or some of whose columns, are needed and unknown. `place`: end of its event group."""
 
     place: int
@@ -102,15 +102,15 @@ class Untold(NamedTuple):
 
 def states_of(
     segments: Sequence[HalfSegment], table_maps: Sequence[bytes], start: int, upto: int, until: int, *, ordered: bool
-) -> KeyStates | Untold:
+) -> KeyStates | MissingImages:
     """Return the state at `upto` of every key that halves after `start` and up to `until` change.
 
     Rows may have partial images only if `until` is not after `upto`. In that case a chunk that was read before `until`
-    has the missing columns. If the images lack a needed key or column, the result is `Untold`.
+    has the missing columns. If the images lack a needed key or column, the result is `MissingImages`.
     """
     halves: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *(segment.halves for segment in segments)])
     found = _decided(halves, start, upto, until)
-    if isinstance(found, Untold):
+    if isinstance(found, MissingImages):
         return found
     deciders, links = found
     spare = np.empty_like(deciders)  # held while the kernel writes to it
@@ -120,7 +120,7 @@ def states_of(
     partial = present & (decided["flags"] & IS_WHOLE == 0)
     lacking = np.flatnonzero(partial)
     if len(lacking) and until > upto:
-        return Untold(int(decided["place"][lacking].max()), key=False)
+        return MissingImages(int(decided["place"][lacking].max()), key=False)
     chains = Chains(halves, links, deciders, partial) if len(lacking) else None
     return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segments), chains)
 
@@ -131,7 +131,7 @@ def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
     if (halves["flags"] & IS_WHOLE == 0).any():
         return None  # the last image of a key may lack columns
     found = _decided(halves, -1, _ANYWHERE, _ANYWHERE)
-    if isinstance(found, Untold):
+    if isinstance(found, MissingImages):
         return None
     halves = halves[np.sort(found[0])]
     keys = _gathered(halves, "key", "key_size")
@@ -143,7 +143,7 @@ def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
     return HalfSegment(halves, keys, images, copied)
 
 
-def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, Ints] | Untold:
+def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, Ints] | MissingImages:
     """Return the deciding halves and the links that `decide` writes, or the half whose key is unknown."""
     table = np.zeros(1 << (2 * len(halves) + 1).bit_length(), np.int32)
     deciders, links = np.empty(len(halves), np.int64), np.full(len(halves), -1, np.int64)
@@ -152,7 +152,7 @@ def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, 
         *(address(table), len(table) - 1, address(deciders), address(links)),
     )
     if count < 0:
-        return Untold(int(halves["place"][-1 - count]), key=True)
+        return MissingImages(int(halves["place"][-1 - count]), key=True)
     return deciders[:count].copy(), links
 
 

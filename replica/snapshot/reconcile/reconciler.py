@@ -89,9 +89,9 @@ class BlockLostError(Exception):
 class ChunkReconciler:
     """Reconciler of one snapshot, called by one thread."""
 
-    def __init__(self, log: RelayLog, spool: Spool, *, untold_again: bool = False) -> None:
-        """Create a reconciler without a window. `untold_again`: treat changes without row events as DDL."""
-        self._untold_again = untold_again
+    def __init__(self, log: RelayLog, spool: Spool, *, resnapshot_statement_dml: bool = False) -> None:
+        """Create a reconciler without a window. `resnapshot_statement_dml`: treat changes without row events as DDL."""
+        self._resnapshot_statement_dml = resnapshot_statement_dml
         self._log = log
         self._spool = spool
         self._window: BackfillWindow | None = None
@@ -118,7 +118,10 @@ class ChunkReconciler:
         schemas = {name: table.schema for name, table in tables.items()}
         defined = {name: table.whole for name, table in tables.items()}
         self._window = BackfillWindow.read(
-            *(self._log, start, end, keys, schemas), defined=defined, settled=v, untold_defines=self._untold_again
+            *(self._log, start, end, keys, schemas),
+            defined=defined,
+            settled=v,
+            statement_dml_defines=self._resnapshot_statement_dml,
         )
         self._tables, self._settled = tables, v
 
@@ -194,7 +197,7 @@ class ChunkReconciler:
 
     def partial_error(self, name: TableName, place: int) -> PrerequisiteError:
         """Return the error for rows that stay incomplete because their images lack columns."""
-        return self._known().untold_error(name, place, key=False)
+        return self._known().missing_images_error(name, place, key=False)
 
     def _known(self) -> BackfillWindow:
         if self._window is None:

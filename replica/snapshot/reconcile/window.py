@@ -29,7 +29,7 @@ from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
 from replica.schema.patterns import table_text
 from replica.snapshot.images.half_record import IS_WHOLE, HalfRecord
-from replica.snapshot.images.key_states import Untold, latest, states_of
+from replica.snapshot.images.key_states import MissingImages, latest, states_of
 from replica.snapshot.images.partial_rows import PartialRowError
 from replica.snapshot.images.row_halves import HalfSegment, RowImageReader, UnreadableChange
 from replica.snapshot.reconcile.table_statements import TableStatements
@@ -76,7 +76,7 @@ class BackfillWindow:
         *,
         defined: Mapping[TableName, TableSchema] | None = None,
         max_bytes: int = MAX_WINDOW_BYTES,
-        untold_defines: bool = False,
+        statement_dml_defines: bool = False,
     ) -> None:
         """Create an empty window at `start`.
 
@@ -87,7 +87,7 @@ class BackfillWindow:
             schemas: Columns that are read of each table.
             defined: Tables with all columns, if `schemas` lack some; images are then written without those columns.
             max_bytes: Maximum memory of the window.
-            untold_defines: Treat changes without row events as DDL.
+            statement_dml_defines: Treat changes without row events as DDL.
 
         Raises:
             DataLossError: The log does not contain `start` any more.
@@ -102,7 +102,7 @@ class BackfillWindow:
         }
         self._reader = RowImageReader(tables, schemas, defined or schemas)
         self._max_bytes = max_bytes
-        self._untold_defines = untold_defines
+        self._statement_dml_defines = statement_dml_defines
         self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
         self._unreadable: dict[TableName, list[UnreadableChange]] = {name: [] for name in tables}
         self._statements: list[TableStatement] = []
@@ -120,10 +120,10 @@ class BackfillWindow:
         *,
         defined: Mapping[TableName, TableSchema] | None = None,
         settled: RelayLocation | None = None,
-        untold_defines: bool = False,
+        statement_dml_defines: bool = False,
     ) -> BackfillWindow:
         """Create a window and extend it to `end`."""
-        window = cls(log, start, tables, schemas, defined=defined, untold_defines=untold_defines)
+        window = cls(log, start, tables, schemas, defined=defined, statement_dml_defines=statement_dml_defines)
         window.extend(end, settled=settled)
         return window
 
@@ -230,8 +230,8 @@ class BackfillWindow:
         table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
         last = place_of(end)
         states = states_of(segments, table_maps, place_of(start), place_of(upto), last, ordered=ordered)
-        if isinstance(states, Untold):
-            raise self.untold_error(table, states.place) if states.key else PartialRowError(states.place)
+        if isinstance(states, MissingImages):
+            raise self.missing_images_error(table, states.place) if states.key else PartialRowError(states.place)
         if states.chains is not None and table in self._computing:
             # Except under FULL, images omit generated columns even if their values change (measured on 11.8).
             raise PartialRowError(states.chains.last)
@@ -261,7 +261,7 @@ class BackfillWindow:
                 self._follower.prepared_before(group.xid, texts_between(self._log, group.location, limit))
         for statement in self._follower.follow(texts_between(self._log, begin, end)):
             if any(statement.concerns(name) for name in self._keys):
-                self._statements.append(statement._replace(defines=statement.defines or self._untold_defines))
+                self._statements.append(statement._replace(defines=statement.defines or self._statement_dml_defines))
 
     def _take_rows(self, part: RelayRange, number: int, needs: RangeNeeds) -> None:
         found = scan(MappedRelayRange(part).data, checksum=part.checksum)
@@ -289,7 +289,7 @@ class BackfillWindow:
             if merged is not None:
                 self._segments[name] = [merged, *segments[len(done) :]]
 
-    def untold_error(self, table: TableName, place: int, *, key: bool = True) -> PrerequisiteError:
+    def missing_images_error(self, table: TableName, place: int, *, key: bool = True) -> PrerequisiteError:
         """Return the error for a change whose images lack the key, or other columns."""
         location = location_at(place)
         head = self._log.at(location)

@@ -15,8 +15,8 @@ from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
 from streaming_source.sinks.sql_text import identifier
 from streaming_source.transforms.kept_rule import fingerprint_of_text, rule_of_text
 from streaming_source.transforms.keyed_hash import hashed
-from streaming_source.transforms.ruled_images import Ruled, shown_columns
 from streaming_source.transforms.target_columns import target_keys
+from streaming_source.transforms.transformed_images import Transformed, shown_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ class MirroredRows(NamedTuple):
     """The conversion from a table to its target. `ruled` is None if the rows are copied unchanged."""
 
     mode: str
-    ruled: Ruled | None
+    ruled: Transformed | None
 
     def of_table(self, rows: DataFrame) -> DataFrame:
         """Return the rows that the target has to hold for these rows of the table."""
@@ -88,4 +88,4 @@ def mirrored_rows(
     if wanted is not None and (key is None or key.fingerprint != wanted):
         told = "no key is given" if key is None else "hashKeyFile has another key than the target"
         raise ConfigError(f"its rule hashes columns, and {told}.", hint="Give the audit the mirror's own hashKeyFile.")
-    return MirroredRows(mode, Ruled(table, policy, rule_of_text(rules), key))
+    return MirroredRows(mode, Transformed(table, policy, rule_of_text(rules), key))

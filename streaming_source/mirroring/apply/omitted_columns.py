@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_row import ControlRow
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.schema.row_schema import TableColumn
-    from streaming_source.transforms.ruled_images import Ruled
+    from streaming_source.transforms.transformed_images import Transformed
 
 
 def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
@@ -59,7 +59,7 @@ def columns_left_out(
     return OmittedColumns(names, tuple(name in row.defaults for name in names), tuple(map(found.get, names)))
 
 
-def values_left_out(rows: DataFrame, row: ControlRow, ruled: Ruled) -> dict[str, Column]:
+def values_left_out(rows: DataFrame, row: ControlRow, ruled: Transformed) -> dict[str, Column]:
     """Return the values of columns that inserts leave out, by column.
 
     Raises:

@@ -24,7 +24,7 @@ from streaming_source.mirroring.apply.faults import full_disk, may_pass
 from streaming_source.mirroring.apply.missing_targets import gone_error, is_target_there
 from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
-from streaming_source.mirroring.reading.reread import MOST_TRIES, RESYNC
+from streaming_source.mirroring.reading.requests import MOST_TRIES, RESNAPSHOT_HINT
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.sinks.delta_folder import DELTA
 from streaming_source.sinks.short_errors import SPARK_ERRORS, told_by, without_plan
@@ -69,7 +69,7 @@ def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Excep
     """
     row, spark = work.row, work.part.spark
     hides = settings.rule_of(row.name).hides
-    hint = RESYNC.format(table=table_text(row.name))
+    hint = RESNAPSHOT_HINT.format(table=table_text(row.name))
     if isinstance(error, AnalysisException) and not is_target_there(spark, row):
         return suspended(row, gone_error(row, hint))
     lacking = _lacking_columns(work) if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []

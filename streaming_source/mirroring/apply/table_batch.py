@@ -23,13 +23,13 @@ from streaming_source.mirroring.control.control_row import NO_BATCH
 from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
-from streaming_source.mirroring.reading.reread import RESYNC
-from streaming_source.mirroring.reading.rule_check import ruled_table
+from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT
+from streaming_source.mirroring.reading.rule_check import transformed_table
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.versions import CHANGES, READS
 from streaming_source.schema.spark_names import spark_column_key
-from streaming_source.transforms.ruled_images import target_images
 from streaming_source.transforms.target_columns import MIRROR, target_keys
+from streaming_source.transforms.transformed_images import target_images
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ class TableBatch:
             raise ConfigError(
                 f"its target {self.row.target} does not belong to this mirror any more: it {told} property {MIRROR}. "
                 "Something else replaced or changed it.",
-                hint=f"Drop it, or move it away. {RESYNC.format(table=table_text(self.row.name))}",
+                hint=f"Drop it, or move it away. {RESNAPSHOT_HINT.format(table=table_text(self.row.name))}",
             )
 
     # -- definitions -------------------------------------------------------------------------------------------------
@@ -137,13 +137,13 @@ class TableBatch:
         table = ".".join(self.row.name)
         why = f"rows of {table} in batch {self.commit.batch} do not match the definition that the mirror has: {why}"
         if self.settings.on_alter == "stop":
-            raise SchemaError(f"{why} onAlter=stop suspends the table.", hint=RESYNC.format(table=table))
+            raise SchemaError(f"{why} onAlter=stop suspends the table.", hint=RESNAPSHOT_HINT.format(table=table))
         _log.warning("%s The table is re-snapshotted.", why)
         self.row = doubted(self.row, self.commit.batch, why)
 
     def lacking_columns(self) -> list[str]:
         """Return the columns that a Delta target should have and lacks."""
-        ruled = ruled_table(self.spark, self.row.table, self.settings)
+        ruled = transformed_table(self.spark, self.row.table, self.settings)
         there = {spark_column_key(name) for name in self.spark.table(self.target.name).columns}
         wanted = (column.name for column in self.mode.columns(ruled.columns))
         return [name for name in wanted if spark_column_key(name) not in there]
@@ -184,7 +184,7 @@ class TableBatch:
             self.merge(self.rows().where("op <> 'read'"))
             return
         rows, keys = latest_rows(self.batch, latest, self.facts), self.row.keys
-        names = [column.name for column in ruled_table(self.spark, self.row.table, self.settings).columns]
+        names = [column.name for column in transformed_table(self.spark, self.row.table, self.settings).columns]
         change = NetChanges(rows, self.target, keys, names, partial=False, domains=False, at=self.commit, reduced=True)
         self.target.apply(self.mode, change)
 
@@ -207,7 +207,7 @@ class TableBatch:
 
     def _part(self, rows: DataFrame, at: Commit) -> NetChanges:
         """Return change rows with the columns of the target."""
-        ruled = ruled_table(self.spark, self.row.table, self.settings)
+        ruled = transformed_table(self.spark, self.row.table, self.settings)
         if self.facts.partial and not self.mode.append_only:
             ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
         return NetChanges(

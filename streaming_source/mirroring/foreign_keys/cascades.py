@@ -28,11 +28,11 @@ from streaming_source.mirroring.control.control_row import CURRENT, NO_BATCH, De
 from streaming_source.mirroring.control.states import doubted
 from streaming_source.mirroring.foreign_keys.deferred import (
     above_each,
+    defer_cascades,
+    deferral_from,
     due,
     followed,
     lowest,
-    put_off,
-    put_off_from,
     reached,
 )
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
@@ -40,7 +40,7 @@ from streaming_source.mirroring.foreign_keys.links import server_position
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.reading.reread import RESYNC
+from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.options.source_options import OPTIONS
 from streaming_source.sinks.short_errors import SPARK_ERRORS
@@ -108,7 +108,9 @@ class Cascades:
         coming = self._coming(facts, found, read, reading)
         spark, checkpoint = batch.sparkSession, self._settings.checkpoint
         above = above_each(found, links)
-        put_off(found, above, coming, read, facts.touched, cache(partial(put_off_from, spark, checkpoint, number)))
+        defer_cascades(
+            found, above, coming, read, facts.touched, cache(partial(deferral_from, spark, checkpoint, number))
+        )
         errors: dict[TableName, SchemaError] = {}
         if direct := _without({name for name, row in found.items() if row.deferred_cascade is not None}, links):
             walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
@@ -118,7 +120,7 @@ class Cascades:
         self._again(number, found, links, reading)
         return found, errors
 
-    def put_off_since(
+    def defer_since(
         self, name: TableName, position: str, rows: Mapping[TableName, ControlRow]
     ) -> dict[TableName, ControlRow]:
         """Return the rows of a table and of the tables below it, with cascades deferred since a position."""
@@ -304,7 +306,7 @@ def _without(children: Collection[TableName], links: Mapping[TableName, list[Lin
 
 def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
     why = walk.missed.get(name) or f"{', '.join(sorted(walk.found[name].told))} changed its rows outside the binlog."
-    return SchemaError(f"onCascade=stop suspends the table: {why}", hint=RESYNC.format(table=table_text(name)))
+    return SchemaError(f"onCascade=stop suspends the table: {why}", hint=RESNAPSHOT_HINT.format(table=table_text(name)))
 
 
 def _from_below(

@@ -44,7 +44,7 @@ def above_each(names: Collection[TableName], links: Mapping[TableName, list[Link
     return {name: tables_above(name, parents) for name in names}
 
 
-def put_off(
+def defer_cascades(
     rows: dict[TableName, ControlRow],
     above: Mapping[TableName, AbstractSet[TableName]],
     coming: Collection[TableName],
@@ -113,7 +113,7 @@ def lowest(positions: Iterable[str]) -> str:
     return str(GtidPosition(tuple(kept)))
 
 
-def put_off_from(spark: SparkSession, checkpoint: str, number: int) -> DeferredCascade:
+def deferral_from(spark: SparkSession, checkpoint: str, number: int) -> DeferredCascade:
     """Return a cascade that is deferred from a micro-batch on.
 
     It begins at the end of the last micro-batch that was planned at least MARGIN_MS before the snapshot began. For the

@@ -16,7 +16,7 @@ from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS, UN
 from streaming_source.mirroring.foreign_keys.found_rows import FoundRows
 from streaming_source.mirroring.foreign_keys.lost_values import MOST_ROWS, TooManyRowsError
 from streaming_source.mirroring.foreign_keys.stale_rows import lost_with, unchanged_since
-from streaming_source.mirroring.foreign_keys.walk_rows import UntoldError
+from streaming_source.mirroring.foreign_keys.walk_rows import UndeterminableError
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.schema.target_modes import APPEND_LOG
 from streaming_source.sinks.short_errors import SPARK_ERRORS
@@ -135,7 +135,7 @@ class CascadeWalk:
             return
         try:
             stale, lost = self._look(hit, link, action, child)
-        except (UntoldError, SchemaError) as error:
+        except (UndeterminableError, SchemaError) as error:
             self._miss(hit, link, action, str(error))
         except TooManyRowsError:
             self._miss(hit, link, action, f"more than {MOST_ROWS:,} rows are affected.")
@@ -150,15 +150,15 @@ class CascadeWalk:
 
     def _look(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> tuple[Stale | None, Lost]:
         if not child.live:
-            raise UntoldError(f"{_dotted(link.child)} is {child.state}.")
+            raise UndeterminableError(f"{_dotted(link.child)} is {child.state}.")
         if hit.unseen is not None:
             return self._look_for_orphans(hit, hit.unseen, link, action, child)
         if hit.lost is None:
-            raise UntoldError(hit.why)
+            raise UndeterminableError(hit.why)
         lost = hit.lost(link.key.parent_columns)
         if self._rows.altered(link.child):
             if not all(self._is_early(link.child, lost, row) for row in range(len(lost.at))):
-                raise UntoldError("it was altered in the same micro-batch.")
+                raise UndeterminableError("it was altered in the same micro-batch.")
             return None, lost  # the child has none of the rows; tables below may have been read before the loss
         if not lost.at:
             return None, lost
@@ -173,7 +173,7 @@ class CascadeWalk:
         doubted = set(chosen) if why is not None else doubt
         early = {row for row in doubted if self._is_early(link.child, lost, stale.lost[row])}
         if doubted - early:
-            raise UntoldError(why or _ORDER)
+            raise UndeterminableError(why or _ORDER)
         return stale.take([row for row in chosen if row not in early]), lost
 
     def _is_early(self, child: TableName, lost: Lost, number: int) -> bool:
@@ -206,7 +206,7 @@ class CascadeWalk:
         if self._rows.altered(hit.table) or self._rows.altered(link.child):
             why = "it, or that table, was altered meanwhile."
         if why is not None or not all(stale.alike):
-            raise UntoldError(why or _ORDER)
+            raise UndeterminableError(why or _ORDER)
         return stale, loss
 
     def _doubt(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> str | None:
@@ -269,7 +269,7 @@ class CascadeWalk:
         gone = (event, action) == ("DELETE", "CASCADE")
         columns = None if gone else tuple(link.key.columns)
         hit = _Hit(link.child, "DELETE" if gone else "UPDATE", None, why, columns=columns, last=last)
-        if self._is_new("untold", hit.table, hit.event, columns, last):
+        if self._is_new("unknown", hit.table, hit.event, columns, last):
             self._hits.append(hit)
 
     def _shown(self, name: TableName) -> list[str]:

@@ -1,7 +1,7 @@
 """Rows that a walk reads: values that a table lost in the micro-batch, and rows of a target that refer to them.
 
 In: the micro-batch, and the rows of the control table after its changes. Out: rows in the driver. Columns that cannot
-be compared raise an UntoldError with the reason.
+be compared raise an UndeterminableError with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from streaming_source.mirroring.batch.table_rows import OTHER_TYPES, rows_of_tab
 from streaming_source.mirroring.foreign_keys.links import has_orphans
 from streaming_source.mirroring.foreign_keys.lost_values import inserted_values, lost_values
 from streaming_source.mirroring.foreign_keys.stale_rows import Referring, last_changes, orphan_rows, stale_rows
-from streaming_source.mirroring.reading.rule_check import ruled_table
+from streaming_source.mirroring.reading.rule_check import transformed_table
 from streaming_source.mirroring.statements.statement_scope import statements_of
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.target_modes import CURRENT, HISTORY, SOFT_DELETE
@@ -38,7 +38,7 @@ _LIVE: Final = {CURRENT: None, SOFT_DELETE: "NOT _deleted", HISTORY: "_current"}
 """Condition for rows of a target that are rows of the table, by mode."""
 
 
-class UntoldError(Exception):
+class UndeterminableError(Exception):
     """Reason why it cannot be determined which rows of a table a foreign key changed."""
 
 
@@ -78,14 +78,14 @@ class WalkRows:
         """Return the values that rows of a table lost, by the changes of the micro-batch.
 
         Raises:
-            UntoldError: the values cannot be determined from the changes.
+            UndeterminableError: the values cannot be determined from the changes.
             TooManyRowsError: there are more than the driver takes.
         """
         known = (name, tuple(columns), event)
         if known not in self._lost:
             row = self._rows[name]
             if self.changes(name).partial and not set(self._named(row, columns)) <= set(row.keys):
-                raise UntoldError("images of its changes lack columns.")
+                raise UndeterminableError("images of its changes lack columns.")
             named = self._named(row, columns)
             self._lost[known] = lost_values(self._change_rows(row, named), named, event)
         return self._lost[known]
@@ -113,7 +113,7 @@ class WalkRows:
         """Return orphans in a target, by its parent's target; it raises the same errors as `lost`.
 
         Raises:
-            UntoldError: the server itself has orphans, which were written with foreign_key_checks=0.
+            UndeterminableError: the server itself has orphans, which were written with foreign_key_checks=0.
         """
         child, above = self._rows[link.child], self._rows[parent]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
@@ -121,7 +121,7 @@ class WalkRows:
         self._check_types(parent, link, child)
         found = orphan_rows(self._live(child), self._live(above), to, by)
         if found.keys and has_orphans(self._settings.options, link):
-            raise UntoldError("the server itself has rows without a parent row in that table.")
+            raise UndeterminableError("the server itself has rows without a parent row in that table.")
         return found
 
     def filtered(self, name: TableName) -> bool:
@@ -146,10 +146,10 @@ class WalkRows:
 
     def _in_target(self, row: ControlRow, names: Sequence[str]) -> Sequence[str]:
         """Return the names of columns in the target; refuse columns whose values a rule hides."""
-        ruled = ruled_table(self._batch.sparkSession, row.table, self._settings)
+        ruled = transformed_table(self._batch.sparkSession, row.table, self._settings)
         hidden = {column_key(name) for name in (*ruled.rule.leave_out, *ruled.rule.mask, *ruled.rule.hash)}
         if any(column_key(name) in hidden for name in names):
-            raise UntoldError("its rule hides the values.")
+            raise UndeterminableError("its rule hides the values.")
         return target_keys(self._named(row, names), ruled.columns)
 
     def _check_types(self, parent: TableName, link: Link, child: ControlRow) -> None:
@@ -159,14 +159,14 @@ class WalkRows:
             columns = self._columns(row)
             kinds.append([columns[name].type for name in self._named(row, names)])
         if kinds[0] != kinds[1] or not OTHER_TYPES.isdisjoint(kinds[0]):
-            raise UntoldError("values of its column types cannot be compared.")
+            raise UndeterminableError("values of its column types cannot be compared.")
 
     def _named(self, row: ControlRow, names: Sequence[str]) -> list[str]:
         """Return column names as the table's definition spells them: a foreign key may be older than its parent."""
         there = {column_key(name): name for name in self._columns(row)}
         unknown = [name for name in names if column_key(name) not in there]
         if unknown:
-            raise UntoldError(f"{'.'.join(row.name)} has no column {unknown[0]} in this micro-batch.")
+            raise UndeterminableError(f"{'.'.join(row.name)} has no column {unknown[0]} in this micro-batch.")
         return [there[column_key(name)] for name in names]
 
     def _columns(self, row: ControlRow) -> dict[str, TableColumn]:

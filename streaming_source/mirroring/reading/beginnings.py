@@ -18,7 +18,7 @@ from streaming_source.mirroring.control.control_row import DROPPED, NO_BATCH, Co
 from streaming_source.mirroring.control.control_table import make_control
 from streaming_source.mirroring.control.states import doubted, dropped
 from streaming_source.mirroring.reading.kept_target import NewReading
-from streaming_source.mirroring.reading.reread import RESYNC
+from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.statement_scope import widen_views
@@ -187,7 +187,7 @@ class Beginnings:
             raise_fault(error, written=0)
             return suspended(row, self._shown(name, error))
 
-    def _shown(self, name: TableName, error: Exception, then: str = RESYNC) -> Exception:
+    def _shown(self, name: TableName, error: Exception, then: str = RESNAPSHOT_HINT) -> Exception:
         """Return the reason why a target was not created. An error of Spark gets a hint; `then`: what to do after."""
         if not isinstance(error, SPARK_ERRORS):
             return error
@@ -222,7 +222,7 @@ def unmade(what: str, error: Exception, hint: str) -> ConfigError:
 
 def hidden_error(name: TableName) -> ConfigError:
     """Make the error for a table that the account may not read."""
-    return ConfigError(_HIDDEN, hint=RESYNC.format(table=table_text(name)))
+    return ConfigError(_HIDDEN, hint=RESNAPSHOT_HINT.format(table=table_text(name)))
 
 
 def _holds(row: ControlRow) -> bool:

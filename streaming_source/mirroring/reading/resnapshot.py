@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError
 from replica.schema.patterns import table_named, table_text
 from streaming_source.mirroring.control.control_table import CHECKPOINT, control_of
-from streaming_source.mirroring.reading.reread import ask_again
+from streaming_source.mirroring.reading.requests import ask_again
 from streaming_source.mirroring.writers.choose import control_store
 
 if TYPE_CHECKING:

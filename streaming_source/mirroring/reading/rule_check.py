@@ -25,8 +25,8 @@ from replica.schema.text.naming import column_key
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.sinks.short_errors import first_line
 from streaming_source.transforms.hash_text import HASHED
-from streaming_source.transforms.ruled_images import Ruled, folded
 from streaming_source.transforms.target_columns import image_type, target_columns
+from streaming_source.transforms.transformed_images import Transformed, folded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ _REFUSED: Final = frozenset(
 _HINT: Final = "A filter is a condition over the table's columns, as in WHERE: where = \"country = 'DE'\"."
 
 
-def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], settings: MirrorSettings) -> Ruled:
+def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], settings: MirrorSettings) -> Transformed:
     """Return the table with its rule.
 
     Raises:
@@ -64,19 +64,19 @@ def checked_rule(spark: SparkSession, table: TableSchema, keys: Sequence[str], s
         _check_keys(table, keys, rule)
         _check_new_names(table, target_columns(table, settings.policy, rule))
         _check_hashes(table, rule)
-    ruled = ruled_table(spark, table, settings)
+    ruled = transformed_table(spark, table, settings)
     _check_masks(spark, ruled)
     return ruled
 
 
-def ruled_table(spark: SparkSession, table: TableSchema, settings: MirrorSettings) -> Ruled:
+def transformed_table(spark: SparkSession, table: TableSchema, settings: MirrorSettings) -> Transformed:
     """Return a table with its rule, after `checked_rule` checked this definition."""
     rule = settings.rule_of((table.database, table.table))
     filtered: frozenset[str] = frozenset()
     if rule.where is not None:
         columns = image_type(target_columns(table, settings.policy))
         filtered = check_filter(spark, table.name, rule.where, columns)
-    return Ruled(table, settings.policy, rule, settings.hash_key, filtered)
+    return Transformed(table, settings.policy, rule, settings.hash_key, filtered)
 
 
 def _check_names(table: TableSchema, rule: TableRule) -> None:
@@ -121,7 +121,7 @@ def _check_hashes(table: TableSchema, rule: TableRule) -> None:
             )
 
 
-def _check_masks(spark: SparkSession, ruled: Ruled) -> None:
+def _check_masks(spark: SparkSession, ruled: Transformed) -> None:
     from pyspark.sql import functions as f
 
     masks = {column_key(name): value for name, value in ruled.rule.mask.items() if value is not None}

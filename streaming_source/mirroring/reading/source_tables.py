@@ -23,7 +23,7 @@ from replica.snapshot.check.key_choice import choose_key
 from replica.snapshot.check.verdict import ABSENT, ask_verdicts
 from streaming_source.attached.folder import attached_directory
 from streaming_source.mirroring.statements.column_defaults import ask_defaults
-from streaming_source.mirroring.statements.dropped_key import blurred_names, sharp_indexes
+from streaming_source.mirroring.statements.dropped_key import ambiguous_names, sharp_indexes
 from streaming_source.schema.origin import READINGS
 from streaming_source.selection.resolver import SelectedTables
 
@@ -52,7 +52,7 @@ class SourceTable(NamedTuple):
 
     Attributes:
         keys: the columns of its key; empty if there is none.
-        blurred: the column that makes its only key ambiguous; None if there is no such key.
+        ambiguous: the column that makes its only key ambiguous; None if there is no such key.
         unsettled: the table was altered during each attempt to read it, so its definition at the position is uncertain.
     """
 
@@ -60,7 +60,7 @@ class SourceTable(NamedTuple):
     keys: tuple[str, ...]
     comment: str
     defaults: Defaults
-    blurred: str | None = None
+    ambiguous: str | None = None
     unsettled: bool = False
     engine: str | None = None
 
@@ -175,9 +175,9 @@ def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
     found = {}
     for name, definition in tables.items():
         if name in listed:
-            keys, blurred = _keys(definition, indexes.get(name, ()))
+            keys, ambiguous = _keys(definition, indexes.get(name, ()))
             comment, engine = listed[name]
-            told = (definition, keys, comment, defaults.get(name, {}), blurred, name in unsettled, engine)
+            told = (definition, keys, comment, defaults.get(name, {}), ambiguous, name in unsettled, engine)
             found[name] = SourceTable(*told)
     return SourceTables(found, position)
 
@@ -188,7 +188,7 @@ def _keys(definition: TableSchema, indexes: Sequence[TableIndex]) -> tuple[tuple
     if key is not None:
         return tuple(definition.columns[number].name for number in key.columns), None
     own = choose_key(definition, indexes)
-    return (), None if own is None else blurred_names(definition.columns[number] for number in own.columns)[0]
+    return (), None if own is None else ambiguous_names(definition.columns[number] for number in own.columns)[0]
 
 
 def _unchanged(

@@ -61,10 +61,10 @@ class Targets:
         mode = mode_of(named, table.keys)
         counted = named == CURRENT and self._settings.options.snapshot_unkeyed == "whole"
         if not table.keys and not mode.append_only and not counted:
-            but = f", except one with {table.blurred}, whose label '' looks the same as an invalid value"
+            but = f", except one with {table.ambiguous}, whose label '' looks the same as an invalid value"
             raise SchemaError(
                 f"{table_text(name)} has no primary key, and no unique index over columns that are all NOT NULL"
-                f"{but if table.blurred else ''}.",
+                f"{but if table.ambiguous else ''}.",
                 hint="Give it one, leave it out (excludeTables), or let the mirror count its rows, in the mode current "
                 "(snapshotUnkeyed=whole).",
             )

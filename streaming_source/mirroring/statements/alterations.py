@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Policy = Literal["onTruncate", "onSwap", "onAlter"]
 
-_UNTOLD: Final = "it was logged without the rows that it changed (binlog_format STATEMENT or MIXED)."
+_STATEMENT_DML: Final = "it was logged without the rows that it changed (binlog_format STATEMENT or MIXED)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class NotInRows:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedUntold(NotInRows):
+class StatementDmlChange(NotInRows):
     """Rows that a statement changed, which was logged as a statement and not as row events."""
 
 
@@ -114,22 +114,22 @@ def asked_of(
         ConfigError: the table's rule names a column, and another column takes its name.
     """
     try:
-        return _untold(effect) or _asked(effect, before, policy, rule, defaults or {})
+        return _statement_dml(effect) or _asked(effect, before, policy, rule, defaults or {})
     except SchemaError as error:
         return NotInRows(error.message, "onAlter")
 
 
 def changes_rows(effect: StatementEffect) -> bool:
     """Return True if a statement changes rows, and no definition."""
-    return isinstance(_untold(effect), ChangedUntold)
+    return isinstance(_statement_dml(effect), StatementDmlChange)
 
 
-def _untold(effect: StatementEffect) -> NotInRows | None:
+def _statement_dml(effect: StatementEffect) -> NotInRows | None:
     if effect.changed is None or effect.changed.defines:
         return None
     if effect.head is None:
-        return ChangedUntold(_UNTOLD, "onSwap")
-    return NotInRows(_UNTOLD, "onSwap") if effect.verb is Verb.CREATE_TABLE else None  # CREATE TABLE … SELECT
+        return StatementDmlChange(_STATEMENT_DML, "onSwap")
+    return NotInRows(_STATEMENT_DML, "onSwap") if effect.verb is Verb.CREATE_TABLE else None  # CREATE TABLE … SELECT
 
 
 def _asked(  # noqa: PLR0911  (one return for each kind)

@@ -18,21 +18,21 @@ from streaming_source.mirroring.batch.met_definitions import unreadable_rows
 from streaming_source.mirroring.control.control_row import DROPPED, ControlRow
 from streaming_source.mirroring.control.states import doubted, dropped
 from streaming_source.mirroring.modes.kinds import check_names
-from streaming_source.mirroring.reading.reread import RESYNC
+from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT
 from streaming_source.mirroring.reading.rule_check import checked_rule
 from streaming_source.mirroring.statements.alterations import (
-    ChangedUntold,
     Dropped,
     Emptied,
     Evolved,
     Made,
     NotInRows,
+    StatementDmlChange,
     asked_of,
     changes_rows,
 )
 from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
 from streaming_source.mirroring.statements.column_names import composed
-from streaming_source.mirroring.statements.dropped_key import lost_key
+from streaming_source.mirroring.statements.dropped_key import dropped_key
 from streaming_source.schema.target_modes import CURRENT
 from streaming_source.transforms.target_columns import WHOLE
 
@@ -58,7 +58,7 @@ class DdlApplier:
         self._settings = part.settings
         self._target = part.target
         self._statements = [one for one in statements if not changes_rows(one.effect)]
-        self._untold = [one for one in statements if changes_rows(one.effect)]
+        self._statement_dml = [one for one in statements if changes_rows(one.effect)]
         self._gone = False
         """Whether an earlier attempt of the micro-batch dropped the target. Then all steps before the DROP are done."""
 
@@ -70,7 +70,7 @@ class DdlApplier:
         must not be looked up.
         """
         mode = self._part.mode
-        return not self._untold or mode.append_only or (mode.by_key and not self._part.facts.partial)
+        return not self._statement_dml or mode.append_only or (mode.by_key and not self._part.facts.partial)
 
     def follow(self) -> None:
         """Apply the statements, before the rows.
@@ -102,7 +102,7 @@ class DdlApplier:
         Raises:
             SchemaError: the table has to be suspended because of such a change.
         """
-        for statement in self._untold:
+        for statement in self._statement_dml:
             self._follow(statement)
 
     @property
@@ -164,7 +164,7 @@ class DdlApplier:
             self._keep_names(statement, asked)
         elif isinstance(asked, Made):
             self._wait(statement, "it was created again.")
-        elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, ChangedUntold):
+        elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, StatementDmlChange):
             self._read_again(statement, asked)
 
     def _read_again(self, statement: StatementRow, asked: NotInRows) -> None:
@@ -224,7 +224,7 @@ class DdlApplier:
     def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
         if asked.actions and self._settings.on_alter == "stop":
             raise self._error(statement, "onAlter=stop suspends the table.")
-        lost = lost_key(statement.effect, asked.definition, self._row.keys)
+        lost = dropped_key(statement.effect, asked.definition, self._row.keys)
         if lost is not None:
             self._wait(statement, lost)
             self._keep_names(statement, asked)
@@ -253,7 +253,7 @@ class DdlApplier:
     def _error(self, statement: StatementRow, why: str) -> SchemaError:
         table = ".".join(self._row.name)
         return SchemaError(
-            f"{table} cannot be kept equal after {_shown(statement)}: {why}", hint=RESYNC.format(table=table)
+            f"{table} cannot be kept equal after {_shown(statement)}: {why}", hint=RESNAPSHOT_HINT.format(table=table)
         )
 
 

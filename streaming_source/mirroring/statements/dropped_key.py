@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 _INDEX: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 
 
-def lost_key(effect: StatementEffect, after: TableSchema, keys: Collection[str]) -> str | None:
+def dropped_key(effect: StatementEffect, after: TableSchema, keys: Collection[str]) -> str | None:
     """Return what the statement does to the key of a table, or None if the key stays."""
     columns = {column.name: column for column in after.columns}
     gone = [key for key in keys if key not in columns]
     if gone:
         return f"it drops the key column {gone[0]}."
-    blurred = blurred_names(columns[key] for key in keys)
-    if blurred:
-        return f"after it, the label '' of the key column {blurred[0]} looks like an invalid value."
+    ambiguous = ambiguous_names(columns[key] for key in keys)
+    if ambiguous:
+        return f"after it, the label '' of the key column {ambiguous[0]} looks like an invalid value."
     primary = set(keys) == {after.columns[number].name for number in after.primary_key}
     return None if primary else _lost_unique(effect, after, keys)
 
@@ -66,17 +66,17 @@ def _drops_index(words: Sequence[str]) -> bool:
     return replaced or any(one == "DROP" and other in _INDEX for one, other in pairwise(words))
 
 
-def is_blurred(column: ColumnSchema) -> bool:
+def is_ambiguous(column: ColumnSchema) -> bool:
     """Return True if two values of a column look alike in a target."""
     return column.data_type in {"enum", "set"} and "" in (column.labels or ())
 
 
 def sharp_indexes(definition: TableSchema, indexes: Sequence[TableIndex]) -> list[TableIndex]:
     """Return the indexes without a column of which two values look alike."""
-    blurred = {column_key(column.name) for column in definition.columns if is_blurred(column)}
-    return [index for index in indexes if not any(column_key(part.column) in blurred for part in index.parts)]
+    ambiguous = {column_key(column.name) for column in definition.columns if is_ambiguous(column)}
+    return [index for index in indexes if not any(column_key(part.column) in ambiguous for part in index.parts)]
 
 
-def blurred_names(columns: Iterable[ColumnSchema]) -> list[str]:
+def ambiguous_names(columns: Iterable[ColumnSchema]) -> list[str]:
     """Return the names of columns of which two values look alike."""
-    return [column.name for column in columns if is_blurred(column)]
+    return [column.name for column in columns if is_ambiguous(column)]

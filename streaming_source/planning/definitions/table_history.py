@@ -198,10 +198,10 @@ class TableHistory:
         """
         then = tables_then(self._tables, offset.selection)
         hidden = matcher(offset.selection.unread if offset.selection else ())
-        untold = (
+        unknown = (
             (name, table) for name, table in self._tables.catalog.items() if state.changes.get(name, table) is None
         )
-        new = {n: table for n, table in untold if not then.wants(*n) or hidden.fits(n)}
+        new = {n: table for n, table in unknown if not then.wants(*n) or hidden.fits(n)}
         if not new or self._origin is None:
             return state
         self._new_at = offset.position, frozenset(new)

@@ -123,7 +123,7 @@ def open_reading(
         rows_a_second=None if rate is None else float(rate),
         host=options.snapshot_endpoint,
         unkeyed=options.snapshot_unkeyed == "whole",
-        untold_again=options.on_statement_dml == "row",
+        resnapshot_statement_dml=options.on_statement_dml == "row",
         table_by_table=options.resnapshot_requests is not None,
     )
     return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)

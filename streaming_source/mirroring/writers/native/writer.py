@@ -17,7 +17,7 @@ from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.omitted_columns import columns_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
-from streaming_source.mirroring.reading.rule_check import ruled_table
+from streaming_source.mirroring.reading.rule_check import transformed_table
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, remove_files
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
@@ -157,7 +157,7 @@ class NativeWriter:
                 return None
         if part.folder is None:
             raise NativeWriteError("its storage is not a local disk")
-        ruled = ruled_table(part.spark, row.table, self._settings)
+        ruled = transformed_table(part.spark, row.table, self._settings)
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
         tasks = _TableTasks(work, number, part.folder, target, part.commit)
         if part.mode.append_only:

@@ -418,7 +418,7 @@ def test_partial_images_tell_nothing_of_what_was_before(tmp_path: Path) -> None:
     with pytest.raises(PartialRowError) as refused:
         window.state_at(NAME, known.places[1], known.places[1])
     assert refused.value.place == place_of(known.places[2])
-    error = window.untold_error(NAME, refused.value.place, key=False)
+    error = window.missing_images_error(NAME, refused.value.place, key=False)
     assert "transaction 0-1-2 contain only some columns of a row of d.t" in error.message
     assert window.state_at(NAME, known.places[0], known.places[1]).image(0) is not None  # an earlier change decides
     before = window.state_at(NAME, known.places[1], known.places[1], known.places[1])
@@ -624,7 +624,7 @@ def test_changes_that_were_logged_as_statements_are_refused_by_transaction(tmp_p
 def test_changes_that_were_logged_as_statements_may_count_as_ddl(tmp_path: Path) -> None:
     known = with_text(tmp_path, b"UPDATE t SET v = 1", b"UPDATE u SET v = 1", flags=GtidFlag.TRANSACTIONAL)
     places, (keys, schemas) = known.places, ({NAME: KEY}, {NAME: SCHEMA})
-    window = BackfillWindow.read(known.log, places[0], places[3], keys, schemas, untold_defines=True)
+    window = BackfillWindow.read(known.log, places[0], places[3], keys, schemas, statement_dml_defines=True)
     assert window.ddl(NAME, places[1], places[2])
     assert not window.ddl(NAME, places[2], places[3])
     assert len(window.state_at(NAME, places[1], places[2])) == 0

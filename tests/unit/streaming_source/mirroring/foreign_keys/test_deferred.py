@@ -12,11 +12,11 @@ from streaming_source.mirroring.control.control_row import READING, ControlRow, 
 from streaming_source.mirroring.foreign_keys import deferred as module
 from streaming_source.mirroring.foreign_keys.deferred import (
     above_each,
+    defer_cascades,
+    deferral_from,
     due,
     followed,
     lowest,
-    put_off,
-    put_off_from,
     reached,
 )
 from streaming_source.mirroring.foreign_keys.links import links_by_parent
@@ -51,7 +51,7 @@ def after(
     touched: dict[TableName, int],
     read: Collection[TableName] = (),
 ) -> dict[TableName, DeferredCascade | None]:
-    put_off(rows, {name: ABOVE[name] for name in rows}, coming, read, touched, lambda: SINCE)
+    defer_cascades(rows, {name: ABOVE[name] for name in rows}, coming, read, touched, lambda: SINCE)
     return {name: row.deferred_cascade for name, row in rows.items()}
 
 
@@ -134,14 +134,14 @@ def test_what_is_put_off_goes_back_behind_a_batch_that_was_planned_long_before(
         return SourceOffset(position, GtidPosition.parse(f"0-1-{number - 1}"))
 
     log(0, 0, at(10))
-    assert put_off_from(None, "/c", 0) == DeferredCascade("0-1-9", "0-1-9", lost=False)  # type: ignore[arg-type]
+    assert deferral_from(None, "/c", 0) == DeferredCascade("0-1-9", "0-1-9", lost=False)  # type: ignore[arg-type]
     for number, seconds in enumerate((0, 50, 100, 105, 161)):
         log(number, seconds, at(10 * number + 10))
     # Batch 4 began its reading at 105 at the earliest, so 0-1-9 is of a batch that was planned a minute before.
-    assert put_off_from(None, "/c", 4) == DeferredCascade("0-1-9", "0-1-40", lost=True)  # type: ignore[arg-type]
-    assert put_off_from(None, "/c", 5) == DeferredCascade("0-1-29", "0-1-50", lost=True)  # type: ignore[arg-type]
+    assert deferral_from(None, "/c", 4) == DeferredCascade("0-1-9", "0-1-40", lost=True)  # type: ignore[arg-type]
+    assert deferral_from(None, "/c", 5) == DeferredCascade("0-1-29", "0-1-50", lost=True)  # type: ignore[arg-type]
     del written["/c/offsets/1"]
-    assert put_off_from(None, "/c", 4).since == "0-1-29", "as far back as Spark's log goes"  # type: ignore[arg-type]
+    assert deferral_from(None, "/c", 4).since == "0-1-29", "as far back as Spark's log goes"  # type: ignore[arg-type]
     log(0, 0, at(10).__class__(at(20).position, at(20).resume, begin=at(8)))
-    assert put_off_from(None, "/c", 0).since == "0-1-7", "Trigger.Once has no batch before the rows"  # type: ignore[arg-type]
+    assert deferral_from(None, "/c", 0).since == "0-1-7", "Trigger.Once has no batch before the rows"  # type: ignore[arg-type]
     assert module.MARGIN_MS == 60_000

@@ -12,7 +12,7 @@ from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.check.indexes import IndexPart, TableIndex
-from streaming_source.mirroring.statements.dropped_key import blurred_names, lost_key, sharp_indexes
+from streaming_source.mirroring.statements.dropped_key import ambiguous_names, dropped_key, sharp_indexes
 
 SESSION = StatementContext(database="shop")
 UNIQUE = "CREATE TABLE t (code CHAR(3) NOT NULL, part INT NOT NULL, v INT, UNIQUE k (code, part), KEY other (v))"
@@ -25,7 +25,7 @@ def lost(made: str, sql: str, *keys: str) -> str | None:
     history.apply(sql, SESSION)
     after = history.table("shop", "t")
     assert after is not None
-    return lost_key(StatementEffect(sql, SESSION), after, keys)
+    return dropped_key(StatementEffect(sql, SESSION), after, keys)
 
 
 @pytest.mark.parametrize(
@@ -85,5 +85,5 @@ def index(name: str, *columns: str) -> TableIndex:
 def test_those_without_such_a_column_are_left() -> None:
     both, tags, alone = index("PRIMARY", "kind", "id"), index("u", "tags"), index("v", "id")
     assert sharp_indexes(TABLE, [both, tags, alone]) == [alone]
-    assert blurred_names(TABLE.columns) == ["Kind", "tags"]
-    assert blurred_names([column("k", "enum", ("a", "b")), column("t", "varchar")]) == []
+    assert ambiguous_names(TABLE.columns) == ["Kind", "tags"]
+    assert ambiguous_names([column("k", "enum", ("a", "b")), column("t", "varchar")]) == []

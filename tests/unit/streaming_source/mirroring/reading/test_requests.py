@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.driver import relay_directory
-from streaming_source.mirroring.reading.reread import ask_again, requests_folder
+from streaming_source.mirroring.reading.requests import ask_again, requests_folder
 from streaming_source.offsets.reading_requests import RequestFolder
 
 if TYPE_CHECKING:

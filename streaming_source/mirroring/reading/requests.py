@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.control.control_row import ControlRow
 
-RESYNC: Final = 'Re-snapshot the table: mirror_resnapshot(spark, tables=["{table}"], into=…).'
+RESNAPSHOT_HINT: Final = 'Re-snapshot the table: mirror_resnapshot(spark, tables=["{table}"], into=…).'
 """Hint of errors that only a re-snapshot resolves."""
 FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 600.0

@@ -36,7 +36,7 @@ _LOGGED = "_logged"
 """Column with the `op` of a row in the binlog, before the filter."""
 
 
-class Ruled(NamedTuple):
+class Transformed(NamedTuple):
     """A table with its rule.
 
     `filtered`: the columns that the rule's filter names. `left_out`: the values of columns that images of inserts omit;
@@ -73,7 +73,7 @@ class Ruled(NamedTuple):
         return tuple(column.name for column in self.columns if column_key(column.of) in wanted)
 
 
-def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
+def target_images(rows: DataFrame, ruled: Transformed) -> DataFrame:
     """Return rows with images of the target's columns."""
     rule = ruled.rule
     rows = rows.withColumn(_LOGGED, rows["op"])
@@ -94,7 +94,7 @@ def target_images(rows: DataFrame, ruled: Ruled) -> DataFrame:
     return rows
 
 
-def shown_columns(ruled: Ruled, rows: DataFrame, struct: str | None = None) -> dict[str, Column]:
+def shown_columns(ruled: Transformed, rows: DataFrame, struct: str | None = None) -> dict[str, Column]:
     """Return the target's columns from those of the table, which are fields of `struct`, or columns of the rows.
 
     Columns that are hashed later have the text to hash.
@@ -125,7 +125,7 @@ def _shown(rows: DataFrame, side: str, columns: Sequence[TargetColumn]) -> Colum
     return _image(rows[side], {column.name: rows[side].getField(column.name) for column in columns})
 
 
-def _read(rows: DataFrame, side: str, columns: Sequence[TargetColumn], ruled: Ruled) -> Column:
+def _read(rows: DataFrame, side: str, columns: Sequence[TargetColumn], ruled: Transformed) -> Column:
     """Return an image as a struct of these columns of the table."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType, VariantType
@@ -158,7 +158,7 @@ def _image(image: Column, columns: Mapping[str, Column]) -> Column:
     return f.when(image.isNotNull(), f.struct(*(value.alias(name) for name, value in columns.items())))
 
 
-def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Ruled) -> DataFrame:
+def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Transformed) -> DataFrame:
     """Complete the images of inserts with the values that they omit.
 
     These are constants of the table. If the filter turned an update into an insert, they come from its before image.
@@ -183,7 +183,7 @@ def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Ruled) -> Da
     return rows.withColumns({"after": after, "absent": absent}).drop(_LOGGED)
 
 
-def _renamed(absent: Column, ruled: Ruled) -> Column:
+def _renamed(absent: Column, ruled: Transformed) -> Column:
     """Return the names of absent columns in the target."""
     from pyspark.sql import functions as f
 
@@ -197,7 +197,7 @@ def _renamed(absent: Column, ruled: Ruled) -> Column:
     return f.struct(*(f.transform(absent.getField(side), new).alias(side) for side in SIDES))
 
 
-def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
+def _fitting(rows: DataFrame, ruled: Transformed) -> DataFrame:
     """Return the rows that the target needs. `op` of a change becomes its effect on a table of matching rows."""
     from pyspark.sql import functions as f
 
@@ -237,7 +237,7 @@ def _fitting(rows: DataFrame, ruled: Ruled) -> DataFrame:
     return rows.withColumn("after", f.when(f.col("op") != "delete", f.col("after")))
 
 
-def _told(rows: DataFrame, image: str, ruled: Ruled) -> DataFrame:
+def _told(rows: DataFrame, image: str, ruled: Transformed) -> DataFrame:
     """Replace an image by the result of the filter."""
     from pyspark.sql import functions as f
 

@@ -209,9 +209,7 @@ def test_a_primary_that_waits_for_nobody_is_pointed_out(make_server: Callable[..
             server.sql("SET GLOBAL rpl_semi_sync_master_enabled = ON")
             wait_until(lambda: switched_on(server), "semi-sync is on, without a reconnect")
             assert replica.progress.connections == 1
-    fixes: list[Any] = [
-        e["fix"] for e in logs if e["event"] == "server setting" and "do not wait for replicas" in e["what"]
-    ]
+    fixes: list[Any] = [e["fix"] for e in logs if e["event"] == "server setting" and "commits do not wait" in e["what"]]
     assert not [e for e in logs if e["event"] == "disconnected"]
     (fix,) = fixes
     assert "SET GLOBAL rpl_semi_sync_master_enabled = ON" in fix

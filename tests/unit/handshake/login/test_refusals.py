@@ -42,11 +42,7 @@ def test_a_server_that_takes_no_more_connections_is_not_looked_for_behind_a_fire
 @pytest.mark.parametrize(
     ("cause", "said", "advice"),
     [
-        (
-            ConnectionRefusedError(111, "Connect call failed"),
-            "the connection is refused ([Errno 111]",
-            "Nothing listens there",
-        ),
+        (ConnectionRefusedError(111, "Connect call failed"), "is refused ([Errno 111]", "Nothing listens there"),
         (socket.gaierror(-2, "Name or service not known"), "cannot resolve the name ([Errno -2]", "DNS"),
         (TimeoutError(110, "Connect call failed"), "nothing answers ([Errno 110]", "firewalls"),
         (OSError(113, "No route to host"), "[Errno 113] No route to host.", "firewalls"),

@@ -127,6 +127,7 @@ def drop(mirror: Mirrored, *tables: str) -> None:
         mirror.workbench.run(f"spark.sql('DROP TABLE IF EXISTS {mirror.lake}.{table}'); result = True")
 
 
+@pytest.mark.slow
 def test_a_broken_target_is_suspended_and_comes_back_when_it_is_dropped(
     primary: MariaDb, mirrored: Callable[..., Mirrored]
 ) -> None:

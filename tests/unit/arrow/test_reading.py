@@ -214,7 +214,7 @@ def test_the_end_of_the_log_and_what_was_purged_are_said(tmp_path: Path) -> None
         read_relay_log(tmp_path, "v.t", until="0-1-999,7-99-1000")
     begin = log.oldest()
     log.purge_before(begin._replace(file=begin.file + 2))
-    with pytest.raises(DataLossError, match="was purged"):
+    with pytest.raises(DataLossError, match="were purged"):
         read_relay_log(tmp_path, "v.t", after="0-1-1")
     with pytest.raises(ConfigError, match="no transaction of domain 5"):
         read_relay_log(tmp_path, "v.t", after="5-1-1")

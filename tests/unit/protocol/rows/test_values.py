@@ -221,7 +221,7 @@ def test_enum_and_set() -> None:
         v.enum((301).to_bytes(2, "little"), labels)
     assert v.set_(b"\5", ("a", "b", "c")) == "a,c"
     assert v.set_(b"\0", ("a",)) == ""
-    with pytest.raises(ProtocolError, match="SET of 1 labels"):
+    with pytest.raises(ProtocolError, match="SET that has 1 labels"):
         v.set_(b"\2", ("a",))
 
 

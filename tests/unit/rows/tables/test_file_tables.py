@@ -133,7 +133,7 @@ def test_an_assumed_character_set_is_said() -> None:
     resolver = FileResolver()
     resolver.apply(query("CREATE TABLE orders (t VARCHAR(9))"))
     assert names(resolver, T.VARCHAR, metadata=b"\x09\0") == ["t"]
-    assert "the server's, latin1" in resolver.notes["shop", "orders"]
+    assert "character set of the server, latin1" in resolver.notes["shop", "orders"]
     # 36 bytes are 9 characters of utf8mb4: the assumption was wrong, and is seen to be.
     assert names(resolver, T.VARCHAR, metadata=b"\x24\0") == ["@1"]
 

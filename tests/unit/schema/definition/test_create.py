@@ -54,7 +54,7 @@ def test_a_database_that_was_not_created_here_is_taken_to_have_the_servers_defau
     found = made.table("f", "a")
     assert found is not None
     assert found.columns[0].charset == "latin1"
-    assert "server's, latin1" in made.assumption("f", "a")
+    assert "character set of the server, latin1" in made.assumption("f", "a")
     assert not made.assumption("f", "b")
     assert not made.assumption("f", "c")
 

@@ -281,7 +281,10 @@ def test_damage_is_told_with_its_event(event: tuple[int, bytes], words: str) -> 
         ((INSERT, rows(7, 6, b"\xff", before=[False] * 6, flags=0)), "without any column"),
         ((UPDATE, rows(7, 6, stored_row(1, b"abc"), after=[True] * 6, flags=0)), "ends beyond its event"),
         ((INSERT, rows(7, 6, stored_row(1, b"a" * 300)[:-4] + b"....", flags=0)), r"column \w+ of d\.t: a compressed"),
-        ((INSERT, rows(7, 6, stored_row(1, b"a" * 255), flags=0)), r"column short of d\.t: .* claims 255 bytes; 254"),
+        (
+            (INSERT, rows(7, 6, stored_row(1, b"a" * 255), flags=0)),
+            r"column short of d\.t: .* claims 255 bytes; at most 254",
+        ),
     ],
 )
 def test_damage_in_compressed_columns(event: tuple[int, bytes], words: str) -> None:

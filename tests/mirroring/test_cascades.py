@@ -386,7 +386,7 @@ def test_keys_of_all_kinds_are_compared(
         primary.sql(
             "USE kinds",
             f"CREATE TABLE p{number} (id INT PRIMARY KEY, a {kind}, UNIQUE ({columns}))",
-            f"CREATE TABLE c{number} (id INT PRIMARY KEY, a {kind}, FOREIGN KEY ({columns}) REFERENCES p{number} "
+            f"CREATE TABLE c{number} (id INT PRIMARY KEY, a {kind} NULL, FOREIGN KEY ({columns}) REFERENCES p{number} "
             f"({columns}) ON DELETE CASCADE)",
             *(f"INSERT INTO p{number} VALUES ({row}, {value})" for row, value in enumerate(values)),
             f"INSERT INTO c{number} SELECT 10 + id, {columns} FROM p{number}",

@@ -26,10 +26,10 @@ result = [int(number) for number in kept if executions.getQueryExecution(int(num
 """Executions that have ended, and whose jobs Spark's scheduler keeps all the same."""
 
 _SIZES = """
-from streaming_source.mirroring.apply import merge_settings, sized_work
+from streaming_source.mirroring.apply import merge_settings, parallel_applier
 kept = {name: spark.conf.get(name) for name in merge_settings.INTERPRETED}
-limit, side_by_side, seen, counted = merge_settings.MOST_ROWS, sized_work.side_by_side, [], {}
-whole = sized_work.ParallelApplier._done
+limit, side_by_side, seen, counted = merge_settings.MOST_ROWS, parallel_applier.side_by_side, [], {}
+whole = parallel_applier.ParallelApplier._done
 for name in kept:
     spark.conf.unset(name)
 merge_settings.MOST_ROWS = 600
@@ -49,13 +49,13 @@ def as_a_task_has_it(_batches, names=(*merge_settings.INTERPRETED, *merge_settin
     from pyspark import TaskContext
     told = [pa.array([TaskContext.get().getLocalProperty(name)]) for name in names]
     yield pa.RecordBatch.from_arrays(told, names=["wholeStage", "factory", "marks"])
-sized_work.side_by_side = told
-sized_work.ParallelApplier._done = shown
+parallel_applier.side_by_side = told
+parallel_applier.ParallelApplier._done = shown
 """
 _SEEN = """
 merge_settings.MOST_ROWS = limit
-sized_work.side_by_side = side_by_side
-sized_work.ParallelApplier._done = whole
+parallel_applier.side_by_side = side_by_side
+parallel_applier.ParallelApplier._done = whole
 result = seen, counted, [spark.conf.get(name, None) for name in kept]
 for name, value in kept.items():
     spark.conf.set(name, value)

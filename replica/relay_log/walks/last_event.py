@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,9 +12,12 @@ from replica.protocol.events.decode import GtidEvent, decode, decode_description
 from replica.protocol.groups.fingerprint import LONGEST_EVENT, Fingerprint, FingerprintBuilder
 from replica.protocol.header import parse_header
 from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.lookup import purged
 from replica.relay_log.location import RelayLocation, relay_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from replica.relay_log.log import RelayLog
 
 
@@ -23,7 +27,7 @@ def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
         return None
     end = place
     start = offset = log.last_group(end).offset
-    with relay_path(log.directory, end.file).open("rb") as file:
+    with _purge_reported(end), relay_path(log.directory, end.file).open("rb") as file:
         while offset < end.offset:
             start = offset
             offset += _length(file, start)
@@ -35,9 +39,19 @@ def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:
     if not end.offset or (place := log.group_end(end)) is None:
         return None
     end = place
-    with relay_path(log.directory, end.file).open("rb") as file:
-        last = os.pread(file.fileno(), HEADER_LENGTH, end.offset - HEADER_LENGTH)
-    return _fingerprint(log, last, end)
+    with _purge_reported(end):
+        with relay_path(log.directory, end.file).open("rb") as file:
+            last = os.pread(file.fileno(), HEADER_LENGTH, end.offset - HEADER_LENGTH)
+        return _fingerprint(log, last, end)
+
+
+@contextlib.contextmanager
+def _purge_reported(end: RelayLocation) -> Iterator[None]:
+    """Raise a DataLossError if the file was removed meanwhile."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise purged(end.file) from None
 
 
 @lru_cache(maxsize=16)

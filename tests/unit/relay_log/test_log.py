@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,14 +15,11 @@ from replica.relay_log.files.index import FileIndex
 from replica.relay_log.files.scan import group_ends
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.relay_log.walks.last_event import last_event
+from replica.relay_log.walks.last_event import fingerprint_at, last_event
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import FILE, Primary
 from tests.kit.some import some
 from tests.unit.relay_writer.driving import feed, receive, stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 START = GtidPosition.parse("0-1-10,5-1-3")
 
@@ -87,6 +86,18 @@ def test_the_last_group_before_the_start_of_a_file_is_in_the_one_before(filled: 
     assert first is not None
     assert log.group_end(first) is None
     assert last_event(log, first) is None
+
+
+def test_a_file_that_is_removed_while_its_last_group_is_read_is_named(
+    filled: tuple[RelayLog, list[Place]], tmp_path: Path
+) -> None:
+    log, places = filled
+    copy, end = RelayLog(Path(shutil.copytree(log.directory, tmp_path / "copy"))), places[-1].location
+    assert fingerprint_at(copy, end) is not None
+    relay_path(copy.directory, end.file).unlink()
+    for read in (fingerprint_at, last_event):
+        with pytest.raises(DataLossError, match=rf"relay\.{end.file:06d} is no longer"):
+            read(copy, end)
 
 
 def test_a_lookup_reads_64_kb_however_long_the_log_is(

@@ -26,12 +26,13 @@ def last_event(log: RelayLog, end: RelayLocation) -> bytes | None:
     if not end.offset or (place := log.group_end(end)) is None:
         return None
     end = place
-    start = offset = log.last_group(end).offset
-    with _purge_reported(end), relay_path(log.directory, end.file).open("rb") as file:
-        while offset < end.offset:
-            start = offset
-            offset += _length(file, start)
-        return os.pread(file.fileno(), end.offset - start, start)
+    with _purge_reported(end):
+        start = offset = log.last_group(end).offset
+        with relay_path(log.directory, end.file).open("rb") as file:
+            while offset < end.offset:
+                start = offset
+                offset += _length(file, start)
+            return os.pread(file.fileno(), end.offset - start, start)
 
 
 def fingerprint_at(log: RelayLog, end: RelayLocation) -> Fingerprint | None:

@@ -108,7 +108,7 @@ def test_a_place_is_its_position_and_inside_a_transaction_the_one_before(history
 @pytest.mark.parametrize("place", ["bin.000004:257", "bin.000099:4", "other.000004:4"])
 def test_what_is_no_place_of_the_binlog_is_refused_with_what_there_is(history: History, place: str) -> None:
     file, _, offset = place.partition(":")
-    with pytest.raises(ConfigError, match=r"it has bin\.000001 to bin\.000006"):
+    with pytest.raises(ConfigError, match=r"it has the files bin\.000001 to bin\.000006"):
         PrimaryReader(replica_config(history.server), LOG).at_place(BinlogPosition(file, int(offset)))
 
 

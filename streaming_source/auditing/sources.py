@@ -10,8 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
-from replica.handshake.ask import ask
-from replica.handshake.start.start import latest_position
+from replica.handshake.start.end import server_position
 from streaming_source.batch.tables import POSITION
 from streaming_source.options.source_options import SourceOptions
 
@@ -48,7 +47,7 @@ def value_policy(options: Mapping[str, str], table: str) -> ValuePolicy:
 
 def position_now(options: Mapping[str, str], table: str) -> str:
     """Return the position at the end of the server's binlog."""
-    return str(asyncio.run(ask(_parsed(options, table).connection, lambda _: latest_position())))
+    return str(asyncio.run(server_position(_parsed(options, table).connection)))
 
 
 def read_source(spark: SparkSession, options: Mapping[str, str], table: str, position: str) -> DataFrame:

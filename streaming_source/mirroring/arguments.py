@@ -19,6 +19,7 @@ OnAlter = Literal["evolve", "stop"]
 OnCascade = Literal["apply", "ignore", "stop"]
 OnTableError = Literal["suspend", "fail"]
 Writer = Literal["spark", "native"]
+Format = Literal["delta", "parquet"]
 PARALLEL: Final = 4
 """Default number of tables whose MERGEs run at the same time: a small MERGE spends most of its time in the driver."""
 MOST_PARALLEL: Final = 64
@@ -91,7 +92,12 @@ ARGUMENTS: Final = (
     ),
     Argument("checkpointLocation", "a folder that belongs to this mirror alone", FILE, needed=True),
     Argument("control", "name or folder of the control table", unset="`mirror_control` beside the targets"),
-    Argument("format", "`delta`, or `parquet` for [folders in the mode append_log](#formats)", default="delta"),
+    Argument(
+        "format",
+        "`delta`, or `parquet` for [folders in the mode append_log](#formats)",
+        default="delta",
+        choices=get_args(Format),
+    ),
     Argument(
         "writer",
         "[`native`](#two-writers): tasks write targets, and Spark writes what they cannot. `spark`: Spark alone",

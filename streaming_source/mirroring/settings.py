@@ -175,8 +175,6 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     ruled = table_rules(arguments["rules"], has_key=key_file is not None)
     _check_sql(ruled, source)
     kind, every = arguments["format"], arguments["auditEvery"]
-    if kind not in FORMATS:
-        raise ConfigError(f"format={kind!r} is not one of {', '.join(FORMATS)}.", hint="Choose one of them.")
     names, target_format = TargetNames(arguments["into"], arguments["control"], kind), FORMATS[kind]
     _check_format(target_format, names, ruled, audited=every is not None)
     way = _writer(arguments["writer"], kind)

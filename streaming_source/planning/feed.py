@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
-from replica.handshake.ask import ask
 from replica.handshake.start.check_start import check_start
-from replica.handshake.start.end import ServerEnd, is_last, server_end
+from replica.handshake.start.end import ServerEnd, is_last, server_end, server_position
 from replica.handshake.start.resume import Stored
-from replica.handshake.start.start import latest_position
 from replica.live.embedded import EmbeddedReplica, library_logger
 from replica.options.places import CommitTime
 from replica.primary_reader.on_primary import PrimaryReader
@@ -322,7 +320,7 @@ class ReplicaFeed:
         self.log.purge_before(keep_from)
 
     def server_position(self) -> GtidPosition:
-        return asyncio.run(ask(self._options.connection, lambda _: latest_position()))
+        return asyncio.run(server_position(self._options.connection))
 
     def server_end(self) -> ServerEnd:
         return asyncio.run(server_end(self._options.connection))

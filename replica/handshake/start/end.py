@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.handshake.ask import attempt
+from replica.handshake.ask import ask, attempt
 from replica.handshake.login.login import log_in
 from replica.handshake.primary.server import ask_uid
 from replica.handshake.start.binlog_files import state_at
@@ -36,6 +36,11 @@ class ServerEnd(NamedTuple):
     position: GtidPosition
     place: BinlogPosition | None = None
     uid: str | None = None
+
+
+async def server_position(config: ReplicaConfig) -> GtidPosition:
+    """Return the position at the end of the server's binlog. Raise the errors of `ask`."""
+    return await ask(config, lambda _: latest_position())
 
 
 async def server_end(config: ReplicaConfig) -> ServerEnd:

@@ -11,6 +11,7 @@ all their rows are there, one walk over all changes since then finds the cascade
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from functools import cache, partial
@@ -18,6 +19,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DisconnectedError, ReplicaError, SchemaError
+from replica.handshake.start.end import server_position
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
@@ -36,7 +38,6 @@ from streaming_source.mirroring.foreign_keys.deferred import (
     reached,
 )
 from streaming_source.mirroring.foreign_keys.kept_keys import KeptKeys
-from streaming_source.mirroring.foreign_keys.links import server_position
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
 from streaming_source.mirroring.foreign_keys.walk_rows import WalkRows
 from streaming_source.mirroring.modes.choose import mode_of
@@ -104,7 +105,8 @@ class Cascades:
         if self._settings.on_cascade == "ignore":
             return found, {}
         links = self._keys.links(facts, found)
-        read = {name for name in found if _has_reads(facts, name) or name in begun or reading(name)}
+        read = {name for name, table in facts.tables.items() if table.reads}
+        read |= {name for name in found if name in begun or reading(name)}
         coming = self._coming(facts, found, read, reading)
         spark, checkpoint = batch.sparkSession, self._settings.checkpoint
         above = above_each(found, links)
@@ -215,7 +217,7 @@ class Cascades:
         unknown = [name for name in complete if rows[name].snapshot_end is None]
         if unknown:
             try:
-                now = server_position(self._settings.options)
+                now = asyncio.run(server_position(self._settings.options.connection))
             except DisconnectedError as error:
                 _log.warning("%s: %s It is tried again after the next batch.", _named(unknown), error)
             else:
@@ -285,11 +287,6 @@ def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName
     While these tables are read, cascades to the other tables would be missed again.
     """
     return [name for name, tables in over.items() if all(name in over[one] for one in over.keys() & set(tables))]
-
-
-def _has_reads(facts: BatchFacts, name: TableName) -> bool:
-    changes = facts.tables.get(name)
-    return changes is not None and changes.reads > 0
 
 
 def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], bool]) -> bool:

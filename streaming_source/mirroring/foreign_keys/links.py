@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError, ServerError
 from replica.handshake.ask import ask
 from replica.handshake.registration import Query
-from replica.handshake.start.start import latest_position
 from replica.schema.statements.statements import Verb
 from replica.schema.text.naming import column_key
 from replica.snapshot.check.cascades import QUOTED, Cascade, ask_cascades
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from replica.handshake.registration import Steps
     from replica.options.config import Endpoint
-    from replica.protocol.gtid import GtidPosition
     from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions
@@ -114,15 +112,6 @@ def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[Table
         return found
 
     return asyncio.run(ask(options.connection, steps))
-
-
-def server_position(options: SourceOptions) -> GtidPosition:
-    """Return the position at the end of the server's binlog.
-
-    Raises:
-        DisconnectedError: the server cannot be reached.
-    """
-    return asyncio.run(ask(options.connection, lambda _: latest_position()))
 
 
 def has_orphans(options: SourceOptions, link: Link) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.arguments import ARGUMENTS
+from streaming_source.mirroring.arguments import ARGUMENTS, BY_NAME
 from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.settings import MirrorSettings, check_trigger, mirror_settings
+from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.transforms.target_columns import NOT_NATIVE, PROPERTIES
 from tests.kit.pages.arguments import PAGE, with_arguments
@@ -185,6 +186,7 @@ def test_the_table_of_arguments_is_that_of_the_call() -> None:
     assert defaults == {one.name: (one.needed, one.default) for one in ARGUMENTS}
     for one in ARGUMENTS:
         assert one.default is None or not one.choices or one.default in one.choices
+    assert BY_NAME["format"].choices == tuple(FORMATS)
 
 
 def test_the_page_has_the_table_of_arguments() -> None:

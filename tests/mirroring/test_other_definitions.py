@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.ma
 
 LOST = """
 import shutil
-from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
-kept = ParallelApplier.done
-def lost(work, works):
+from streaming_source.mirroring.writers.native.writer import NativeWriter
+kept = NativeWriter.write
+def lost(writer, *rest):
     shutil.rmtree({relay!r})
-    return kept(work, works)
-ParallelApplier.done = lost
+    return kept(writer, *rest)
+NativeWriter.write = lost
 """
 
 
@@ -90,5 +90,5 @@ def test_rows_that_are_gone_end_the_query_and_come_again(mirrored: Callable[...,
         with pytest.raises(AssertionError, match=r"RelayError|DataLossError|RelayFileRemovedError"):
             mirror.run(before=LOST.format(relay=mirror.arguments["relayDir"]))
         assert mirror.states()["a"] == ("current", None)
-        mirror.run(before="ParallelApplier.done = kept")
+        mirror.run(before="NativeWriter.write = kept")
         mirror.assert_equal("a")

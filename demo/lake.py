@@ -22,8 +22,8 @@ from pyspark.sql import functions as f
 
 from demo.shop import DATABASE
 from pyspark_mariadb_binlog import audit, mirror
-from streaming_source.mirroring.apply.merge_settings import INTERPRETED
-from streaming_source.sinks.query_start import TOO_SLOW, TRIES
+from streaming_source.mirroring.apply.parallel_applier import INTERPRETED
+from streaming_source.sinks.queries import TOO_SLOW, TRIES
 from tests.fixtures.jars import delta_settings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from replica.version import __version__ as __version__
 
 TYPE_CHECKING = False  # importing typing takes longer than all the rest of this file
 if TYPE_CHECKING:
-    from replica.arrow.reading import ChangeReader, decode_files, read_relay_log
+    from replica.arrow import ChangeReader, decode_files, read_relay_log
     from replica.live.embedded import EmbeddedReplica
     from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
@@ -22,11 +22,11 @@ __all__ = ["ChangeReader", "EmbeddedReplica", "GtidPosition", "ReplicaConfig", "
 __getattr__, __dir__ = on_demand(
     __name__,
     {
-        "ChangeReader": "arrow.reading",
+        "ChangeReader": "arrow",
         "EmbeddedReplica": "live.embedded",
         "GtidPosition": "protocol.gtid",
         "ReplicaConfig": "options.config",
-        "decode_files": "arrow.reading",
-        "read_relay_log": "arrow.reading",
+        "decode_files": "arrow",
+        "read_relay_log": "arrow",
     },
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replica.errors import ConfigError
-from replica.files.keys import KeyRing
+from replica.files.encryption import KeyRing
 from replica.schema.patterns import table_patterns
 
 if TYPE_CHECKING:

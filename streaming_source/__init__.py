@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from streaming_source.auditing.call import audit
     from streaming_source.auditing.result import AuditResult, Difference, TableAudit
     from streaming_source.mirroring.call import mirror
-    from streaming_source.mirroring.control.one_position import mirror_tables
-    from streaming_source.mirroring.control.status import mirror_status
+    from streaming_source.mirroring.control.status import mirror_status, mirror_tables
     from streaming_source.mirroring.reading.resnapshot import mirror_resnapshot
-    from streaming_source.sinks.latest_changes import latest_per_key
+    from streaming_source.sinks.queries import started
     from streaming_source.sinks.query_lag import Lag, lag
-    from streaming_source.sinks.query_start import started
-    from streaming_source.sinks.upserts import upsert_into
+    from streaming_source.sinks.upserts import latest_per_key, upsert_into
     from streaming_source.source import MariaDbBinlogSource
 
 __all__ = [
@@ -59,12 +57,12 @@ __getattr__, __dir__ = on_demand(
         "TableAudit": "auditing.result",
         "audit": "auditing.call",
         "lag": "sinks.query_lag",
-        "latest_per_key": "sinks.latest_changes",
+        "latest_per_key": "sinks.upserts",
         "mirror": "mirroring.call",
         "mirror_resnapshot": "mirroring.reading.resnapshot",
         "mirror_status": "mirroring.control.status",
-        "mirror_tables": "mirroring.control.one_position",
-        "started": "sinks.query_start",
+        "mirror_tables": "mirroring.control.status",
+        "started": "sinks.queries",
         "upsert_into": "sinks.upserts",
     },
     renamed={"mirror_resync": "mirror_resnapshot"},

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import ConfigError, SchemaError
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from replica.handshake.primary.catalog import read_tables
 from replica.handshake.primary.server import check, inspect_server, refusal
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
@@ -30,8 +30,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.origin import tables_and_origin
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.table_state import CatalogOrigin
-from streaming_source.selection.access import check_access, refuse_absent, refuse_asked_capitals
-from streaming_source.selection.generated import warn_of_generated
+from streaming_source.selection.access import check_access, refuse_absent, refuse_asked_capitals, warn_of_generated
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from replica.options.config import Endpoint, ReplicaConfig
     from replica.schema.table import TableSchema
     from streaming_source.schema.row_schema import TableColumn
-    from streaming_source.selection.unreadable import Unreadable
+    from streaming_source.selection.resolver import Unreadable
 
 Catalog = dict[tuple[str, str], "TableSchema"]
 _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW'"

@@ -16,17 +16,16 @@ from pyspark.sql.datasource import DataSource
 from pyspark.version import __version__ as spark_version
 
 from replica.errors import ConfigError, ReplicaError
-from streaming_source.driver.spark_border import spark_border
-from streaming_source.driver.spark_versions import require_spark, warn_of_newer_spark
+from streaming_source.driver.spark_border import require_spark, spark_border, warn_of_newer_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from replica.handshake.start.end import ServerEnd
+    from replica.handshake.start.start import ServerEnd
     from streaming_source.batch.planned_reader import PlannedReader
     from streaming_source.batch.reader import BinlogFilesReader
     from streaming_source.batch.tables import TablesPlan
-    from streaming_source.driver.refused_stream import RefusedStream
+    from streaming_source.driver.spark_border import RefusedStream
     from streaming_source.files.load_files import LoadedFiles
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
@@ -61,7 +60,7 @@ class MariaDbBinlogSource(DataSource):
             files = self._loaded_files()
             files.check(files.plan)
             return files.plan.spark_schema()
-        from streaming_source.batch.end_at_load import end_at_load
+        from streaming_source.batch.server import end_at_load
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
 
@@ -105,7 +104,7 @@ class MariaDbBinlogSource(DataSource):
         return BinlogFilesReader(files.partitions, plan)
 
     def _server_reader(self, schema: StructType) -> PlannedReader:
-        from streaming_source.batch.end_at_load import end_at_load
+        from streaming_source.batch.server import end_at_load
         from streaming_source.batch.tables import TablesReader
         from streaming_source.load import load_plan
         from streaming_source.options.source_options import SourceOptions
@@ -132,7 +131,7 @@ class MariaDbBinlogSource(DataSource):
         try:
             return self._stream_reader(schema)
         except ReplicaError as error:
-            from streaming_source.driver.refused_stream import RefusedStream
+            from streaming_source.driver.spark_border import RefusedStream
 
             return RefusedStream(error)
 

@@ -6,18 +6,11 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from replica.checks.machine.disk import disk
-from replica.checks.machine.local import local, secrets
-from replica.checks.machine.relay_end import RelayEnd, relay_end
-from replica.checks.result import Report, Result
-from replica.checks.server import access
-from replica.checks.server.access import Us
-from replica.checks.server.binlog import basics, binlog
-from replica.checks.server.facts import ServerFacts, ask_facts
-from replica.checks.server.position import altered, position
-from replica.checks.server.retention import behind, retention
-from replica.checks.server.semi_sync import semi_sync
-from replica.checks.server.together import together
+from replica.checks import server
+from replica.checks.continuation import altered, position, together
+from replica.checks.machine import RelayEnd, disk, local, relay_end, secrets
+from replica.checks.report import Report, Result
+from replica.checks.server import ServerFacts, Us, ask_facts, basics, behind, binlog, retention, semi_sync
 from replica.errors import (
     ConfigError,
     DuplicateServerIdError,
@@ -131,7 +124,7 @@ async def _check_one(
 
 
 async def _tables(config: DaemonConfig, endpoint: Endpoint, patterns: Sequence[str], *, unkeyed: bool) -> Report:
-    from replica.checks.server.initial import PURPOSE, ask_initial, initial_report
+    from replica.checks.initial import PURPOSE, ask_initial, initial_report
 
     try:
         with contextlib.closing(await log_in(config, endpoint)) as login:
@@ -150,11 +143,11 @@ async def _reached(
 
 
 def _judge(facts: ServerFacts, config: DaemonConfig, endpoint: Endpoint, us: Us) -> Iterator[Result]:
-    yield from access.connection(facts, config, endpoint)
+    yield from server.connection(facts, config, endpoint)
     yield from basics(facts, us, len(set(config.endpoints)))
     yield from binlog(facts, config)
-    yield from access.privileges(facts)
-    yield from access.server_ids(facts, us)
+    yield from server.privileges(facts)
+    yield from server.server_ids(facts, us)
     yield from semi_sync(facts, config)
     yield from retention(facts)
 

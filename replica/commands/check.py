@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replica.checks.machine.spark import spark_report
-from replica.checks.print import lines
+from replica.checks.machine import spark_report
+from replica.checks.report import lines
 from replica.checks.run import check_all
 from replica.command_options import tables_option
-from replica.commands.arguments.options import configured, gathered
-from replica.commands.arguments.options_page import effective, example
+from replica.commands.arguments import configured, gathered
+from replica.commands.options_page import effective, example
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError, describe
 from replica.native.compiling.ahead import COMPILING
@@ -24,7 +24,7 @@ from replica.native.compiling.ahead import COMPILING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from replica.checks.result import Report
+    from replica.checks.report import Report
 
 
 def _show_example(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001

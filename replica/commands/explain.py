@@ -14,26 +14,24 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from replica.command_options import Parsed, keys_option
-from replica.commands.arguments.place import LogChoice, placed
-from replica.daemon.status.file import read_status
-from replica.dump.json_text import json_line
+from replica.commands.arguments import LogChoice, placed
+from replica.daemon.status.record import read_status
 from replica.dump.output import standard_output
+from replica.dump.text import json_line
 from replica.errors import ReplicaError
-from replica.explain.in_files import explain_files
-from replica.explain.in_relay_log import Acknowledged, explain_relay
-from replica.explain.on_primary import explain_primary
-from replica.explain.words import Page
+from replica.explain.answer import Page
+from replica.explain.look_up import Acknowledged, explain_files, explain_primary, explain_relay
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.log import RelayLog
 from replica.row_reader.progress import watched
-from replica.tail import colours
+from replica.tail import lines
 from replica.tail.source import check_relay_directory, warnings_logger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.explain.found import Answer
-    from replica.files.keys import KeyRing
+    from replica.explain.answer import Answer
+    from replica.files.encryption import KeyRing
 
 NOT_FOUND: Final = 3
 """Exit code for a missing transaction. It is no error code, because the question was answered."""
@@ -55,7 +53,7 @@ def explain(
     files: tuple[str, ...],
     as_json: bool,
     full: bool,
-    colour: colours.When,
+    colour: lines.When,
     keys: KeyRing | None,
 ) -> None:
     """Tell everything about one transaction: where it is, who wrote it and when, its rows and its events.
@@ -68,7 +66,7 @@ def explain(
         if as_json:
             out.write(json_line(answer.as_dict()))
         else:
-            paint = colours.Colours(colours.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
+            paint = lines.Colours(lines.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
             for line in Page(paint, time.time(), full=full).lines(answer):
                 out.write(line.encode("utf-8", "backslashreplace") + b"\n")
     if answer.transaction is None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 import replica
-from replica.commands.arguments.options_page import EXAMPLE, example
+from replica.commands.options_page import EXAMPLE, example
 from replica.errors import ConfigError
 
 PACKAGED = Path(replica.__file__).with_name("packaging")

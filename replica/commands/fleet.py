@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replica.commands.arguments.options import gather, option_of
+from replica.commands.arguments import gather, option_of
 from replica.commands.outcome import PROGRAM, call
 from replica.commands.run import run
 from replica.daemon.config import DaemonConfig

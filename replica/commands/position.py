@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from replica.command_options import Parsed, keys_option
-from replica.commands.arguments.place import LogChoice, placed
-from replica.dump.json_text import json_line
+from replica.commands.arguments import LogChoice, placed
 from replica.dump.output import standard_output
+from replica.dump.text import json_line
 from replica.errors import ConfigError
 from replica.log_reader.in_files import FilesReader
 from replica.log_reader.in_relay_log import RelayLogReader
-from replica.options.places import instant, shown_instant
+from replica.options.values import instant, shown_instant
 from replica.plain_text import one_line
-from replica.primary_reader.on_primary import PrimaryReader
+from replica.primary_reader import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.log import RelayLog
 from replica.row_reader.progress import watched
@@ -28,9 +28,8 @@ from replica.tail.source import check_relay_directory, warnings_logger
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.files.keys import KeyRing
-    from replica.log_reader.found import FoundPosition
-    from replica.log_reader.reader import LogReader
+    from replica.files.encryption import KeyRing
+    from replica.log_reader.reader import FoundPosition, LogReader
     from replica.row_reader.progress import DumpProgress
 
 Asked = BinlogPosition | Gtid | int

@@ -9,11 +9,10 @@ from typing import Final
 import click
 import uvloop
 
-from replica.commands.arguments.options import configured, reading_again
+from replica.commands.arguments import configured, reading_again
 from replica.daemon.config import DaemonConfig
 from replica.daemon.logs import LogWriter
-from replica.daemon.reload import Reloader
-from replica.daemon.run import Daemon
+from replica.daemon.run import Daemon, Reloader
 from replica.errors import ConfigError
 
 NAME_A_FOLDER: Final = (

@@ -15,34 +15,30 @@ from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 import click
 
 from replica.command_options import Parsed, tables_option
-from replica.commands.arguments.place import LogChoice, placed
+from replica.commands.arguments import LogChoice, placed
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.errors import ConfigError
-from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions
-from replica.log_reader.following import Follower, wait_for_log
+from replica.log_reader.following import Beginning, Follower, behind, earliest, last_transactions, wait_for_log
 from replica.native.compile import interpret_meanwhile
-from replica.options.places import start_of_log
+from replica.options.values import start_of_log
 from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.location import RelayLocation
-from replica.row_reader.live_names import DefinedBefore, LiveNames
-from replica.row_reader.notices import Notices
-from replica.row_reader.prepared_before import PreparedBefore
-from replica.row_reader.reading import OPTIONS, Reading
+from replica.row_reader.names import DefinedBefore, LiveNames
+from replica.row_reader.progress import Notices
+from replica.row_reader.reading import OPTIONS, PreparedBefore, Reading
 from replica.row_reader.without_rows import StatementChanges
 from replica.schema.patterns import refuse_capitals
-from replica.tail import colours
-from replica.tail.changes import OPERATIONS, Changes, ChosenInDomains
-from replica.tail.source import Source, primary, relay_directory, warnings_logger
-from replica.tail.tailing import JsonLines, Output, PrettyLines, Tail
-from replica.tail.transactions import Transactions
-from replica.tail.writer_watch import WriterWatch
+from replica.tail import lines
+from replica.tail.lines import Transactions
+from replica.tail.source import OPERATIONS, Changes, ChosenInDomains, Source, primary, relay_directory, warnings_logger
+from replica.tail.tailing import JsonLines, Output, PrettyLines, Tail, WriterWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from replica.row_reader.live_names import Ask
+    from replica.row_reader.names import Ask
     from replica.schema.table import TableSchema
 
 STATEMENT: Final = "statement"
@@ -62,7 +58,7 @@ STATEMENT: Final = "statement"
 @click.option("--no-follow", "once", is_flag=True, help="Stop at the end of the log as it is now.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a row change, as dump --json.")
 @click.option("--full", is_flag=True, help="Whole values and statements, however long.")
-@click.option("--color", "--colour", "colour", type=click.Choice(get_args(colours.When)), default="auto",
+@click.option("--color", "--colour", "colour", type=click.Choice(get_args(lines.When)), default="auto",
               show_default=True)  # fmt: skip
 @click.option("--schema", type=click.Path(path_type=Path, dir_okay=False),
               help="File of CREATE TABLE statements, for tables whose columns have no names in the log.")  # fmt: skip
@@ -79,7 +75,7 @@ def tail(
     once: bool,
     as_json: bool,
     full: bool,
-    colour: colours.When,
+    colour: lines.When,
     schema: Path | None,
 ) -> None:
     """Show row changes as they are committed, transaction by transaction. All times are UTC.
@@ -104,7 +100,7 @@ def tail(
         if begin is None:
             return
         names = LiveNames(tables, notices, OPTIONS.policy, schema, _asker(source, begin))
-        paint = colours.Colours(colours.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
+        paint = lines.Colours(lines.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
         selection = ChosenInDomains(domains=frozenset(domains), start=begin.skip)
         reading = Reading([str(source.log.directory)], selection, names, notices)
         silent = not tables and (not ops or STATEMENT in ops)

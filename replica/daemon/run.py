@@ -1,4 +1,4 @@
-"""The daemon: the replica, with status file, metrics, health endpoints, monitor and retention beside it.
+"""Daemon: a replica with status file, metrics, health endpoints, monitor and retention.
 
 In: a configuration with a relay directory. Out: the relay log, until SIGTERM or SIGINT (then `run` returns) or a
 permanent error (then `run` raises it). The event loop belongs to the replica. Everything else runs in threads, which
@@ -16,25 +16,23 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.daemon.beginning import beginning
-from replica.daemon.http.endpoints import Endpoints
-from replica.daemon.http.guard import Guard
-from replica.daemon.http.server import HttpServer
+from replica.daemon.http import Endpoints, Guard, HttpServer
 from replica.daemon.monitor import Monitor
 from replica.daemon.notify import Notifier
 from replica.daemon.retain import EVERY_S, Retaining
-from replica.daemon.status.catching_up import EVERY_S as LOOK_EVERY_S
-from replica.daemon.status.catching_up import CatchingUp
-from replica.daemon.status.file import WRITE_EVERY_S, write_status
+from replica.daemon.status.lag import EVERY_S as LOOK_EVERY_S
+from replica.daemon.status.lag import CatchingUp
 from replica.daemon.status.observer import Observer
-from replica.daemon.status.record import Failure
+from replica.daemon.status.record import STATUS_NAME, WRITE_EVERY_S, Failure, read_status, write_status
 from replica.errors import DiskFullError, RelayError, ReplicaError, describe
 from replica.live.client import Replica
 from replica.live.progress import Progress
-from replica.relay_log.directory.access import Access, grant
-from replica.relay_log.directory.disk import disk_error
+from replica.relay_log.directory.disk import Access, disk_error, grant
+from replica.relay_log.directory.head import BEGUN, HEAD_NAME, read_head
+from replica.relay_log.directory.identity import IDENTITY_NAME
+from replica.relay_log.directory.readers import READERS_NAME, registered_readers
 from replica.relay_writer.writer import RelayWriter
 from replica.version import __version__
 
@@ -45,14 +43,91 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from replica.daemon.config import DaemonConfig
-    from replica.daemon.reload import Reloader
+    from replica.daemon.logs import LogWriter
     from replica.daemon.status.record import StatusRecord
+    from replica.protocol.gtid import GtidPosition
+# In: a relay directory in which recovery found no group, and the option `start`. Out: the position, or None if the
+# option decides. A directory without relay files that has traces of earlier ones is refused, because a start at
+# `latest` would skip all transactions in between. A user who wants that sets `start` to a GTID position, or empties
+# the directory.
+
+
+WORDS = ("latest", "earliest")
+
+"""Values of `start` other than a position. They say nothing about the position of lost files."""
+
+
+class LastKnown(NamedTuple):
+    """The last known position, '' if it is unknown, and the file that records it."""
+
+    position: str
+    told_by: str
+
+
+def beginning(directory: Path, start: str) -> GtidPosition | None:
+    """Return where to begin, see the module docstring.
+
+    The caller holds the directory's lock and has published nothing.
+
+    Raises:
+        RelayError: there were relay files, and they were removed.
+    """
+    if start not in WORDS:
+        return None
+    head = None
+    with contextlib.suppress(RelayError):  # damaged, or of another version: other files are read
+        head = read_head(directory)
+    if head is not None and not head.location.offset and head.primary.position == BEGUN:
+        return head.position  # it began there, and nothing was received since
+    known = last_known(directory)
+    if known is None:
+        return None
+    raise lost(directory, known)
+
+
+def last_known(directory: Path) -> LastKnown | None:
+    """Return the last known position of a directory without relay files; None if there is no trace of a log."""
+    with contextlib.suppress(RelayError):
+        head = read_head(directory)
+        if head is not None:
+            return LastKnown(str(head.position), HEAD_NAME) if head.location.offset else None
+    with contextlib.suppress(RelayError):
+        status = read_status(directory)
+        if status is not None:
+            return LastKnown(status.position.gtid, STATUS_NAME)
+    with contextlib.suppress(RelayError):
+        readers = sorted(registered_readers(directory), key=lambda reader: reader.location)
+        if readers:
+            return LastKnown(readers[-1].position, f"{READERS_NAME} ({readers[-1].name})")
+    traces = (name for name in (IDENTITY_NAME, READERS_NAME) if (directory / name).exists())
+    return next((LastKnown("", name) for name in traces), None)
+
+
+def lost(directory: Path, known: LastKnown) -> RelayError:
+    if known.position:
+        what = f"{known.told_by} shows that the log reached {known.position}"
+        remedy = f"To continue after it, start once with --start {known.position}"
+    else:
+        what = f"{known.told_by} shows that a replica ran here, but nothing shows how far it got"
+        remedy = "To continue, start once with --start and the last GTID position that your readers have"
+    return RelayError(
+        f"The relay files of {directory} are missing: {what}.",
+        hint=f"Put the files back if they exist. {remedy}: the primary then sends what it still has, and "
+        "refuses what it purged. To begin again at the position of the option start, and skip all changes in between, "
+        f"remove the whole folder: rm -r {directory}.",
+    )
+
 
 BEAT_S: Final = 0.5
+
 REMEMBERED_BEATS: Final = 120
+
 """Number of remembered beats: one minute, so that no scrape misses the worst of them."""
+
 FULL_DISK_RETRY_S: Final = 1.0
+
 SWITCH_INTERVAL_S: Final = 0.0005
+
 """Seconds for which another thread may hold the interpreter while the stream waits for it. Python's default of 5 ms
 would delay acknowledgements.
 """
@@ -249,6 +324,7 @@ def _line(record: StatusRecord) -> str:
 # if a figure of its status cannot be computed.
 
 JOIN_TIMEOUT_S = 5.0
+
 """Timeout of `stop` in seconds. One run takes milliseconds; a disk that hangs must not keep the daemon from ending."""
 
 
@@ -293,3 +369,76 @@ class Periodic:
         if words != self._said:
             self._said = words
             self._log.error("internal error" if trace else "failed turn", part=self.name, error=words, exc_info=trace)
+
+
+# In: the running options, and a function that reads them again. Out: one log line with each option that changed and
+# each that needs a restart. Options that cannot be read or are invalid change nothing, and the line has the reason.
+# The connection stays, unless its server is no longer among the hosts.
+
+
+RELOADED: Final = frozenset(
+    {"host", "port", "unix_socket", "retain_s", "retain_bytes", "relay_max_bytes", "reader_expiry_s", "log_level"}
+)
+
+"""Options that change without a restart: the servers, the retention, and the log level."""
+
+
+class Reloader:
+    """Handler of SIGHUP. Call `ask()` in the loop's thread; `serve()` is the task that does the work.
+
+    Args:
+        running: the configuration with which the daemon was started.
+        again: reads the configuration again from its sources; it raises ConfigError.
+        logs: the log, whose level may change.
+    """
+
+    def __init__(self, running: DaemonConfig, again: Callable[[], DaemonConfig], logs: LogWriter) -> None:
+        self._running = running
+        self._again = again
+        self._logs = logs
+        self._log: FilteringBoundLogger = logs.logger
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Request a reload. Before the relay log is open, the request waits."""
+        self._asked.set()
+
+    async def serve(self, replica: Replica, retaining: Retaining) -> None:
+        """Handle each request, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                # In a thread, because a disk that hangs must not keep the loop from acknowledging.
+                new = await asyncio.to_thread(self._again)
+            except ReplicaError as error:
+                self._log.error("not reloaded", **describe(error))
+                continue
+            except Exception:  # noqa: BLE001  (a bug here must not end the replica)
+                self._log.exception("internal error", part="reload")
+                continue
+            self._take(new, replica, retaining)
+
+    def _take(self, new: DaemonConfig, replica: Replica, retaining: Retaining) -> None:
+        different = differences(self._running, new)
+        changed = [name for name in different if name in RELOADED]
+        self._running = self._running.model_copy(update={name: getattr(new, name) for name in changed})
+        replica.reload(self._running)
+        retaining.reload(self._running)
+        self._logs.set_level("info")  # for this line, whatever the old and the new level are
+        self._log.info(
+            "reloaded",
+            changed=", ".join(changed),
+            needs_restart=", ".join(name for name in different if name not in RELOADED),
+        )
+        self._logs.set_level(self._running.log_level)
+
+
+def differences(running: DaemonConfig, new: DaemonConfig) -> list[str]:
+    """Return the options that differ, in the order of the table. Two random server ids do not count as different."""
+    drawn = {"server_id"} - running.model_fields_set - new.model_fields_set
+    return [
+        name
+        for name in type(running).model_fields
+        if name not in drawn and getattr(running, name) != getattr(new, name)
+    ]

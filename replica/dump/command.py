@@ -15,27 +15,24 @@ import click
 from replica.command_options import Parsed, keys_option, tables_option
 from replica.dump.output import standard_output
 from replica.dump.outputs.count import write_counts
-from replica.dump.outputs.event_json import write_events
 from replica.dump.outputs.human import HumanDump
-from replica.dump.outputs.json_rows import Image, write_json_rows
+from replica.dump.outputs.json_lines import Image, write_events, write_json_rows
 from replica.dump.outputs.sql import SqlDump
 from replica.errors import ConfigError
-from replica.files.opening import STANDARD_INPUT
+from replica.files.binlog import STANDARD_INPUT
 from replica.native.compile import interpret_meanwhile
-from replica.options.places import instant
+from replica.options.values import instant
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.identity import stores_lower_case
 from replica.row_reader.names import Names
-from replica.row_reader.notices import Notices
-from replica.row_reader.progress import DumpProgress, TerminalProgress
-from replica.row_reader.reading import OPTIONS, Reading
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.progress import DumpProgress, Notices, TerminalProgress
+from replica.row_reader.reading import OPTIONS, ChosenTransactions, Reading
 from replica.schema.patterns import refuse_capitals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.files.keys import KeyRing
+    from replica.files.encryption import KeyRing
 
 
 @click.command(short_help="Show the contents of binlog files.")

@@ -1,17 +1,37 @@
-"""Search for one transaction in a log on disk, and its analysis, with the other half of an XA transaction."""
+"""Search for one transaction in a log on disk, and its analysis."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.explain.found import find_partner
+from replica.errors import DisconnectedError, PositionLostError
+from replica.explain.answer import Answer, find_partner
 from replica.explain.transaction import take_apart
+from replica.live.embedded import EmbeddedReplica
+from replica.log_reader.in_files import FilesReader
+from replica.log_reader.in_relay_log import RelayLogReader
+from replica.primary_reader import own_log
+from replica.protocol.gtid import Gtid, GtidPosition
+from replica.relay_log.files.index import last_entry
+from replica.relay_log.groups.groups import GtidSearch
+from replica.relay_log.location import RelayLocation, index_path, relay_number
 
 if TYPE_CHECKING:
-    from replica.explain.found import Answer
-    from replica.log_reader.part import Part
-    from replica.log_reader.reader import StoredLog
-    from replica.relay_log.groups.gtid_search import GtidSearch
+    from collections.abc import Callable, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from replica.files.binlog import BinlogFile
+    from replica.files.encryption import KeyRing
+    from replica.log_reader.reader import Part, StoredLog
+    from replica.options.config import ReplicaConfig
+    from replica.protocol.gtid import BinlogPosition
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
 
 
 def look_up(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
@@ -39,3 +59,189 @@ def say_other_server(answer: Answer, search: GtidSearch) -> bool:
         f"{search.other}."
     )
     return True
+
+
+def explain_files(
+    files: Sequence[str],
+    gtid: Gtid,
+    keys: KeyRing | None = None,
+    passed: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
+) -> Answer:
+    """Return all about the transaction.
+
+    Args:
+        files: names of the files.
+        gtid: the transaction.
+        keys: keys of encrypted files.
+        passed: called with a file and the offset that the search has reached.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        ProtocolError: a file is damaged before the transaction.
+    """
+    answer, search = Answer(gtid, ", ".join(files)), GtidSearch(gtid)
+    if look_up(FilesReader(files, keys, passed), search, answer) is None:
+        _explain_missing_in_files(answer, search)
+    return answer
+
+
+def _explain_missing_in_files(answer: Answer, search: GtidSearch) -> None:
+    if say_other_server(answer, search):
+        return
+    answer.reason = "not here"
+    if search.before is not None and search.after is not None:
+        answer.reason = "hole"
+        answer.words = f"There is no such transaction: the files go from {search.before} to {search.after}."
+    elif search.before is not None:
+        answer.words = f"The files end before it, with {search.before}: it is in a later file, or not yet written."
+    elif search.after is not None:
+        answer.words = f"The files begin after it, with {search.after}: it is in an earlier file."
+    else:
+        answer.reason = "domain"
+        answer.words = f"The files hold nothing of domain {search.gtid.domain_id}."
+
+
+class Acknowledged(NamedTuple):
+    """The last place of a primary's binlog that a replica acknowledged.
+
+    `received` is the replica's place at that time.
+    """
+
+    server_id: int
+    position: BinlogPosition
+    received: BinlogPosition
+
+    def was_told_of(self, end: BinlogPosition) -> bool | None:
+        """Return True if a transaction that ends at `end` was acknowledged; None if it is later than `received`."""
+        if self.position >= end:
+            return True
+        return False if self.received >= end else None
+
+
+def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) -> Answer:
+    """Return all about the transaction.
+
+    `acknowledged` is used only if the transaction came from the same primary.
+
+    Raises:
+        RelayError: the log cannot be read.
+        DataLossError: its file was purged while it was read.
+    """
+    answer = Answer(gtid, str(log.directory))
+    head = log.head()
+    if head is None or not head.location.offset:
+        answer.reason, answer.words = "empty", "The relay log is empty: its replica has received nothing yet."
+        return answer
+    search = GtidSearch(gtid)
+    part = look_up(RelayLogReader(log), search, answer)
+    if part is None:
+        _explain_missing(answer, search, head, log.first_position() or GtidPosition())
+        return answer
+    number = relay_number(Path(part.name))
+    end = log.at(RelayLocation(number, part.piece.end)).primary
+    answer.primary_file, answer.primary_end = end.file, end.position
+    answer.on_disk = True if last_entry(index_path(log.directory, number)) is not None else None
+    if acknowledged is not None and acknowledged.server_id == part.binlog.description.header.server_id:
+        answer.acknowledged = acknowledged.was_told_of(end)
+        answer.on_disk = answer.on_disk or (True if answer.acknowledged else None)
+    return answer
+
+
+def _explain_missing(answer: Answer, search: GtidSearch, head: RelayHead, first: GtidPosition) -> None:
+    """Enter why there is no such transaction. Of several reasons, the first that holds is used."""
+    gtid = answer.gtid
+    begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
+    if ends is None:
+        domains = ", ".join(str(known.domain_id) for known in head.position)
+        answer.reason = "domain"
+        answer.words = f"The log has no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
+    elif say_other_server(answer, search):
+        return
+    elif gtid.seq_no > ends.seq_no:
+        behind = gtid.seq_no - ends.seq_no
+        answer.reason = "not yet"
+        answer.words = f"Not yet: the log is at {ends}, which is {behind:,} before it. It may also never arrive."
+    elif begins is not None and gtid.seq_no <= begins.seq_no:
+        answer.reason = "purged"
+        answer.words = (
+            f"No longer, or never: the log begins after {begins}. Earlier ones were purged, or were received "
+            "before this log began. The primary may still have it: ask it with --direct."
+        )
+    else:
+        before = search.before or begins
+        neighbours = f"from {before} to {search.after}" if before else f"begins with {search.after}"
+        answer.reason = "hole"
+        answer.words = (
+            f"There is no such transaction: the log goes {neighbours}. The primary skipped the number, or does not "
+            "send it (a filter, or a number that was set by hand)."
+        )
+
+
+# The other domains start at their ends, so that the primary sends little. The primary's positions explain a missing
+# transaction.
+
+
+WAIT_S: Final = 60.0
+
+"""Maximum wait in seconds. The primary searches a file of 1 GB for seconds, and a transaction of some GB takes as long
+to arrive.
+"""
+
+
+def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> Answer:
+    """Return all about the transaction.
+
+    Raises:
+        ReplicaError: the primary cannot be reached, or does not let us replicate.
+        DisconnectedError: the primary did not send the transaction within WAIT_S.
+    """
+    where = ", ".join(map(str, config.endpoints))
+    with (
+        tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder,
+        contextlib.closing(EmbeddedReplica(config, Path(folder), log=log)) as asking,
+    ):
+        latest, first = asking.server_position(), asking.earliest_position()
+    answer = Answer(gtid, where)
+    ends, begins = latest.get(gtid.domain_id), first.get(gtid.domain_id)
+    if ends is None:
+        answer.reason, answer.words = "domain", f"{where} has no domain {gtid.domain_id}; it is at {latest}."
+    elif gtid.seq_no > ends.seq_no:
+        answer.reason, answer.words = "not yet", f"Not yet: {where} is at {ends}."
+    elif begins is not None and gtid.seq_no <= begins.seq_no:
+        answer.reason, answer.words = "purged", f"Purged: the binlogs of {where} begin after {begins}."
+    if answer.reason is not None:
+        return answer
+    before = [known for known in latest if known.domain_id != gtid.domain_id]
+    if gtid.seq_no > 1:
+        before.append(gtid._replace(seq_no=gtid.seq_no - 1))
+    try:
+        return _fetch(config, GtidPosition(tuple(before)), gtid, log, where)
+    except PositionLostError as error:
+        answer.reason = "other server"
+        answer.words = f"{where} has no transaction of server {gtid.server_id} there. It says: {error.message}"
+        return answer
+
+
+def _fetch(config: ReplicaConfig, start: GtidPosition, gtid: Gtid, log: FilteringBoundLogger, where: str) -> Answer:
+    with own_log(config, start, log, gtid_strict_mode=False) as own:
+        replica = own.replica
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            head = replica.head()
+            reached = head.position.get(gtid.domain_id)
+            if head.location.offset and reached is not None and reached.seq_no >= gtid.seq_no:
+                answer = explain_relay(own.log, gtid, None)
+                _without_our_file(answer, where)
+                return answer
+            replica.wait_beyond(head.location, deadline - time.monotonic())
+    raise DisconnectedError(
+        f"{where} did not send {gtid} within {WAIT_S:.0f} s.", hint="Its network is slow, or the transaction is huge."
+    )
+
+
+def _without_our_file(answer: Answer, where: str) -> None:
+    """Remove the facts about the temporary log. Offsets of events then count from the transaction's start."""
+    if answer.transaction is not None:
+        events = answer.transaction.events
+        answer.transaction.events = [one._replace(offset=one.offset - answer.offset) for one in events]
+    answer.where, answer.file, answer.offset, answer.on_disk = where, "", 0, None

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.dump.event_words import event_words, type_name, utc, xa_words
+from replica.dump.text import event_words, type_name, utc, xa_words
 from replica.protocol.constants import EventType, GtidExtraFlag, GtidFlag
 from replica.protocol.events.decode import AnnotateRowsEvent, ExecuteLoadQueryEvent, GtidEvent, QueryEvent, XidEvent
-from replica.row_reader.statement_text import statement_text
+from replica.row_reader.reading import statement_text
 from replica.row_reader.without_rows import StatementChanges
 from replica.rows.decode.decode import count_by_table
 from replica.rows.scan.scan import scan
-from replica.rows.tables.target import TableTarget
+from replica.rows.tables.layout import TableTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.log_reader.part import Part
+    from replica.log_reader.reader import Part
     from replica.protocol.events.binlog_file import FileEvent
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.rows.table_map import TableMapEvent

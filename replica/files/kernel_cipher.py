@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
-from replica.native.kernel_header import event_length, event_type
+from replica.native.kernel_group import event_length, event_type
 from replica.native.memory import copy, load_u1, load_u4, load_u8, store_u1, store_u4, store_u8
 from replica.native.record import Record, word
 from replica.protocol.constants import LENGTH_AT, EventType

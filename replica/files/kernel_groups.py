@@ -14,8 +14,12 @@ from replica.native.compile import helper, kernel
 from replica.native.crc32 import crc32
 from replica.native.kernel_group import (
     BEGIN,
+    CONTROL,
     GTID_FIELDS,
     GTID_FLAGS_AT,
+    HEADER,
+    LENGTH_AT,
+    LOG_POS_AT,
     LOST,
     MYSQL_BEGIN,
     NO_GROUP,
@@ -24,16 +28,13 @@ from replica.native.kernel_group import (
     STATEMENT,
     STRANGER,
     UNDECIDED,
-    group_step,
-    may_stand_outside,
-)
-from replica.native.kernel_header import (
-    HEADER,
-    LOG_POS_AT,
     event_length,
     event_type,
+    group_step,
     is_ignorable,
     is_possible,
+    is_whole,
+    may_stand_outside,
     role_of,
 )
 from replica.native.memory import load_u1, load_u4, load_u8, store_u8
@@ -59,18 +60,29 @@ class WalkState(Record):
 
 # Reasons for stopping.
 NEED_BYTES = 0
+
 REACHED = 1
+
 BAD_LENGTH = 2
+
 BAD_CHECKSUM = 3
+
 DESCRIPTION = 4  # at the cursor, not passed
+
 ENCRYPTION = 5
+
 OUTSIDE = 6
+
 BAD_GTID = 7
+
 NO_EVENT = 8
 
 _FDE: Final = int(EventType.FORMAT_DESCRIPTION)
+
 _START_ENCRYPTION: Final = int(EventType.START_ENCRYPTION)
+
 _FL_DDL: Final = int(GtidFlag.DDL)
+
 _FL_COMPLETED_XA: Final = int(GtidFlag.COMPLETED_XA)
 
 
@@ -181,3 +193,55 @@ def walk(base: int, end: int, state: int) -> int:
     store_u8(state + WalkState.aligned, aligned)
     store_u8(state + WalkState.group_events, group_events)
     return reason
+
+
+# A found event has a possible length and type. Its position must be right, if positions in this file are, and it must
+# match its checksum. In a file without checksums, several valid events must follow it. Bytes are addressed as in
+# kernel_groups.py.
+
+
+# Outside of groups no server writes a larger event, except a GTID_LIST of thousands of servers. `find_start` accepts no
+# larger event, so that a check of damaged bytes is cheap.
+MAX_START_BYTES = 64 << 10
+
+_UNALIGNED_START_BYTES: Final = 8 << 10  # only the checksum identifies these, and each try reads the whole event
+
+_CHAIN: Final = 4  # consecutive events that must look valid in a file without checksums
+
+
+@helper
+def _looks_right(base: int, offset: int, end: int, trailer: int) -> bool:
+    """Return True if a header at `offset` can belong to an event that ends at or before `end`."""
+    at = base + offset
+    return is_whole(at, end - offset, trailer) and not is_strange(role_of(at))
+
+
+@kernel
+def find_start(base: int, begin: int, end: int, trailer: int, aligned: int) -> int:
+    """Return the first offset in [begin, end) of an event that begins a group or is outside of any, or -1.
+
+    With checksums the event must match its own; without, several events must follow.
+    """
+    largest = MAX_START_BYTES if aligned else _UNALIGNED_START_BYTES
+    for offset in range(begin, end - HEADER - trailer + 1):
+        at = base + offset
+        if role_of(at) not in (CONTROL, BEGIN, MYSQL_BEGIN):
+            continue
+        length = event_length(at)
+        if not is_possible(at, trailer) or length > largest or length > end - offset:
+            continue
+        if aligned and load_u4(at + LOG_POS_AT) != (offset + length) & 0xFFFFFFFF:
+            continue
+        if trailer:
+            # The FORMAT_DESCRIPTION of an open file does not match. It is the first event, before any damage.
+            if load_u4(at + length - trailer) == crc32(at, length - trailer, 0):
+                return offset
+            continue
+        following = offset + length
+        chain = 1
+        while chain < _CHAIN and following < end and _looks_right(base, following, end, trailer):
+            following += load_u4(base + following + LENGTH_AT)
+            chain += 1
+        if chain == _CHAIN or following == end:
+            return offset
+    return -1

@@ -12,8 +12,7 @@ import numpy as np
 
 from replica.errors import ChecksumError, ProtocolError, TruncatedError, UnsupportedEventError
 from replica.files import kernel_groups as k
-from replica.files.damage import Damage
-from replica.files.kernel_search import MAX_START_BYTES, find_start
+from replica.files.kernel_groups import MAX_START_BYTES, find_start
 from replica.native.arrays import address
 from replica.native.compiling.ahead import COMPILING
 from replica.native.kernel_group import NO_GROUP
@@ -24,11 +23,34 @@ from replica.protocol.header import HEADER, EventHeader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.files.window import Window
+    from replica.files.readers import Window
+
+
+class Damage(NamedTuple):
+    """Bytes of the file that no range has: the damaged group, up to the next readable group."""
+
+    offset: int
+    """File offset of the damaged event."""
+    begin: int
+    """File offset of the damaged group's first event."""
+    end: int
+    """File offset at which reading continued, or the end of the file."""
+    events: int
+    """Whole events of the damaged group before the damage, which were dropped with it."""
+    error: ProtocolError
+
+    @property
+    def size(self) -> int:
+        """Bytes skipped."""
+        return self.end - self.begin
+
 
 MAX_DAMAGES: Final = 1000
+
 """Number of damaged parts after which reading ends with the error: such a file is no longer a binlog."""
+
 _UNLIMITED: Final = 1 << 62
+
 _DAMAGED: Final = "The file was damaged after it was written: copy it again from the server, or skip the damage."
 
 

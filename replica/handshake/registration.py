@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from replica.errors import PrerequisiteError
 from replica.protocol.constants import FIRST_POSITION, ChecksumAlgorithm, DumpFlag
 from replica.protocol.gtid import BinlogPosition
-from replica.protocol.packets.commands import com_binlog_dump, com_register_slave
+from replica.protocol.packets.packets import com_binlog_dump, com_register_slave
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition

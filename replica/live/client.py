@@ -29,12 +29,10 @@ from replica.errors import (
     ReplicaError,
 )
 from replica.live.backpressure import Backpressure, FullDisk
-from replica.live.connect import Connector, Dump
-from replica.live.hosts import Hosts
+from replica.live.connect import Connector, Dump, Hosts
 from replica.live.progress import Progress
-from replica.live.session import Agreed, Session
-from replica.live.stale_stream import StaleStreamCheck
-from replica.relay_log.directory.presence import WATCH_EVERY_S
+from replica.live.session import Agreed, Session, StaleStreamCheck
+from replica.relay_log.directory.lock import WATCH_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -9,27 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replica.errors import DataLossError, DuplicateServerIdError, ReplicaError, ServerError
 from replica.handshake.login.login import Detached, Login, log_in
-from replica.handshake.primary.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
-from replica.handshake.primary.server import ServerInfo, check, inspect_server, refusal
+from replica.handshake.primary.server import (
+    ServerInfo,
+    ServerThread,
+    check,
+    end_dump,
+    inspect_server,
+    is_leaving,
+    namesake,
+    refusal,
+    this_thread,
+)
 from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
-from replica.handshake.start.by_place import place_of_start
-from replica.handshake.start.content import verify_content
-from replica.handshake.start.resume import Here, Stored, verify
-from replica.handshake.start.start import place_of, starting_position
+from replica.handshake.start.resume import Here, Stored, verify, verify_content
+from replica.handshake.start.start import place_of, place_of_start, starting_position
 from replica.relay_log.directory.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
-from replica.relay_log.directory.presence import removed
-from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.directory.lock import removed
+from replica.relay_log.files.lookup import read_file_head
 from replica.relay_log.location import relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.last_event import fingerprint_at, last_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -38,8 +46,11 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 GOODBYE_TIMEOUT_S = 3.0
+
 """Timeout of the goodbye in seconds. A stop must not hang on a hanging server, which notices at its next heartbeat."""
+
 NAMESAKE_MARGIN_S = 1.0
+
 """Seconds beyond a heartbeat period, in which a primary notices that a replica vanished, for its cleanup."""
 
 
@@ -285,3 +296,65 @@ class Connector:
             semi_sync=config.semi_sync,
             report_host=config.report_host,
         )
+
+
+# A server may refuse because its binlog was reset, its account lacks a privilege, or its file is damaged. That does
+# not end a replica that has another server. The replica ends only after every server has refused without a useful
+# connection in between. A server that cannot be reached has not refused.
+
+
+class Hosts:
+    """Servers of one replica. `current` is the server in use, or the next one to try."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = tuple(endpoints)
+        self._turn = 0
+        self._refusals: dict[Endpoint, ReplicaError] = {}
+
+    @property
+    def current(self) -> Endpoint:
+        return self._endpoints[self._turn]
+
+    @property
+    def several(self) -> bool:
+        return len(self._endpoints) > 1
+
+    def advance(self) -> None:
+        self._turn = (self._turn + 1) % len(self._endpoints)
+
+    def replace(self, endpoints: Sequence[Endpoint]) -> None:
+        """Replace the servers. One that stays keeps its turn and its refusal."""
+        current = self.current
+        self._endpoints = tuple(endpoints)
+        self._turn = self._endpoints.index(current) if current in self._endpoints else 0
+        self._refusals = {one: said for one, said in self._refusals.items() if one in self._endpoints}
+
+    def served(self) -> None:
+        """Record that the current server was useful. Earlier refusals of other servers may no longer hold."""
+        self._refusals.clear()
+
+    def refused(self, error: ReplicaError) -> bool:
+        """Record that the current server refused for good. Return True if the refusal is new."""
+        before = self._refusals.get(self.current)
+        self._refusals[self.current] = error
+        return before is None or before.message != error.message
+
+    @property
+    def verdict(self) -> ReplicaError | None:
+        """The error to raise once every server has refused.
+
+        It has the type of the first refusal and names all of them.
+        """
+        if len(self._refusals) < len(set(self._endpoints)):
+            return None
+        first = self._refusals[self._endpoints[0]]
+        if not self.several:
+            return first
+        error = copy.copy(first)
+        error.message = f"every server refused. {self.refusals}"
+        return error
+
+    @property
+    def refusals(self) -> str:
+        """The servers that refused and their reasons, in words; empty if none did."""
+        return " ".join(f"{endpoint}: {error.message}" for endpoint, error in self._refusals.items())

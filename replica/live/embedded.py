@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import structlog
 
 from replica.errors import DisconnectedError, RelayError, ReplicaError
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from replica.handshake.primary.catalog import read_tables
 from replica.handshake.start.resume import Stored
 from replica.handshake.start.start import earliest, latest_and_prepared, latest_position

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from replica.errors import ConfigError, DataLossError
-from replica.files.opening import STANDARD_INPUT, open_binlog
-from replica.log_reader.found import FoundPosition, NextGroup
-from replica.log_reader.part import Part
-from replica.options.places import shown_instant
+from replica.files.binlog import STANDARD_INPUT, open_binlog
+from replica.log_reader.reader import FoundPosition, NextGroup, Part
+from replica.options.values import shown_instant
 from replica.protocol.constants import BINLOG_MAGIC, EventType
 from replica.protocol.events.decode import decode
 from replica.protocol.events.transaction_events import GtidListEvent
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.header import parse_header
 from replica.relay_log.directory.identity import stores_lower_case
-from replica.relay_log.groups.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import GtidSearch
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.scan import scan
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from replica.files.binlog import BinlogFile
-    from replica.files.keys import KeyRing
+    from replica.files.encryption import KeyRing
     from replica.files.ranges import FileRange
 
 

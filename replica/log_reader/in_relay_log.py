@@ -12,13 +12,11 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError, DataLossError
-from replica.files.opening import open_binlog
-from replica.log_reader.found import FoundPosition, NextGroup
-from replica.log_reader.part import Part
-from replica.options.places import shown_instant
+from replica.files.binlog import open_binlog
+from replica.log_reader.reader import FoundPosition, NextGroup, Part
+from replica.options.values import shown_instant
 from replica.relay_log.directory.identity import stores_lower_case
-from replica.relay_log.groups.groups import RelayGroups
-from replica.relay_log.groups.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import GtidSearch, RelayGroups
 from replica.relay_log.location import RelayLocation
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Declaration of kernels: `@kernel` compiles on first use, caches the machine code on disk, and releases the GIL.
 
 Kernels and helpers are only declared here. `lower.py` compiles them with numba if the cache lacks one;
-`machine_code.py` loads cached code without numba.
+`code_cache.py` loads cached code without numba.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from replica.native.compiling.ahead import COMPILING
-from replica.native.compiling.code_cache import CACHE, kernel_file
-from replica.native.compiling.machine_code import load, read, write
+from replica.native.compiling.code_cache import CACHE, kernel_file, load, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.native.compiling.machine_code import MachineCode
+    from replica.native.compiling.code_cache import MachineCode
 
 _Function = TypeVar("_Function")
 

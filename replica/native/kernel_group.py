@@ -1,65 +1,171 @@
 """Grouping rule for kernels: how an event changes the open group, and whether it may occur outside of a group.
 
-protocol/groups/groups.py has the rule in words, its Python form and its sources; protocol/event_row.py has the roles of
+protocol/groups/groups.py has the rule in words, its Python form and its sources; protocol/constants.py has the roles of
 event types. An event lies between `at`, its header, and `end`, the start of its checksum. The open group is one of
 `event_row.Group`.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from replica.native.compile import helper, inlined
-from replica.native.kernel_header import HEADER, is_ignorable
-from replica.native.memory import load_u1, load_u2, load_u8
-from replica.protocol import event_row
-from replica.protocol.constants import EventType, GtidFlag
-from replica.protocol.event_row import Group, Role
+from replica.native.memory import load_u1, load_u2, load_u4, load_u8
+from replica.protocol import constants
+from replica.protocol.constants import EventType, Group, GtidFlag, HeaderFlag, Role
+
+# Every kernel that walks event headers must take its lengths from here. Addresses are those of the header's first
+# byte. Nothing beyond the header is read, except by `described_trailer`.
+
+
+HEADER = constants.HEADER_LENGTH
+
+MAX_EVENT_BYTES = constants.MAX_EVENT_BYTES
+
+CHECKSUM_BYTES = constants.CHECKSUM_LENGTH
+
+TYPE_AT = constants.TYPE_AT
+
+SERVER_AT = constants.SERVER_AT
+
+LENGTH_AT = constants.LENGTH_AT
+
+LOG_POS_AT = constants.LOG_POS_AT
+
+FLAGS_AT = constants.FLAGS_AT
+
+ROLES = np.array(constants.ROLES, np.int64)
+
+"""Number of the Role of each event type, indexed by event type."""
+
+_IGNORABLE = int(HeaderFlag.IGNORABLE)
+
+
+@helper
+def event_type(at: int) -> int:
+    return load_u1(at + TYPE_AT)
+
+
+@helper
+def role_of(at: int) -> int:
+    return ROLES[load_u1(at + TYPE_AT)]
+
+
+@helper
+def is_ignorable(at: int) -> bool:
+    """Return True if the header allows a reader that does not know the type to skip the event."""
+    return load_u2(at + FLAGS_AT) & _IGNORABLE != 0
+
+
+@helper
+def event_length(at: int) -> int:
+    """Return the event's length from its header. Only `is_possible` or `is_whole` makes it trustworthy.
+
+    They are separate functions, so that the step to the next event is one load without a branch. That saves a third of
+    a walk's time.
+    """
+    return load_u4(at + LENGTH_AT)
+
+
+@helper
+def is_possible(at: int, trailer: int) -> bool:
+    """Return True if an event may have the length in the header."""
+    return HEADER + trailer <= load_u4(at + LENGTH_AT) <= MAX_EVENT_BYTES
+
+
+@helper
+def is_whole(at: int, left: int, trailer: int) -> bool:
+    """Return True if an event of a possible length ends within the `left` bytes from `at` on."""
+    return left >= HEADER and is_possible(at, trailer) and load_u4(at + LENGTH_AT) <= left
+
+
+@helper
+def described_trailer(at: int, length: int) -> int:
+    """Return the checksum bytes of events after a FORMAT_DESCRIPTION: its algorithm byte precedes its own checksum."""
+    return CHECKSUM_BYTES if load_u1(at + length - CHECKSUM_BYTES - 1) == 1 else 0
+
 
 NO_GROUP = int(Group.NONE)
+
 TRANSACTION = int(Group.TRANSACTION)
+
 STANDALONE = int(Group.STANDALONE)
+
 UNDECIDED = int(Group.UNDECIDED)
 
 STRANGER = int(Role.STRANGER)
+
 REFUSED = int(Role.REFUSED)
+
 CONTROL = int(Role.CONTROL)
+
 BEGIN = int(Role.BEGIN)
+
 MYSQL_BEGIN = int(Role.MYSQL_BEGIN)
+
 MEMBER = int(Role.MEMBER)
+
 LOAD = int(Role.LOAD)
+
 END = int(Role.END)
+
 STATEMENT = int(Role.STATEMENT)
+
 COMPRESSED_STATEMENT = int(Role.COMPRESSED_STATEMENT)
+
 PAYLOAD = int(Role.PAYLOAD)
+
 LOST = int(Role.LOST)
 
 # A GTID event: sequence number, domain, flags.
 GTID_SEQUENCE_AT = HEADER
+
 GTID_DOMAIN_AT = HEADER + 8
+
 GTID_FLAGS_AT = HEADER + 12
+
 GTID_FIELDS = 13
+
 # A QUERY: 13 bytes, the length of the database at 8 and of the status variables at 11; both; a NUL; the text.
 QUERY_FIELDS = 13
+
 _DATABASE_LENGTH_AT = HEADER + 8
+
 _STATUS_LENGTH_AT = HEADER + 11
+
 # Meaning of the first statement of a MySQL group.
 WHOLE = 0  # the statement is the whole group
+
 BEGINS = 1  # the statement begins a transaction
+
 COMPLETES_XA = 2  # the statement is the whole group, and ends an XA transaction
 
-_OUTSIDE = sum(1 << role for role in event_row.OUTSIDE)
+_OUTSIDE = sum(1 << role for role in constants.OUTSIDE)
+
 _IS_STANDALONE = int(GtidFlag.STANDALONE)
+
 _QUERY = int(EventType.QUERY)
+
 _USER_VAR = int(EventType.USER_VAR)
+
 # Texts as little-endian numbers: the last bytes of a QUERY with the NUL before the text, or its first eight.
 _COMMIT = int.from_bytes(b"\0COMMIT", "little")
+
 _ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
+
 _BEGIN = int.from_bytes(b"\0BEGIN", "little")
+
 _XA_START = int.from_bytes(b"XA START", "little")
+
 _XA_COMMIT = int.from_bytes(b"XA COMMI", "little")
+
 _XA_ROLLBACK = int.from_bytes(b"XA ROLLB", "little")
+
 _DUMMY = int.from_bytes(b"# Dummy ", "little")
+
 # Offset of the name's first character in a dummy USER_VAR, and that character: the name is "!dummyvar", cut to fit.
 _NAME_AT = HEADER + 4
+
 _MARK = ord("!")
 
 
@@ -167,6 +273,6 @@ def may_stand_outside(kind: int, role: int, at: int, end: int) -> bool:
 def is_unreadable(role: int, at: int) -> bool:
     """Return True if readers must stop at an event because of its type.
 
-    The Python form is `refuse_unreadable` in protocol/events/unknown.py.
+    The Python form is `refuse_unreadable` in protocol/events/file_events.py.
     """
     return role == REFUSED or (role == STRANGER and not is_ignorable(at))

@@ -7,8 +7,7 @@ always with the same spelling. A truncated event is never a border.
 from __future__ import annotations
 
 from replica.native.compile import helper
-from replica.native.kernel_group import QUERY_FIELDS, text_at
-from replica.native.kernel_header import HEADER
+from replica.native.kernel_group import HEADER, QUERY_FIELDS, text_at
 from replica.native.memory import load_u1, load_u2, load_u4, load_u8
 
 _COMM = int.from_bytes(b"COMM", "little")

@@ -25,9 +25,19 @@ from pydantic import (
 )
 
 from replica.errors import ConfigError
-from replica.options.client import client_options, option_file_password
-from replica.options.places import start_of_log
-from replica.options.values import Bytes, Endpoint, Hosts, Seconds, Switch, WholeSeconds, endpoint, one_of, written
+from replica.options.file import client_options, option_file_password
+from replica.options.values import (
+    Bytes,
+    Endpoint,
+    Hosts,
+    Seconds,
+    Switch,
+    WholeSeconds,
+    endpoint,
+    one_of,
+    start_of_log,
+    written,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Parser of MariaDB's option files (`my.cnf`). The meaning of the options is in `options/client.py`.
+"""MariaDB's option files (`my.cnf`): parser, client options, warnings about readable secrets.
 
 In: the path of a file. Out: its settings in order, with those of an included file at the place of the include. Quotes,
 escapes, comments and includes follow mysys/my_default.c, which Python's configparser does not support.
@@ -12,20 +12,26 @@ from __future__ import annotations
 
 import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import MAY_READ, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 MAX_DEPTH: Final = 10
+
 """Maximum depth of nested includes, as in my_default.c."""
+
 MAX_FILE_BYTES: Final = 1 << 20
+
 """Maximum size of an option file. Real option files have a few hundred lines; a larger file is named by mistake."""
+
 _COMMENTS: Final = ("#", ";")
+
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
+
 _SPACE: Final = " \t\n\v\f\r"
 
 
@@ -128,3 +134,279 @@ def _value(text: str) -> str:
         # A backslash before any other character, or at the end, is a literal backslash.
         parts.append(_ESCAPES.get(following, character + following) if following else character)
     return "".join(parts)
+
+
+# In: the file, and the options that were given elsewhere and override it. Out: option name -> value. The groups of
+# every client and our own group are read, in the order of the file. [mariadb-replica] may contain the options of the
+# `mariadb` client and every option of the replica; other names are refused there. Unknown names in the shared groups
+# belong to other programs and are ignored. The password stays in the file and is read at each login, so that a change
+# takes effect.
+#
+# Refused: a TLS option that is not understood or cannot be honoured, in any group and with any prefix. Without the
+# option the login would be less safe than the file says. A password without a value is refused too, because clients
+# ask for it on a terminal.
+
+
+OWN_GROUP: Final = "mariadb-replica"
+
+GROUPS: Final = ("client", "client-server", "client-mariadb", OWN_GROUP)
+
+HOME_FILE: Final = "~/.my.cnf"
+
+_NAMES: Final = {
+    "user": "user",
+    "host": "host",
+    "port": "port",
+    "socket": "unix_socket",
+    "ssl-ca": "tls_ca",
+    "ssl-cert": "tls_cert",
+    "ssl-key": "tls_key",
+    "connect-timeout": "connect_timeout_s",
+}
+
+_SWITCHES: Final = ("ssl", "ssl-verify-server-cert", "compress")
+
+_NOT_HONOURED: Final = {
+    "ssl-capath": "Use ssl-ca with a file of certificates, or tls.",
+    "ssl-cipher": "OpenSSL's own choice of safe ciphers is used; to allow fewer, set ssl_cipher on the server.",
+    "ssl-crl": "Use tls=verify-identity, and replace revoked certificates.",
+    "ssl-crlpath": "Use tls=verify-identity, and replace revoked certificates.",
+    "ssl-fp": "Use ssl-ca with the server's certificate, or tls=verify-password.",
+    "ssl-fplist": "Use ssl-ca with the server's certificate, or tls=verify-password.",
+}
+
+_WORDS_OF_TLS: Final = ("ssl", "tls")
+
+_FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
+
+_PREFIXES: Final = ("loose-", "skip-", "disable-", "enable-", "maximum-")
+
+_MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
+
+"""Modes of MySQL's ssl-mode that the replica has too. PREFERRED falls back to plain text and is refused."""
+
+_VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
+
+_SAFE_VERSIONS: Final = frozenset(_VERSIONS[2:])
+
+_HINT_TLS: Final = (
+    "Known options are ssl, ssl-ca, ssl-cert, ssl-key, ssl-verify-server-cert, ssl-mode and tls-version; in the group "
+    "[mariadb-replica] also tls, tls-ca, tls-cert and tls-key."
+)
+
+_ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false", "no"})
+
+
+def home_file() -> Path | None:
+    """Return the path of the user's own option file, or None if there is none."""
+    path = Path(HOME_FILE).expanduser()
+    return path if path.is_file() else None
+
+
+def client_options(
+    path: Path, given: Mapping[str, object], name_of: Callable[[str], str | None]
+) -> dict[str, tuple[object, str]]:
+    """Return the options that the file adds to those `given`: name -> (value, file and line).
+
+    Args:
+        path: the option file.
+        given: options by name. They override the options in the file that contradict them.
+        name_of: maps any spelling of an option of the replica to its name.
+
+    Raises:
+        ConfigError: the file, or an option in it, is refused.
+    """
+    found: dict[str, tuple[object, str]] = {}
+    words: dict[str, str] = {}
+    tls_place = ""
+    for setting in _relevant(path):
+        name, value = _plain(setting)
+        if name in ("password", "passwd"):
+            _password(setting)
+        elif name in _SWITCHES:
+            words[name], tls_place = _switch(setting, value), setting.place
+            if name == "compress":
+                found[name] = (words[name], setting.place)
+        elif name == "ssl-mode":
+            words[name], tls_place = _mode(setting), setting.place
+        elif name == "protocol":
+            words[name] = (value or "").lower()
+        elif option := _option(setting, name, name_of):
+            found[option] = ("true" if value is None else value, setting.place)
+            if option in ("tls_ca", "tls_cert", "tls_key"):
+                words["ssl"], tls_place = "1", setting.place  # as in the client: also after a skip-ssl
+    mode = _tls(words, with_authority="tls_ca" in found)
+    if mode:
+        found.setdefault("tls", (mode, tls_place))
+    return _compatible(found, given, words.get("protocol", ""))
+
+
+def option_file_password(path: Path) -> str | None:
+    """Return the password in the file, or None if it has none."""
+    found = None
+    for setting in _relevant(path):
+        if _plain(setting)[0] in ("password", "passwd"):
+            found = _password(setting)
+    return found
+
+
+def _relevant(path: Path) -> Iterable[Setting]:
+    return (setting for setting in read_option_file(path) if setting.group in GROUPS)
+
+
+def _option(setting: Setting, name: str, name_of: Callable[[str], str | None]) -> str | None:
+    """Return the replica's name for the setting, or None if it belongs to another program."""
+    if name in _NOT_HONOURED:
+        raise ConfigError(f"{setting.place}: {name} cannot be honoured.", hint=_NOT_HONOURED[name])
+    if name == "tls-version":
+        _check_versions(setting)
+        return None
+    if name in _NAMES:
+        return _NAMES[name]
+    option = name_of(name) if setting.group == OWN_GROUP else None
+    if option is None and _is_of_tls(name):
+        raise ConfigError(f"{setting.place}: {setting.name!r} is not a known TLS option.", hint=_HINT_TLS)
+    if setting.group != OWN_GROUP:
+        return None
+    if option is None or option == "defaults_file":
+        raise ConfigError(f"{setting.place}: unknown option {name!r}.", hint="See mariadb-replica run --help.")
+    return option
+
+
+def _is_of_tls(name: str) -> bool:
+    name = name.lower()
+    while prefix := next((one for one in _PREFIXES if name.startswith(one)), ""):
+        name = name.removeprefix(prefix)
+    return name.startswith(_WORDS_OF_TLS)
+
+
+def _mode(setting: Setting) -> str:
+    mode = (setting.value or "").lower().replace("_", "-")
+    if mode not in _MODES:
+        raise ConfigError(
+            f"{setting.place}: {setting.name} is not one of {', '.join(map(_as_in_mysql, _MODES))}.",
+            hint="PREFERRED is refused, because it continues in plain text if the server offers no TLS.",
+        )
+    return mode
+
+
+def _as_in_mysql(mode: str) -> str:
+    return mode.upper().replace("-", "_")
+
+
+def _check_versions(setting: Setting) -> None:
+    """Refuse a list of TLS versions that lacks 1.2 or 1.3.
+
+    The replica always uses both versions. It cannot honour a list that excludes one of them.
+    """
+    named = {one.strip().lower() for one in (setting.value or "").split(",")}
+    if not _SAFE_VERSIONS <= named <= set(_VERSIONS):
+        raise ConfigError(
+            f"{setting.place}: {setting.name} cannot be honoured: TLS 1.2 and 1.3 are always enabled.",
+            hint="Write TLSv1.2,TLSv1.3 or leave it out; to allow fewer, set tls_version on the server.",
+        )
+
+
+def _plain(setting: Setting) -> tuple[str, str | None]:
+    """Return the name as MariaDB spells it, without the prefixes that MariaDB allows on any switch, and the value."""
+    name, value = setting.name.replace("_", "-").removeprefix("loose-"), setting.value
+    for prefix, meant in _FORMS:
+        if name.startswith(prefix) and name.removeprefix(prefix) in _SWITCHES and value is None:
+            return name.removeprefix(prefix), meant
+    return name, value
+
+
+def _password(setting: Setting) -> str:
+    if setting.value is None:
+        raise ConfigError(
+            f"{setting.place}: password has no value, and a replica has no terminal to ask for it.",
+            hint="Write password=..., or password= for an empty one.",
+        )
+    return setting.value
+
+
+def _switch(setting: Setting, value: str | None) -> str:
+    word = "1" if value is None else value.lower()
+    if word not in _ON | _OFF:
+        raise ConfigError(f"{setting.place}: {setting.name} is neither on nor off.")
+    return word
+
+
+def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:
+    """Return the TLS mode that the client's switches ask for.
+
+    None means that there are no switches, or that `tls_ca` alone decides.
+    """
+    verify = words.get("ssl-verify-server-cert")
+    if "ssl-mode" in words:
+        return _of_mode(words["ssl-mode"], words, with_authority=with_authority)
+    if words.get("ssl") in _OFF:
+        return "disabled"
+    if not verify and "ssl" not in words:
+        return None
+    if verify in _ON:
+        return "verify-identity"
+    if verify in _OFF:
+        return "verify-ca" if with_authority else "required"
+    return None if with_authority else "required"
+
+
+def _of_mode(mode: str, words: Mapping[str, str], *, with_authority: bool) -> str:
+    """Return the safest mode that MySQL's ssl-mode and MariaDB's switches ask for together.
+
+    Raises:
+        ConfigError: one of them forbids what the other demands.
+    """
+    verify = words.get("ssl-verify-server-cert") in _ON
+    if (mode == "disabled" and verify) or (mode != "disabled" and words.get("ssl") in _OFF):
+        other = "ssl-verify-server-cert" if verify else "skip-ssl"
+        raise ConfigError(f"ssl-mode={_as_in_mysql(mode)} contradicts {other}.", hint="Remove one of them.")
+    if mode != "disabled" and verify:
+        return "verify-identity"
+    # As in MySQL: a certificate authority is given in order to verify with it.
+    return "verify-ca" if mode == "required" and with_authority else mode
+
+
+def _compatible(
+    found: dict[str, tuple[object, str]], given: Mapping[str, object], protocol: str
+) -> dict[str, tuple[object, str]]:
+    """Return the options without those that are given elsewhere or contradict given options.
+
+    A file may name both a socket and a host. The rules of MariaDB's clients choose one of them.
+    """
+    explicit = {name for name, value in given.items() if value is not None}
+    dropped = set(explicit)
+    if explicit & {"host", "port"}:
+        dropped.add("unix_socket")
+    elif "unix_socket" in explicit:
+        dropped |= {"host", "port"}
+    elif "unix_socket" in found:
+        host = found.get("host", ("localhost", ""))[0]
+        local = protocol == "socket" or (protocol != "tcp" and host == "localhost")
+        dropped |= {"host", "port"} if local else {"unix_socket"}
+    if explicit & {"tls", "tls_ca", "tls_cert"}:
+        dropped.add("tls")
+    mode = given.get("tls") or ("" if "tls" in dropped else found.get("tls", ("", ""))[0])
+    if mode == "disabled":
+        dropped |= {"tls_ca", "tls_cert", "tls_key"}
+    elif mode in ("required", "verify-password"):
+        dropped.add("tls_ca")
+    if explicit & {"password", "password_file"}:
+        dropped |= {"password", "password_file"}
+    return {name: value for name, value in found.items() if name not in dropped}
+
+
+def exposed(paths: Iterable[Path | None]) -> list[str]:
+    """Return one warning for each file that every user of the machine may read.
+
+    None and missing files give no warning.
+    """
+    found = []
+    for path in dict.fromkeys(paths):
+        try:
+            readable = path is not None and path.stat().st_mode & stat.S_IROTH
+        except OSError:
+            readable = False  # the code that opens the file reports the error better
+        if readable:
+            found.append(f"{path} holds a secret and can be read by every user of this machine: chmod 600 {path}")
+    return found

@@ -7,50 +7,163 @@ with these enums. Then the caller decides about an unknown code, and no enum rai
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Final, NamedTuple, Self
 
-from replica.protocol.event_row import (
-    BOTH,
-    MARIADB,
-    MYSQL,
-    NOBODY,
-    READ,
-    ROWS_DECODER,
-    SINCE_10_2,
-    EventRow,
-    Role,
-    Writers,
-)
+# `EventRow` defines the columns of the table, and `constants.EventType` is the table with one row for each event type.
+# All code that depends on the type derives from this table: the decoders (events/decode.py) and the grouping rule
+# (groups/groups.py). So do the arrays of the kernels (native/kernel_group.py) and the page docs/events.md.
+
+
+class Role(IntEnum):
+    """Effect of an event on event groups.
+
+    Source: MariaDB 10.11.18, sql/slave.cc, queue_event; sql/log_event.h, is_group_event; sql/log_event.cc,
+    read_log_event (unknown types); MySQL 8.4, libs/mysql/binlog/event/binlog_event.h.
+    """
+
+    meaning: str
+
+    def __new__(cls, number: int, meaning: str) -> Self:
+        role = int.__new__(cls, number)
+        role._value_ = number
+        role.meaning = meaning
+        return role
+
+    STRANGER = 0, "a type without a row, which is skipped only if its header says that it may be ignored"
+    REFUSED = 1, "nothing writes it any more; never skipped, because it may hold changes"
+    CONTROL = 2, "about the binlog itself: outside of every group, wherever it stands"
+    PASSED = 3, "holds no change: allowed anywhere"
+    BEGIN = 4, "opens a group, and says whether that is a transaction or a standalone statement"
+    MYSQL_BEGIN = 5, "opens a group of MySQL, whose first statement says which of the two it is"
+    MEMBER = 6, "part of a group, never its end"
+    LOAD = 7, "part of a group that changes rows as a statement (LOAD DATA), never its end"
+    END = 8, "ends a transaction"
+    STATEMENT = 9, "ends a standalone group; a transaction too, if its whole text is COMMIT or ROLLBACK"
+    COMPRESSED_STATEMENT = 10, "ends a standalone group only: the server never compresses COMMIT"
+    PAYLOAD = 11, "holds the rest of MySQL's group, its end included"
+    LOST = 12, "says that changes are missing: ends a standalone group, stands outside of any other; reading rows stops"
+
+
+OUTSIDE: Final = frozenset({Role.CONTROL, Role.PASSED, Role.BEGIN, Role.MYSQL_BEGIN, Role.LOST})
+
+"""Roles that may occur outside of a group. Other events may do so only with the IGNORABLE flag in their header."""
+
+
+class Group(IntEnum):
+    """Kind of the event group that is open."""
+
+    NONE = 0
+    TRANSACTION = 1
+    STANDALONE = 2
+    UNDECIDED = 3
+    """A group of MySQL before its first statement."""
+
+
+class Writers(NamedTuple):
+    """First version of MariaDB and of MySQL that writes an event.
+
+    "" means never. "read" means read but never written.
+    """
+
+    mariadb: str
+    mysql: str
+
+
+BOTH: Final = Writers("all", "all")
+
+MARIADB: Final = Writers("all", "")
+
+MYSQL: Final = Writers("", "all")
+
+SINCE_10_2: Final = Writers("10.2", "")
+
+READ: Final = Writers("read", "")
+
+NOBODY: Final = Writers("", "")
+
+ROWS_DECODER: Final = "rows.rows_event.decode_rows"
+
+
+class EventRow(IntEnum):
+    """An event type as a row: number, decoder ("module.function" of this package), role, writers, source.
+
+    The decoder is a name and not an import, because the decoding modules import these numbers. FORMAT_DESCRIPTION has
+    no decoder here, because the other events are decoded with it. `source` is a class of the server's code, or a full
+    path.
+    """
+
+    decoder: str
+    role: Role
+    writers: Writers
+    source: str
+
+    def __new__(cls, number: int, decoder: str, role: Role, writers: Writers, source: str) -> Self:
+        row = int.__new__(cls, number)
+        row._value_ = number
+        row.decoder, row.role, row.writers, row.source = decoder, role, writers, _whole(source, writers)
+        return row
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the event is a rows event, of any version, compressed or not."""
+        return self.decoder == ROWS_DECODER
+
+
+def _whole(source: str, writers: Writers) -> str:
+    """Return the source with server, version and file before a bare class name."""
+    if ", " in source:
+        return source
+    if writers.mysql and not writers.mariadb:
+        file = "rows_event.h" if "ows_" in source else "control_events.h"
+        return f"MySQL 8.4, libs/mysql/binlog/event/{file}, {source}"
+    return f"MariaDB 10.11.18, sql/log_event.cc, {source}"
+
 
 BINLOG_MAGIC: Final = b"\xfebin"
+
 HEADER_LENGTH: Final = 19
+
 """Length in bytes of the header with which every event starts."""
+
 TYPE_AT: Final = 4
+
 SERVER_AT: Final = 5
+
 LENGTH_AT: Final = 9
+
 LOG_POS_AT: Final = 13
+
 FLAGS_AT: Final = 17
+
 """Byte offsets in the header. The timestamp is at 0."""
+
 CHECKSUM_LENGTH: Final = 4
+
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
+
 """Offset of the first event in a binlog file."""
+
 MAX_EVENT_BYTES: Final = 1 << 30
+
 """The server's MAX_MAX_ALLOWED_PACKET. A dump thread never sends a larger event, whatever max_allowed_packet is."""
+
 MAX_COLUMNS: Final = 4096
+
 """The server's MAX_FIELDS. A table map with more columns is corrupt."""
 
-
 _ENUM: Final = "MariaDB 10.11.18, sql/log_event.h, Log_event_type"
+
 _HEARTBEAT: Final = "MariaDB 10.11.18, sql/sql_repl.cc, send_heartbeat_event"
+
 _FRAGMENTS: Final = "MariaDB's documentation, Partial_rows_log_event (MDEV-32570)"
 
 
 class EventType(EventRow):
-    """Log_event_type of MariaDB and MySQL. A member holds all facts about its type, see `event_row.py`."""
+    """Log_event_type of MariaDB and MySQL. A member holds all facts about its type, see `constants.py`."""
 
     UNKNOWN = 0, "", Role.STRANGER, NOBODY, _ENUM
     START_V3 = 1, "", Role.REFUSED, NOBODY, _ENUM
-    QUERY = 2, "events.query.decode_query", Role.STATEMENT, BOTH, "Query_log_event"
+    QUERY = 2, "events.statement_events.decode_query", Role.STATEMENT, BOTH, "Query_log_event"
     STOP = 3, "events.file_events.decode_stop", Role.CONTROL, BOTH, "Stop_log_event"
     ROTATE = 4, "events.file_events.decode_rotate", Role.CONTROL, BOTH, "Rotate_log_event"
     INTVAR = 5, "events.statement_events.decode_intvar", Role.MEMBER, BOTH, "Intvar_log_event"
@@ -82,7 +195,7 @@ class EventType(EventRow):
     DELETE_ROWS_V1 = 25, ROWS_DECODER, Role.MEMBER, Writers("all", "to 8.1"), "Rows_log_event"
     INCIDENT = 26, "events.file_events.decode_incident", Role.LOST, BOTH, "Incident_log_event"
     HEARTBEAT = 27, "events.file_events.decode_heartbeat", Role.CONTROL, BOTH, _HEARTBEAT
-    IGNORABLE = 28, "events.unknown.decode_unknown", Role.PASSED, MYSQL, "Ignorable_event"
+    IGNORABLE = 28, "events.file_events.decode_unknown", Role.PASSED, MYSQL, "Ignorable_event"
     ROWS_QUERY = 29, "events.statement_events.decode_rows_query", Role.MEMBER, Writers("", "5.6"), "Rows_query_event"
     WRITE_ROWS = 30, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
     UPDATE_ROWS = 31, ROWS_DECODER, Role.MEMBER, Writers("read", "5.6"), "Rows_log_event"
@@ -92,12 +205,12 @@ class EventType(EventRow):
     PREVIOUS_GTIDS = 35, "mysql.gtid.decode_previous_gtids", Role.CONTROL, Writers("", "5.6"), "Previous_gtids_event"
     TRANSACTION_CONTEXT = (
         36,
-        "events.unknown.decode_unknown",
+        "events.file_events.decode_unknown",
         Role.PASSED,
         Writers("", "5.7"),
         "Transaction_context_event",
     )
-    VIEW_CHANGE = 37, "events.unknown.decode_unknown", Role.PASSED, Writers("", "5.7"), "View_change_event"
+    VIEW_CHANGE = 37, "events.file_events.decode_unknown", Role.PASSED, Writers("", "5.7"), "View_change_event"
     XA_PREPARE = (
         38,
         "events.transaction_events.decode_xa_prepare",
@@ -140,7 +253,7 @@ class EventType(EventRow):
     )
     QUERY_COMPRESSED = (
         165,
-        "events.query.decode_query",
+        "events.statement_events.decode_query",
         Role.COMPRESSED_STATEMENT,
         SINCE_10_2,
         "Query_compressed_log_event",
@@ -153,7 +266,7 @@ class EventType(EventRow):
     DELETE_ROWS_COMPRESSED = 171, ROWS_DECODER, Role.MEMBER, READ, "Rows_log_event"
     PARTIAL_ROW_DATA = (
         172,
-        "rows.partial_row_data.decode_partial_row_data",
+        "rows.rows_event.decode_partial_row_data",
         Role.MEMBER,
         Writers("12.3", ""),
         _FRAGMENTS,
@@ -161,7 +274,9 @@ class EventType(EventRow):
 
 
 _BY_NUMBER: Final = {int(row): row for row in EventType}
+
 ROLES: Final = tuple(_BY_NUMBER[number].role if number in _BY_NUMBER else Role.STRANGER for number in range(256))
+
 """Role of every event type in event groups, indexed by the type's number (0 to 255)."""
 
 

@@ -16,14 +16,11 @@ import numpy as np
 
 from replica.errors import AmbiguousPositionError, DataLossError, RelayError
 from replica.protocol.gtid import ambiguous
-from replica.relay_log.files.lookup import RelayFiles, purged
-from replica.relay_log.files.removal import remove_oldest
+from replica.relay_log.files.lookup import RelayFiles, SealedFiles, purged, remove_oldest
 from replica.relay_log.files.scan import end_gtids, group_ends, head_at
-from replica.relay_log.files.sealed_files import SealedFiles
 from replica.relay_log.groups.groups import RelayGroups
-from replica.relay_log.groups.order import read_order
-from replica.relay_log.groups.repeated import PLACES_NAMED, first_out_of_order, places_of, refuse_repeated
-from replica.relay_log.kernels.kernel_group_end import INDEX_EVERY_BYTES
+from replica.relay_log.groups.order import PLACES_NAMED, first_out_of_order, places_of, read_order, refuse_repeated
+from replica.relay_log.kernels.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayHead, RelayLocation, relay_path
 
 if TYPE_CHECKING:

@@ -6,23 +6,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from replica.relay_log.directory.access import protect
-from replica.relay_log.directory.disk import write_all
-from replica.relay_log.directory.presence import NamedFile
+from replica.errors import RelayError
+from replica.relay_log.directory.disk import disk_error, protect, write_all
+from replica.relay_log.directory.lock import NamedFile
 from replica.relay_log.files.index import encode_header, plain_entries
 from replica.relay_log.location import index_path, relay_path
-from replica.relay_writer.writeback import begin_writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+# An fsync takes as long as the bytes that are still in memory, and an ACK may wait for it. The call is only a hint: it
+# makes nothing durable, and errors appear at the fsync. Without the system call, nothing happens.
+
+
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE: start the write-back without waiting
+
+
+def _find_sync_file_range() -> Any:
+    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return function
+
+
+_sync_file_range = _find_sync_file_range()
+
+
+def begin_writing(descriptor: int, begin: int, end: int) -> None:
+    """Start to write bytes [begin, end) of the file to disk."""
+    if _sync_file_range is not None and end > begin:
+        _sync_file_range(descriptor, begin, end - begin, _WRITE)
+
 
 WRITE_BYTES = 8 << 20  # smaller values cause small requests, larger ones leave more to the fsync
+
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
 _MODE = 0o600  # mode until `protect` is called
 
 
@@ -105,17 +129,18 @@ class OpenFile:
 RESERVE_BYTES = 16 << 20  # more saves nothing; a small file occupies this space while it is open
 
 _LITTLE_BYTES = 8 * RESERVE_BYTES  # with less free space, nothing is reserved
+
 _KEEP_SIZE = 1
 
 
-def _find() -> Any:
+def _find_fallocate() -> Any:
     function = getattr(ctypes.CDLL(None), "fallocate64", None) or getattr(ctypes.CDLL(None), "fallocate", None)
     if function is not None:
         function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     return function
 
 
-_fallocate = _find()
+_fallocate = _find_fallocate()
 
 
 def reserve(descriptor: int, offset: int) -> int:
@@ -131,3 +156,35 @@ def _free_bytes(descriptor: int) -> int:
     except OSError:
         return 0
     return status.f_bavail * status.f_frsize
+
+
+# `LogFailure.error` is None while the log is usable. Otherwise it is one typed error, also for an error of the disk.
+
+
+class LogFailure:
+    """First error of one relay log; `error` is None while there is none."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.error: RelayError | None = None
+
+    def check(self) -> None:
+        """Raise a copy of the error, which gets its own traceback."""
+        if self.error is not None:
+            raise type(self.error)(self.error.message, hint=self.error.hint)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Record errors that occur inside the block."""
+        try:
+            yield
+        except OSError as error:
+            self.fail(error)
+        except RelayError as error:
+            self.error = error
+            raise
+
+    def fail(self, error: OSError) -> NoReturn:
+        """Record an error of the disk and raise it as a typed error."""
+        self.error = disk_error(self.directory, error)
+        raise self.error from error

@@ -24,14 +24,14 @@ from replica.protocol.events.decode import (
 )
 from replica.protocol.gtid import BinlogPosition
 from replica.protocol.packets.packets import EofPacket, ErrPacket, parse_reply
-from replica.relay_log.groups.repeated import out_of_order
-from replica.relay_log.kernels import stops
+from replica.relay_log.groups.order import out_of_order
+from replica.relay_log.kernels import stream_record as stop
 from replica.relay_log.kernels.domains import MAX_DOMAINS
 from replica.relay_log.kernels.stream_record import Cell
 
 if TYPE_CHECKING:
     from replica.errors import OutOfOrderGtidError
-    from replica.relay_log.files.state import StreamState
+    from replica.relay_log.files.scan import StreamState
     from replica.relay_writer.writer import RelayWriter
 
 MAX_FILE_NAME_BYTES = 512  # FN_REFLEN of the server
@@ -72,11 +72,11 @@ class Receiver:
         relay, state, base = self._relay, self._relay.state, self._base
         begin, end = base, base + self._fill + count
         groups = state[Cell.groups]
-        reason = stops.CONTROL
-        while reason != stops.NEED_BYTES and self.packet is None:
+        reason = stop.CONTROL
+        while reason != stop.NEED_BYTES and self.packet is None:
             offset = state[Cell.offset]
             reason = state.run(begin, end)
-            refused = reason == stops.DISCARD or reason >= stops.BAD_STATUS
+            refused = reason == stop.DISCARD or reason >= stop.BAD_STATUS
             committed = state[Cell.committed_out]
             kept = (committed if refused else state[Cell.out]) - base
             if kept > begin - base:
@@ -91,7 +91,7 @@ class Receiver:
                     self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
                 state[Cell.ack_position] = 0
             begin = state[Cell.cursor]
-            if reason != stops.NEED_BYTES:
+            if reason != stop.NEED_BYTES:
                 self.publish()
                 begin = self._stopped(reason, begin)
         rest = end - begin
@@ -116,21 +116,21 @@ class Receiver:
     def _stopped(self, reason: int, cursor: int) -> int:
         """Handle the reason why the kernel stopped; return the address to continue at."""
         relay, state = self._relay, self._relay.state
-        if reason in (stops.INDEX_FULL, stops.ENDS_FULL):
+        if reason in (stop.INDEX_FULL, stop.ENDS_FULL):
             return cursor
-        if reason == stops.ROLL:
+        if reason == stop.ROLL:
             relay.roll()
             return cursor
-        if reason == stops.DISCARD:
+        if reason == stop.DISCARD:
             state.discard_group()
             relay.rollback()
             return cursor
         event = self._event()
-        if reason == stops.CONTROL:
+        if reason == stop.CONTROL:
             self._control(event)
-        elif reason == stops.PACKET:
+        elif reason == stop.PACKET:
             self._packet(event)
-        elif reason == stops.OUT_OF_ORDER:
+        elif reason == stop.OUT_OF_ORDER:
             raise self._out_of_order(event)
         else:
             raise refusal(reason, state, relay.primary_file)
@@ -199,31 +199,31 @@ def refusal(reason: int, state: StreamState, primary_file: str) -> ReplicaError:
     kind = event_name(state[Cell.event_type])
     size = state[Cell.event_size]
     where = f"after {primary_file or 'the start of the dump'}:{state[Cell.position]}"
-    if reason == stops.BAD_CHECKSUM:
+    if reason == stop.BAD_CHECKSUM:
         return ChecksumError(f"The {kind} event of {size} bytes {where} does not match its CRC32.", hint=_AGAIN)
-    if reason == stops.UNKNOWN_EVENT:
+    if reason == stop.UNKNOWN_EVENT:
         return UnsupportedEventError(
             f"The event {where} has {kind}, which this version does not know and must not skip.",
             hint="The primary is newer than this program: update, or switch off the feature that writes such events.",
         )
-    if reason == stops.INCIDENT:
+    if reason == stop.INCIDENT:
         return UnsupportedEventError(
             f"The INCIDENT event {where} says that the primary lost changes it should have written to its binlog.",
             hint="No replica can know them: take a new snapshot and start after it.",
         )
-    if reason == stops.ORPHAN:
+    if reason == stop.ORPHAN:
         return ProtocolError(
             f"The {kind} event {where} belongs to a transaction, but none is open.",
             hint="The dump began inside a transaction; start at a GTID position.",
         )
-    if reason == stops.TOO_MANY_DOMAINS:
+    if reason == stop.TOO_MANY_DOMAINS:
         return RelayError(
             f"The position {where} has more than {MAX_DOMAINS} GTID domains.",
             hint="Each domain is kept in every position: use a few, one for each independent source.",
         )
     details = {
-        stops.BAD_STATUS: f"a packet {where} is neither an event nor an ERR or EOF packet",
-        stops.BAD_MAGIC: f"the event {where} does not carry the semi-synchronous header this connection asked for",
-        stops.BAD_LENGTH: f"the event {where} has {kind} and {size} bytes, which its packet or its kind does not allow",
+        stop.BAD_STATUS: f"a packet {where} is neither an event nor an ERR or EOF packet",
+        stop.BAD_MAGIC: f"the event {where} does not carry the semi-synchronous header this connection asked for",
+        stop.BAD_LENGTH: f"the event {where} has {kind} and {size} bytes, which its packet or its kind does not allow",
     }
     return ProtocolError(f"The stream is damaged: {details[reason]}.", hint=_AGAIN)

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import RelayError
 from replica.protocol.gtid import merged
-from replica.relay_log.directory.access import protect
-from replica.relay_log.directory.disk import sync_directory, write_all
+from replica.relay_log.directory.disk import protect, sync_directory, write_all
 from replica.relay_log.directory.head import Snapshot
-from replica.relay_log.files.file_head import read_file_head
 from replica.relay_log.files.index import (
     SEALED_FLAG,
     IndexEntry,
@@ -26,10 +24,10 @@ from replica.relay_log.files.index import (
     last_entry,
     plain_entries,
 )
-from replica.relay_log.files.removal import remove_files
+from replica.relay_log.files.lookup import read_file_head, remove_files
 from replica.relay_log.files.scan import ScannedFile, scan_file
 from replica.relay_log.groups.order import LogOrder, read_order
-from replica.relay_log.kernels.kernel_group_end import UNORDERED_FLAG, XA_FLAG
+from replica.relay_log.kernels.kernel_deframe import UNORDERED_FLAG, XA_FLAG
 from replica.relay_log.location import index_path, relay_path
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from replica.relay_log.directory.readers import (
     removal_lock,
 )
 from replica.relay_log.files.index import last_entry
-from replica.relay_log.files.removal import remove_oldest
-from replica.relay_log.files.sealed_files import SealedFiles
+from replica.relay_log.files.lookup import SealedFiles, remove_oldest
 from replica.relay_log.location import RelayLocation, index_path, relay_path
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ the primary, at a group end after `max_file_bytes`, and when its groups are `max
 sealed in the background: its data is on disk before its index says so.
 
 After a write error, the writer refuses every operation. `reopen` recovers a log after a full disk; after other errors
-the directory must be opened again. A file that has lost its name (name_watch.py) is such an error. The writer then
+the directory must be opened again. A file that has lost its name (chain.py) is such an error. The writer then
 touches no file by name, because the files may belong to another process.
 """
 
@@ -25,14 +25,13 @@ from replica.relay_log.directory.disk import disk_error, free_bytes, sync_direct
 from replica.relay_log.directory.head import BEGUN, HeadFile, has_begun, next_number
 from replica.relay_log.directory.lock import RelayLock
 from replica.relay_log.directory.readers import make_readers_directory
-from replica.relay_log.files.file_head import encode_file_head, file_identity
-from replica.relay_log.files.state import NEVER, StreamState
+from replica.relay_log.files.lookup import encode_file_head, file_identity
+from replica.relay_log.files.scan import NEVER, StreamState
 from replica.relay_log.groups.order import Begun, LogOrder, read_order, write_order
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.location import RelayHead, RelayLocation
-from replica.relay_writer.chain import FileChain
-from replica.relay_writer.failure import LogFailure
-from replica.relay_writer.name_watch import NameWatch
+from replica.relay_writer.chain import FileChain, NameWatch
+from replica.relay_writer.open_file import LogFailure
 from replica.relay_writer.recovery import recover
 
 if TYPE_CHECKING:

@@ -1,22 +1,26 @@
-"""Progress of a reading of files, on a terminal's standard error: bytes, rate, time left. Short readings show none."""
+"""Progress and notices of a reading, on standard error."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from replica.files.opening import STANDARD_INPUT
+from replica.files.binlog import STANDARD_INPUT
+from replica.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.progress import Progress as Bar
 
+    from replica.errors import ReplicaError
     from replica.files.binlog import BinlogFile
 
 SILENT_S: Final = 2.0
+
 """Seconds before progress is shown."""
 
 
@@ -88,3 +92,39 @@ def _size(file: str) -> int | None:
         return Path(file).stat().st_size
     except OSError:
         return None  # opening the file reports the error
+
+
+MAX_NOTICES: Final = 1000
+
+"""Notices that are printed; more are only counted. A file of a million unnamed tables must not fill memory or terminal.
+"""
+
+
+@dataclass(slots=True)
+class Notices:
+    """The notices so far. `exit_code` is not 0 after requested rows were omitted."""
+
+    stream: TextIO = field(default_factory=lambda: sys.stderr)
+    exit_code: int = 0
+    unsaid: int = 0
+    _said: set[str] = field(default_factory=set)
+
+    def say(self, text: str) -> None:
+        """Print a notice, unless it was printed before."""
+        if text in self._said:
+            return
+        if len(self._said) >= MAX_NOTICES:
+            self.unsaid += 1
+            return
+        self._said.add(text)
+        print(f"mariadb-replica: {one_line(text)}", file=self.stream, flush=True)
+
+    def close(self) -> None:
+        """Print the number of notices that were not shown, if any."""
+        if self.unsaid:
+            print(f"mariadb-replica: {self.unsaid} more notices were not shown", file=self.stream, flush=True)
+
+    def left_out(self, error: ReplicaError, *, where: str = "") -> None:
+        """Report requested rows that cannot be shown; the dump continues, and its exit code shows the error."""
+        self.exit_code = self.exit_code or error.exit_code
+        self.say(f"{where}{error}")

@@ -11,6 +11,7 @@ the first pass finds the groups with such images, which are reported and omitted
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import tempfile
 from dataclasses import dataclass, field
@@ -19,16 +20,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from replica.errors import DataLossError, ProtocolError
+from replica.errors import DataLossError, ProtocolError, ReplicaError
 from replica.files.ranges import relocated
 from replica.log_reader.in_files import FilesReader
+from replica.log_reader.in_relay_log import RelayLogReader
+from replica.protocol.charset import charset_of
 from replica.protocol.constants import TYPE_AT, ChecksumAlgorithm, EventType
 from replica.protocol.events.decode import decode
+from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
+from replica.relay_log.location import RelayLocation
+from replica.relay_log.walks.xa import prepared_at
 from replica.row_reader.progress import DumpProgress
 from replica.rows.decode.batch import Groups
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, UnreadableGroup
-from replica.rows.decode.faults import DAMAGED
+from replica.rows.decode.writers import DAMAGED
 from replica.rows.scan.scan import Scan, scan
 from replica.rows.scan.xa import CarriedGroup, XaAction, XaGroup, describe, find_xa_groups
 from replica.rows.types.arrow_arrays import array_of_values
@@ -39,18 +45,22 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.files.binlog import BinlogFile
-    from replica.files.keys import KeyRing
-    from replica.log_reader.part import Part
+    from replica.files.encryption import KeyRing
+    from replica.log_reader.reader import Part
+    from replica.protocol.events.statement_events import StatusVars
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.header import Event
+    from replica.relay_log.log import RelayLog
     from replica.row_reader.names import Names
-    from replica.row_reader.notices import Notices
-    from replica.row_reader.selection import ChosenTransactions
+    from replica.row_reader.progress import Notices
     from replica.rows.decode.batch import ChangeBatch
 
 CARRIED_IN_MEMORY: Final = 32 << 20
+
 """Bytes in memory of prepared XA transactions from files that cannot be read twice; more goes to temporary files."""
+
 OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", stored_digits=True, reuse_buffers=True)
+
 LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
 
 
@@ -301,3 +311,98 @@ def gtid_text(event: Event) -> str:
     """Return a GTID as text: `0-1-7`, or MySQL's `uuid:7`."""
     gtid = getattr(event, "gtid", None)
     return "anonymous" if gtid is None else str(gtid)
+
+
+class PreparedBefore:
+    """XA transactions that were prepared before `start`, for a reading that began there.
+
+    The log before `start` may be long. It is searched only when the first of these transactions is committed, which is
+    rare.
+    """
+
+    def __init__(self, log: RelayLog, start: RelayLocation) -> None:
+        self._log = log
+        self._start = start
+        self._seen: set[XaId] = set()
+        self._done = False
+
+    def supply(self, reading: Reading, part: Part) -> None:
+        """Give the reading the prepared groups that the part commits, before it reads the part.
+
+        Purged groups are not an error here: the reading reports them.
+        """
+        if self._done:
+            return
+        for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
+            if group.action is XaAction.PREPARE:
+                self._seen.add(group.xid)
+            elif group.xid in self._seen:
+                self._seen.remove(group.xid)
+            elif group.action is XaAction.COMMIT:
+                self._done = True
+                with contextlib.suppress(DataLossError):
+                    self._carry(reading)
+                return
+
+    def _carry(self, reading: Reading) -> None:
+        reader = RelayLogReader(self._log)
+        for group in prepared_at(self._log, self._start):
+            end = RelayLocation(group.location.file, group.bytes.end)
+            for part in reader.parts(group.location, end):
+                reading.carry(part)
+
+
+# GTIDs bound as in mariadb-binlog: the start is exclusive, because the reader already has it, and the stop is
+# inclusive. Each GTID counts in its own domain, by sequence number. Domains without a start are shown from the
+# beginning. With a stop, only the domains that it names are shown. Times are commit times; the start is inclusive, the
+# stop exclusive.
+
+
+@dataclass(slots=True)
+class ChosenTransactions:
+    """The bounds. Times are seconds since 1970."""
+
+    start: GtidPosition = field(default_factory=GtidPosition)
+    stop: GtidPosition = field(default_factory=GtidPosition)
+    start_time: int | None = None
+    stop_time: int | None = None
+    _reached: set[int] = field(default_factory=set)
+
+    @property
+    def everything(self) -> bool:
+        return not self.start and not self.stop and self.start_time is None and self.stop_time is None
+
+    @property
+    def finished(self) -> bool:
+        """Whether no later transaction can be selected: every domain of `stop` has reached it."""
+        return bool(self.stop) and self._reached.issuperset(gtid.domain_id for gtid in self.stop)
+
+    def shown(self, groups: Groups) -> npt.NDArray[np.bool_]:
+        """Mark the selected groups; the caller must pass groups in the order of the log."""
+        shown = np.ones(len(groups), np.bool_)
+        sequence = groups.seq_no.astype(np.uint64)  # as int64, numbers from 2^63 on are negative
+        for gtid in self.start:
+            shown &= (groups.domain != gtid.domain_id) | (sequence > np.uint64(gtid.seq_no))
+        if self.stop:
+            within = np.zeros(len(groups), np.bool_)
+            for gtid in self.stop:
+                of_domain = groups.domain == gtid.domain_id
+                within |= of_domain & (sequence <= np.uint64(gtid.seq_no))
+                if (of_domain & (sequence >= np.uint64(gtid.seq_no))).any():
+                    self._reached.add(gtid.domain_id)
+            shown &= within
+        if self.start_time is not None:
+            shown &= groups.commit_ts >= self.start_time
+        if self.stop_time is not None:
+            shown &= groups.commit_ts < self.stop_time
+        return shown
+
+
+def statement_text(query: bytes, status: StatusVars | None = None) -> str:
+    """Decode a statement's characters. Without a known character set, the bytes are read as UTF-8."""
+    if status is not None and status.charset is not None:
+        try:
+            return charset_of(status.charset[0]).decode(query)
+        except ReplicaError:
+            pass  # a collation of a newer server: keywords and most names are ASCII in every character set
+    return query.decode("utf-8", "replace")

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.protocol.constants import BINLOG_MAGIC
-from replica.row_reader.statement_text import statement_text
+from replica.row_reader.reading import statement_text
 from replica.rows.scan.statements import logged_texts
 from replica.schema.patterns import table_text
 from replica.schema.statements.changed_tables import changed_tables
-from replica.schema.statements.temporary_tables import TemporaryTables
+from replica.schema.statements.statements import TemporaryTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from replica.log_reader.part import Part
+    from replica.log_reader.reader import Part
     from replica.row_reader.reading import Reading
     from replica.schema.known_tables import TableName
 

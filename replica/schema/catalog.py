@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from replica.errors import SchemaError
+from replica.protocol.charset import charset_named
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 
@@ -45,11 +46,15 @@ SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.INDEX_NAME, c.COLUMN_NAME
 
 # A label as the server quotes it: '' for a quote, a backslash before a character that SQL requires escaped.
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(,|$)", re.DOTALL)
+
 _ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
+
 _PERIODS: dict[str | None, Literal["start", "end"]] = {"ROW START": "start", "ROW END": "end"}
+
 _CONTROL = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
 
 Selection = tuple[str, str | None]
+
 """A database and a table; the table is None for all tables of the database."""
 
 
@@ -147,3 +152,84 @@ def _table(
         versioned=versioned,
         hash_keys=len(keys),
     )
+
+
+# The server keeps column declarations in the three-byte UTF-8 of its identifiers. So information_schema and SHOW
+# CREATE TABLE show a character beyond U+FFFF in a label as '?'. In a binary column, each of its bytes and each invalid
+# byte is a '?'. A variable of the column's type shows the real label. `doubtful_labels` returns the columns to query:
+# those with a '?' in a label, if their character set has such characters. Invalid bytes become U+FFFD.
+
+
+_LOST = "?"
+
+_BINARY = "binary"
+
+_BYTES_BEYOND_BMP = 4  # maximal bytes of a character, in the character sets with characters beyond U+FFFF
+
+
+class DoubtfulLabels(NamedTuple):
+    """Column number `column` of a table, and the indexes of its labels that may be wrong."""
+
+    schema: TableSchema
+    column: int
+    labels: tuple[int, ...]
+
+    def query(self) -> str:
+        """Return a statement whose result is one row: the labels in hexadecimal UTF-8. It needs SELECT on the table."""
+        column = self.schema.columns[self.column]
+        place = (self.schema.database, self.schema.table, column.name)
+        names = ".".join(f"`{name.replace('`', '``')}`" for name in place)
+        values = [index + 1 if column.data_type == "enum" else 1 << index for index in self.labels]
+        steps = (f"DECLARE v{i} TYPE OF {names} DEFAULT {value};" for i, value in enumerate(values))
+        text = "{}" if column.charset == _BINARY else "CONVERT({} USING utf8mb4)"
+        shown = ", ".join(f"HEX({text.format(f'v{i}')})" for i in range(len(values)))
+        return f"BEGIN NOT ATOMIC {' '.join(steps)} SELECT {shown}; END"
+
+    def answered(self, rows: Iterable[Sequence[object]]) -> ColumnSchema:
+        """Return the column with the labels of the server's answer."""
+        column = self.schema.columns[self.column]
+        row = next(iter(rows), ())
+        if column.labels is None or len(row) != len(self.labels):
+            raise SchemaError(
+                f"The server does not report the labels of {column.name} in {self.schema.name}.",
+                hint="Set binlog_row_metadata=FULL on the primary, so that the binlog contains the column definitions.",
+            )
+        labels = list(column.labels)
+        for index, text in zip(self.labels, row, strict=True):
+            labels[index] = bytes.fromhex(str(text)).decode("utf-8", "replace")
+        return replace(column, labels=tuple(labels))
+
+
+def doubtful_labels(schema: TableSchema) -> Iterator[DoubtfulLabels]:
+    """Yield the columns of a table whose labels must be queried."""
+    for number, column in enumerate(schema.columns):
+        labels = tuple(index for index, label in enumerate(column.labels or ()) if _LOST in label)
+        if labels and column.charset and _may_have_lost(column.charset):
+            yield DoubtfulLabels(schema, number, labels)
+
+
+def _may_have_lost(charset: str) -> bool:
+    return charset == _BINARY or charset_named(charset).max_bytes >= _BYTES_BEYOND_BMP
+
+
+# With FULL, 11.8.9 omits virtual and stored generated columns from the images of UPDATE and DELETE, even if their
+# value changes. An INSERT has them. Index, engine (InnoDB, MyISAM) and key make no difference. 10.5.29, 10.11.19 and
+# 11.8.6 log them in all images. With every other binlog_row_image, all versions omit them from updates.
+
+
+FIRST_WITHOUT: Final = (11, 8, 9)
+
+"""First tested version that omits them; versions between 11.8.6 and this one are untested."""
+
+
+def without_generated(schema: TableSchema) -> TableSchema:
+    """Return a table without its generated columns."""
+    kept = [number for number, column in enumerate(schema.columns) if not column.computed]
+    key = tuple(kept.index(number) for number in schema.primary_key if number in kept)
+    whole = len(key) == len(schema.primary_key)
+    return replace(schema, columns=tuple(schema.columns[n] for n in kept), primary_key=key if whole else ())
+
+
+def omits_generated(version: str) -> bool:
+    """Return True if a server of this version ("11.8.9-MariaDB") omits generated columns even from FULL images."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3]) >= FIRST_WITHOUT

@@ -14,11 +14,11 @@ from replica.errors import DataLossError, KeyChangedError, ReplicaError
 from replica.relay_log.walks.ddl import statements_between
 from replica.schema.effects.outline import outline_of
 from replica.snapshot.check.catalog import list_tables
-from replica.snapshot.chunks.choice import shown_before
 from replica.snapshot.chunks.reader import BehindError, ChunkReader, Wanted
+from replica.snapshot.chunks.schedule import shown_before
 from replica.snapshot.errors import asks_again, passes
 from replica.snapshot.frontier import NOTHING
-from replica.snapshot.images.partial_rows import PartialRowError
+from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.log_view import place_behind
 from replica.snapshot.pace import MOST_UNSETTLED
 from replica.snapshot.reconcile.reconciler import BlockLostError, ChunkRun, ReconcileResult
@@ -26,8 +26,8 @@ from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, unsettled_err
 from replica.snapshot.reconcile.window import location_at
 from replica.snapshot.rows.chunk import FIRST_ROWS
 from replica.snapshot.spool.batches import BatchWriter
-from replica.snapshot.spool.transaction import transaction_at
-from replica.snapshot.watermark.lagging import await_position
+from replica.snapshot.spool.spool import transaction_at
+from replica.snapshot.watermark.low import await_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from replica.options.values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
-    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.connection.connection import SnapshotConnection
     from replica.snapshot.log_view import LogView
     from replica.snapshot.pace import Pace
     from replica.snapshot.reconcile.reconciler import ChunkReconciler

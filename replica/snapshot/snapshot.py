@@ -7,27 +7,25 @@ any restart, from the files or by reading the tables again. Every method raises 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DiskFullError
 from replica.relay_log.walks.xa import prepared_at
-from replica.snapshot.chunks.choice import ALL, choose_chunks
 from replica.snapshot.chunks.names import FirstNames, FollowedNames
-from replica.snapshot.chunks.schedule import ReadingList
+from replica.snapshot.chunks.schedule import ALL, ReadingList, choose_chunks
+from replica.snapshot.chunks.table_reading import UnmovedTables
 from replica.snapshot.chunks.threads import ReadingThreads
-from replica.snapshot.chunks.unmoved_tables import UnmovedTables
-from replica.snapshot.connection.asking import asked
-from replica.snapshot.connection.connection import TableConnection
+from replica.snapshot.connection.connection import TableConnection, asked
 from replica.snapshot.errors import named
 from replica.snapshot.frontier import Frontier
-from replica.snapshot.images.partial_rows import PartialRowError
-from replica.snapshot.progress import ProgressMeter
+from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.reconcile.reconciler import BlockLostError, ChunkReconciler, ChunkRun, ReconcileResult
 from replica.snapshot.reconcile.whole_rows import UnlikeRowsError
 from replica.snapshot.reread import RangeReader
 from replica.snapshot.spool.batches import BatchName, BatchWriter, find_batch, remove_up_to
-from replica.snapshot.spool.spool import Spool
-from replica.snapshot.spool.transaction import transaction_at
+from replica.snapshot.spool.spool import Spool, transaction_at
 from replica.snapshot.watermark.low import LowWatermark
 from replica.snapshot.watermark.primary import TEN_SECONDS
 from replica.snapshot.watermark.watch import SourceWatch
@@ -40,14 +38,70 @@ if TYPE_CHECKING:
     from replica.options.values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
-    from replica.snapshot.chunks.choice import ReadLimit
+    from replica.snapshot.chunks.schedule import ReadLimit
     from replica.snapshot.chunks.table_reading import TableReading
-    from replica.snapshot.connection.asking import Answer, SnapshotConnection
+    from replica.snapshot.connection.connection import Answer, SnapshotConnection
     from replica.snapshot.log_view import LogView
     from replica.snapshot.pace import Pace
-    from replica.snapshot.progress import SnapshotProgress
     from replica.snapshot.spool.batches import SpoolPart
     from replica.snapshot.spool.events import LastTransaction
+# `ProgressMeter.of` returns a `SnapshotProgress`. The rate is measured between calls, so the first call reports 0.
+
+
+RATE_S: Final = 30.0
+
+"""Period in seconds over which the rate is measured."""
+
+
+class SnapshotProgress(NamedTuple):
+    """Progress of a snapshot. `rows` and `size`: read so far; `waits_for`: reason of a pause, '' while rows are
+    read.
+    """
+
+    tables: int
+    tables_done: int
+    current: tuple[TableName, ...]
+    rows: int
+    size: int
+    rows_a_second: float
+    estimated_rows: int
+    seconds_left: float | None
+    waits_for: str
+
+
+class ProgressMeter:
+    """Progress meter of one snapshot, called by one thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: deque[tuple[float, int]] = deque()
+
+    def of(self, reading: ReadingList, threads: ReadingThreads, first: FirstNames) -> SnapshotProgress:
+        """Return the progress of a snapshot."""
+        left, begun = reading.state()
+        rows = threads.rows
+        rate = self.rate(rows)
+        rest = max(0, first.estimated_rows - rows)
+        return SnapshotProgress(
+            tables=first.delivered + reading.total,
+            tables_done=first.delivered + reading.total - left - len({table.name for table in begun}),
+            current=tuple(dict.fromkeys(table.name for table in begun if table.busy)),
+            rows=rows,
+            size=threads.size,
+            rows_a_second=rate,
+            estimated_rows=first.estimated_rows,
+            seconds_left=rest / rate if rate else None,
+            waits_for=threads.waits_for,
+        )
+
+    def rate(self, rows: int) -> float:
+        """Record the number of rows read, and return the rows per second over the last RATE_S."""
+        now = self._clock()
+        self._told.append((now, rows))
+        while now - self._told[0][0] > RATE_S:
+            self._told.popleft()
+        since, before = self._told[0]
+        return (rows - before) / (now - since) if now > since else 0.0
 
 
 class Advance(NamedTuple):

@@ -8,25 +8,35 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import structlog
 
+from replica.dump.rows.rows_text import RangeOrigin
 from replica.errors import RelayError
 from replica.live.embedded import EmbeddedReplica
 from replica.plain_text import plain_event
-from replica.primary_reader.own_log import own_log
+from replica.primary_reader import own_log
 from replica.relay_log.log import RelayLog
+from replica.row_reader.reading import ChosenTransactions
+from replica.rows.scan import records as r
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
     from pathlib import Path
 
+    import numpy.typing as npt
     from structlog.typing import FilteringBoundLogger
 
+    from replica.dump.rows.rows_text import RowTexts, Texts
+    from replica.log_reader.reader import Part
     from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
-    from replica.row_reader.live_names import Ask
+    from replica.row_reader.names import Ask
+    from replica.row_reader.reading import Reading
+    from replica.rows.decode.batch import ChangeBatch, Groups
     from replica.schema.table import TableSchema
 
 
@@ -103,3 +113,70 @@ def _asker(replica: EmbeddedReplica) -> Ask:
         return schema
 
     return ask
+
+
+# `Changes.of` filters rows by tables (the names of the reading), transactions (its selection) and operations. It
+# yields `TransactionRows`: the selected rows of one transaction in one batch, with the text of each row in the
+# output's format. A large transaction comes in several pieces, and `first` marks its first piece.
+
+
+OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}
+
+
+class TransactionRows(NamedTuple):
+    """Rows of one transaction, as row numbers of the batch in order."""
+
+    group: int
+    """Number of the transaction in its part."""
+    numbers: list[int]
+    batch: ChangeBatch
+    texts: Texts
+    first: bool
+
+    def text(self, number: int) -> memoryview:
+        """Return the text of one row; valid until the next batch."""
+        ends = self.texts.ends
+        return self.texts.data[int(ends[number - 1]) if number else 0 : int(ends[number])]
+
+
+@dataclass(slots=True)
+class ChosenInDomains(ChosenTransactions):
+    """Selection of transactions that may also be limited to some domains."""
+
+    domains: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def everything(self) -> bool:
+        return not self.domains and ChosenTransactions.everything.__get__(self)
+
+    def shown(self, groups: Groups) -> npt.NDArray[np.bool_]:
+        shown = ChosenTransactions.shown(self, groups)
+        return shown & np.isin(groups.domain, list(self.domains)) if self.domains else shown
+
+
+@dataclass(slots=True)
+class Changes:
+    """Changes of parts. `ops`: numbers of the selected operations, None for all."""
+
+    reading: Reading
+    texts: RowTexts
+    ops: frozenset[int] | None = None
+
+    def of(self, part: Part) -> Iterator[TransactionRows]:
+        """Yield the selected rows of a part, in order."""
+        place = RangeOrigin(part.name, part.piece.offset)
+        last = -1
+        for batch, shown, gtids in self.reading.rows(part):
+            wanted = np.ones(batch.rows, np.bool_) if shown is None else shown[batch.group]
+            if self.ops is not None:
+                wanted &= np.isin(batch.op, list(self.ops))
+            numbers = np.flatnonzero(wanted)
+            if not len(numbers):
+                continue
+            texts = self.texts.write(batch, place, shown=shown, gtids=gtids)
+            groups = batch.group[numbers]
+            borders = np.flatnonzero(np.diff(groups)) + 1
+            for piece in np.split(numbers, borders):
+                group = int(batch.group[piece[0]])
+                yield TransactionRows(group, piece.tolist(), batch, texts, group != last)
+                last = group

@@ -6,33 +6,36 @@ transactions. Transactions without selected rows keep their place among the othe
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
-from replica.dump.outputs.json_rows import program as json_program
-from replica.dump.rows.kernel_escapes import JSON, PLAIN
+from replica.dump.outputs.json_lines import program as json_program
+from replica.dump.rows.kernel_text import JSON, PLAIN
 from replica.dump.rows.rows_text import RowTexts
-from replica.dump.unseen import visible
+from replica.dump.text import visible
 from replica.plain_text import one_line
-from replica.tail.row_lines import program as plain_program
+from replica.relay_log.directory.lock import lock_holder
+from replica.tail.lines import program as plain_program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import numpy as np
     import numpy.typing as npt
 
-    from replica.dump.rows.templates import Program
-    from replica.log_reader.part import Part
-    from replica.row_reader.live_names import LiveNames
-    from replica.row_reader.notices import Notices
-    from replica.row_reader.prepared_before import PreparedBefore
-    from replica.row_reader.reading import Reading
+    from replica.dump.rows.rows_text import Program
+    from replica.log_reader.reader import Part
+    from replica.row_reader.names import LiveNames
+    from replica.row_reader.progress import Notices
+    from replica.row_reader.reading import PreparedBefore, Reading
     from replica.row_reader.without_rows import StatementChanges, WithoutRows
     from replica.rows.decode.batch import Groups
     from replica.rows.decode.slots import CompiledTable
-    from replica.tail.changes import Changes, TransactionRows
-    from replica.tail.transactions import Transactions
+    from replica.tail.lines import Transactions
+    from replica.tail.source import Changes, TransactionRows
 
 
 class Output(Protocol):
@@ -159,3 +162,35 @@ class Tail:
                 return False
             self.transactions += self.output.without_rows(part, groups, number)
         return True
+
+
+LOOK_EVERY_S: Final = 2.0
+
+
+class WriterWatch:
+    """Watch of a relay log's writer. Call `look` at any rate; `say` gets a sentence when the writer stops or
+    returns.
+    """
+
+    def __init__(
+        self, directory: Path, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._directory = directory
+        self._say = say
+        self._clock = clock
+        self._next_s = clock()
+        self._alone = False
+
+    def look(self) -> None:
+        if self._clock() < self._next_s:
+            return
+        self._next_s = self._clock() + LOOK_EVERY_S
+        with contextlib.suppress(OSError):  # this user may not read the lock file
+            alone = lock_holder(self._directory) is None
+            if alone != self._alone:
+                self._alone = alone
+                self._say(
+                    f"no process writes {self._directory} now: no changes arrive until its replica runs again"
+                    if alone
+                    else f"{self._directory} is written again"
+                )

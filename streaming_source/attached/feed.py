@@ -2,7 +2,7 @@
 
 `AttachedFeed` answers with positions and waits, from the options and the daemon's folder. It reads the log and opens no
 connection to a server, except to ask for the latest position if the options name one. It registers what the query still
-needs (reader.py) before the first row, and waits for a daemon that is down (daemon.py). It refuses a position that the
+needs before the first row, and waits for a daemon that is down. It refuses a position that the
 log does not hold any more, or holds with another history, and never fetches such a position from elsewhere.
 """
 
@@ -15,17 +15,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import DataLossError
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from replica.handshake.start.start import latest_and_prepared
 from replica.log_reader.in_relay_log import RelayLogReader
-from replica.options.places import CommitTime
+from replica.options.values import CommitTime
 from replica.protocol.gtid import covers
 from replica.relay_log.directory.readers import READERS_NAME
+from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.xa import prepared_at
-from streaming_source.attached.daemon import DaemonWatch
-from streaming_source.attached.history import check_history, end_of_group
-from streaming_source.attached.reader import HeldFiles
+from streaming_source.attached.folder import DaemonWatch
+from streaming_source.attached.registration import HeldFiles
 from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import Origin, file_head, origin_of
@@ -35,25 +35,98 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.errors import RelayFileRemovedError
-    from replica.handshake.start.end import ServerEnd
-    from replica.handshake.start.start import Latest
-    from replica.options.places import Position
+    from replica.handshake.start.start import Latest, ServerEnd
+    from replica.options.values import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.location import RelayHead
     from streaming_source.options.source_options import SourceOptions
+# Sequence numbers start again when a primary is reset, so two transactions may have one GTID. `check_history` compares
+# the offset with the log that contains it. If both come from one server, the GTID must be at the same place of that
+# server's binlog. After a failover the log comes from another server and places differ, so the check compares the
+# transactions themselves.
+
+
+HINT: Final = (
+    "The primary was reset, or restored from a copy, and has used the sequence number for another transaction. Start "
+    "with a new checkpoint, and set startingPosition to the position up to which the sink has changes."
+)
+
+POSITION_BITS: Final = 32
+
+"""Width in bits of positions in events. The higher bits that a log knows depend on where its dump began."""
+
+
+def check_history(log: RelayLog, offset: SourceOffset) -> None:
+    """Refuse a log that has another transaction at the offset's GTID.
+
+    Raises:
+        DataLossError: the log has another transaction there.
+    """
+    location = log.locate(offset.position, offset.primary)
+    if location is None or offset.primary is None or offset.server_id is None:
+        return
+    end = end_of_group(log, location)
+    if end is None:
+        return
+    server_id, uid, last = origin_of(log, end)
+    known = uid is not None and offset.uid is not None
+    if (uid != offset.uid) if known else (server_id != offset.server_id):
+        difference = last.difference(offset.last) if last is not None and offset.last is not None else ""
+        if difference:
+            raise DataLossError(
+                f"the relay log {log.directory} now comes from another server, and has another transaction at "
+                f"{offset.position}: {difference}.",
+                hint=HINT,
+            )
+        return
+    found = log.at(end).primary
+    if _low(found) != _low(offset.primary):
+        raise DataLossError(
+            f"in the relay log {log.directory}, {offset.position} is at {found.file}:{found.position} of server "
+            f"{offset.server_id}, but this query read it at {offset.primary.file}:{offset.primary.position}.",
+            hint=HINT,
+        )
+
+
+def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
+    """Return the same place as the end of the group before it, which may be in the previous file; None if that file was
+    removed.
+    """
+    if location.offset and location.offset > file_head(relay_path(log.directory, location.file)).data_start:
+        return location
+    before = RelayLocation(location.file - 1, 0)
+    try:
+        return before._replace(offset=relay_path(log.directory, before.file).stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _low(place: BinlogPosition) -> tuple[str, int]:
+    return place.file, place.position % (1 << POSITION_BITS)
+
 
 POLL_S: Final = 0.002
+
 """Seconds between two reads of the head while groups arrive. A read takes some 20 microseconds."""
+
 IDLE_POLL_S: Final = 0.05
+
 """Longest pause in seconds between two reads of the head of a silent log."""
+
 SILENCE_A_LOOK: Final = 400
+
 """Pauses between two reads of a silent log are this fraction of its silence. That spares the processor, and the delay
 of the next group is small in comparison with the silence.
 """
+
 POSITION_POLL_S: Final = 0.1
+
 ASK_S: Final = 2.0
+
 """Seconds to wait for a server. A server that does not answer must not delay a query that can read on without it."""
+
 REPEAT_S: Final = 60.0
+
 """Seconds between two log messages about the same wait."""
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from replica.errors import DataLossError, SchemaError
 from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_numbers
 from replica.rows.scan.scan import scan
-from replica.rows.tables.unnamed import unnamed_schema
+from replica.rows.tables.match import unnamed_schema
 from replica.schema.patterns import table_text
 from streaming_source.files.survey import in_order_of_last_use
 from streaming_source.schema.table_columns import logged_table_columns

@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import table_named, table_text
-from streaming_source.auditing.comparison import Comparison
-from streaming_source.auditing.mirror.from_mirror import mirrored_copies
-from streaming_source.auditing.mirror.mirrored_rows import mirrored_rows
-from streaming_source.auditing.mirror.records import make_records, write_records
-from streaming_source.auditing.mirror.repair_request import AskedOf, make_requests
-from streaming_source.auditing.recheck import rechecks
+from streaming_source.auditing.comparison import Comparison, rechecks
+from streaming_source.auditing.copies import as_table, position_now, source_options, value_policy
+from streaming_source.auditing.mirror.from_mirror import mirrored_copies, mirrored_rows
+from streaming_source.auditing.mirror.records import AskedOf, make_records, make_requests, write_records
 from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
-from streaming_source.auditing.sources import position_now, source_options, value_policy
-from streaming_source.auditing.targets import as_table
 from streaming_source.driver.own_session import own_session
-from streaming_source.sinks.side_by_side import side_by_side
-from streaming_source.transforms.hash_key import read_hash_key
+from streaming_source.sinks.queries import side_by_side
+from streaming_source.transforms.hashes import read_hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.auditing.comparison import Look
     from streaming_source.auditing.mirror.from_mirror import MirroredCopy
-    from streaming_source.transforms.hash_key import HashKey
+    from streaming_source.transforms.hashes import HashKey
 
 AT_ONCE = 3
 """Tables compared at a time. A read as of a position waits some ten seconds until the position is surely committed. It

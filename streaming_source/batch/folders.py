@@ -22,20 +22,40 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import RelayError
 from replica.relay_log.directory.disk import replace_file
-from streaming_source.driver.driver_process import DriverProcess, lives, this_driver
-from streaming_source.driver.relay_directory import MAX_QUERIES, is_free, private_base, private_folder
+from replica.relay_log.log import RelayLog
+from streaming_source.driver.deployment import (
+    MAX_QUERIES,
+    DriverProcess,
+    is_free,
+    lives,
+    private_base,
+    private_folder,
+    this_driver,
+)
+from streaming_source.offsets.data_loss import Losses
+from streaming_source.ranges.cutting import Origin, origin_of
+from streaming_source.ranges.end import end_of_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from replica.errors import RelayFileRemovedError
+    from replica.handshake.start.start import Latest, ServerEnd
+    from replica.protocol.gtid import BinlogPosition
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
 
 KEEP_S: Final = 24 * 3600.0
+
 """Seconds after which an unread folder is removed. A notebook may pause over night. Later its DataFrame raises an error
 that its rows are deleted, and has to be loaded again.
 """
+
 BUSY_S: Final = 600.0
+
 """Seconds for which a folder counts as being read. A task of a few megabytes takes seconds."""
+
 STATE_NAME: Final = "batch.json"
 
 
@@ -137,3 +157,65 @@ def _state(folder: Path) -> _State | None:
 def _write(folder: Path, *, complete: bool) -> None:
     content = {"complete": complete, "driver": list(this_driver())}
     replace_file(folder / STATE_NAME, json.dumps(content).encode())
+
+
+# `FetchedFeed` takes the folder and the offset at which the range begins. A place outside of the range is an error.
+
+
+class FetchedFeed:
+    """The feed of one range. It removes no files."""
+
+    started = True
+    full = False
+    epoch = 0
+    down_s = 0.0
+
+    def __init__(self, directory: Path, begin: SourceOffset) -> None:
+        self.log = RelayLog(directory)
+        self.losses = Losses()
+        self._begin = begin
+
+    def starting_offset(self) -> SourceOffset:
+        return self._begin
+
+    def start(self, offset: SourceOffset) -> SourceOffset:
+        return offset
+
+    def release(self, keep_from: RelayLocation) -> None:
+        """Keep all files. They exist as long as the folder."""
+
+    def begin_again(self, error: RelayFileRemovedError) -> None:
+        raise error  # this process removes no file, so another program did
+
+    def head(self) -> RelayHead:
+        head = self.log.head()
+        if head is None:
+            raise RelayError(f"{self.log.directory} was removed while it was being planned.", hint="load() again.")
+        return head
+
+    def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:  # noqa: ARG002  (no groups arrive)
+        if self.head().location > location:
+            return True
+        raise RelayError(
+            f"{self.log.directory} ends at {self.head().position}, before the end of the requested range.",
+            hint="Another program changed it: load() again.",
+        )
+
+    def server_end(self) -> ServerEnd:
+        return end_of_log(self.log, self.head())
+
+    def is_last(self, place: BinlogPosition, uid: str | None) -> bool:  # noqa: ARG002  (no server is asked)
+        return False
+
+    def latest_and_prepared(self) -> Latest | None:
+        return None
+
+    def origin(self, location: RelayLocation) -> Origin:
+        return origin_of(self.log, location)
+
+    @property
+    def spool(self) -> Path:
+        return self.log.directory / "tables"
+
+    def close(self) -> None:
+        """Do nothing, because the feed holds no resources."""

@@ -19,22 +19,25 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import (
     AmbiguousPositionError,
+    ConfigError,
     DataLossError,
+    PositionLostError,
     PositionPurgedError,
     PrerequisiteError,
     RelayError,
     SchemaError,
 )
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from replica.handshake.start.start import earliest_position
 from replica.live.embedded import library_logger
-from replica.primary_reader.on_primary import PrimaryReader
-from replica.protocol.gtid import Order, covers
+from replica.primary_reader import PrimaryReader
+from replica.protocol.gtid import GtidPosition, Order, covers
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.walks.xa import follow
 from replica.schema.patterns import table_text
 from replica.snapshot.frontier import Frontier
-from replica.snapshot.reconcile.statements_behind import StatementsBehind, shown
+from replica.snapshot.reconcile.statements import StatementsBehind, shown
+from streaming_source.driver.deployment import private_base
 from streaming_source.planning.admission import batch_limits
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.tables.open_reading import open_reading
@@ -44,16 +47,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.protocol.gtid import GtidPosition
+    from replica.options.values import Position
     from replica.relay_log.location import RelayHead
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
 
 SPOOL_NAME: Final = "tables"
+
 NAMED: Final = 5
+
 """Most names of tables in a message."""
+
 POLL_S: Final = 0.05
+
 """Seconds between two checks whether rows have been read."""
 
 
@@ -204,3 +211,61 @@ class _PastReading:
                 hint="Raise relayMaxBytes, or read the tables at a later position.",
             )
         return head
+
+
+# `offset_at_end` returns the offset there. It waits up to connectRetry for a server that has not reached the position.
+# Errors: the server has removed the transactions after the position; the position is from another history; the server
+# does not reach it in time; the time is in the future.
+
+
+POSITION_POLL_S: Final = 0.2
+
+"""Seconds between two questions to a server that lags. Each question is a login."""
+
+_PURGED: Final = (
+    "Rows at a past position are made by undoing the changes after it. Set a later endingPosition, or remove the "
+    "option."
+)
+
+_ANOTHER: Final = (
+    "Set endingPosition to a position of this server. SELECT @@gtid_binlog_pos shows its newest position, "
+    "mariadb-replica position finds the position of a time."
+)
+
+
+def offset_at_end(options: SourceOptions) -> SourceOffset:
+    """Return the offset of endingPosition, or of the end of the binlog.
+
+    Raises:
+        ConfigError: the server has not reached it, or the time is in the future.
+        PositionPurgedError: transactions after it were removed.
+        PositionLostError: it is from another history.
+        ReplicaError: the server cannot be asked.
+    """
+    end: Position = options.ending_position or "latest"
+    # fail_on_data_loss, because a later position in place of a purged one would give other rows.
+    asking = ReplicaFeed(replace(options, starting_position=end, fail_on_data_loss=True), private_base())
+    try:
+        if isinstance(end, GtidPosition):
+            _await(asking, end, options.connection.connect_retry_s)
+        return asking.starting_offset()
+    except AmbiguousPositionError:
+        raise
+    except PositionLostError as error:
+        hint = _PURGED if isinstance(error, PositionPurgedError) else _ANOTHER
+        raise type(error)(error.message, code=error.code, sqlstate=error.sqlstate, hint=hint) from None
+    finally:
+        asking.close()
+
+
+def _await(asking: ReplicaFeed, position: GtidPosition, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while not covers(reached := asking.server_position(), position):
+        if time.monotonic() >= deadline:
+            raise ConfigError(
+                f"endingPosition {position} is not reached: the binlog is at {reached or 'its beginning'}, after "
+                f"{patience_s:g} s of waiting.",
+                hint="Set endingPosition to a position that this server has. If the server is a replica that lags, "
+                "raise connectRetry to wait longer.",
+            )
+        time.sleep(POSITION_POLL_S)

@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from replica.errors import ConfigError, RelayError
-from replica.handshake.start.end import ServerEnd
+from replica.handshake.start.start import ServerEnd
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.attached.folder import attached_directory
-from streaming_source.batch.feed import FetchedFeed
-from streaming_source.batch.folders import finish, take_folder
-from streaming_source.driver.relay_directory import private_base
+from streaming_source.batch.folders import FetchedFeed, finish, take_folder
+from streaming_source.driver.deployment import private_base
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.open_planner import planner_over
 from streaming_source.ranges.end import has_end, is_behind, offset_of_end

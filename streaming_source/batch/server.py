@@ -11,10 +11,14 @@ a stream refuses.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from replica.handshake.start.start import ServerEnd, server_end
+from replica.protocol.gtid import GtidPosition
+from streaming_source.attached.folder import attached_directory
 from streaming_source.batch.planned_reader import PlannedReader
-from streaming_source.batch.pushdown import PushFilters
+from streaming_source.batch.reader import PushFilters
 from streaming_source.rows.reader import read_changes
 
 if TYPE_CHECKING:
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.handshake.start.end import ServerEnd
     from streaming_source.batch.planning import PlannedRange
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.partition import ChangePartition
@@ -58,3 +61,20 @@ class ServerRangeReader(PlannedReader):
 
     def rows(self, partition: ChangePartition) -> Iterator[pa.RecordBatch]:
         return read_changes(partition, self._plan)
+
+
+# This is a separate module because each `load()` calls it, also for streams, in a process that imports as little as
+# possible.
+
+
+def end_at_load(options: SourceOptions) -> ServerEnd:
+    """Return the end of the server's binlog, or of the daemon's log, at this moment."""
+    directory = attached_directory(options)
+    if directory is None:
+        return asyncio.run(server_end(options.connection))
+    from replica.relay_log.log import RelayLog
+    from streaming_source.ranges.end import end_of_log
+
+    log = RelayLog(directory)
+    head = log.head()
+    return ServerEnd(GtidPosition()) if head is None else end_of_log(log, head)

@@ -10,29 +10,44 @@ Errors: everything that a stream with startingPosition=initial refuses, and tabl
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import SchemaError
+from replica.errors import RelayError, SchemaError
+from replica.protocol.gtid import GtidPosition
+from replica.relay_log.directory.disk import replace_file
+from replica.snapshot.frontier import Frontier
+from replica.snapshot.spool.batches import BatchName, find_batch
+from streaming_source.attached.folder import attached_directory
+from streaming_source.batch.folders import finish, take_folder
+from streaming_source.batch.past_tables import SPOOL_NAME, TablesRead, read_tables
 from streaming_source.batch.planned_reader import PlannedReader
+from streaming_source.batch.planning import PlannedRange
+from streaming_source.planning.open_planner import open_cutter
+from streaming_source.planning.tables.table_rows import range_of
 from streaming_source.rows.reader import read_changes
 from streaming_source.schema.row_schema import spark_type, without_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from streaming_source.batch.planning import PlannedRange
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
-    from streaming_source.rows.partition import ChangePartition
+    from streaming_source.rows.partition import ChangePartition, MappedRange
     from streaming_source.rows.read_plan import ReadPlan
 
 POSITION: Final = "_position"
+
 """Name of the column with the position, the same in all rows. A table is unlikely to have a column of this name."""
+
 _OF_MANY: Final = {"database": "database", "table": "table", "after": "row"}
+
 """Columns of the change rows that make a row of many tables, and their names in it."""
 
 
@@ -77,7 +92,7 @@ def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
         PrerequisiteError: a table cannot be read so that its rows are right.
         ReplicaError: the server cannot be asked, or does not have the position.
     """
-    from streaming_source.batch.past_position import offset_at_end
+    from streaming_source.batch.past_tables import offset_at_end
     from streaming_source.planning.tables.open_reading import judge_tables
 
     verdicts = judge_tables(options, plan, settled=True)
@@ -140,7 +155,6 @@ class TablesReader(PlannedReader):
         return f"TablesReader({self._plan.rows.title} at {self._plan.begin.position})"
 
     def planned(self, options: SourceOptions, load: str) -> PlannedRange:
-        from streaming_source.batch.table_planning import plan_tables
 
         return plan_tables(options, self._plan.rows, self._plan.begin, load)
 
@@ -152,9 +166,72 @@ def _read(partition: ChangePartition, plan: TablesPlan) -> Iterator[pa.RecordBat
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import repeated
-    from streaming_source.schema.arrow import arrow_schema
+    from streaming_source.schema.row_schema import arrow_schema
 
     schema, position = arrow_schema(plan.schema), str(plan.begin.position)
     for batch in read_changes(partition, plan.rows):
         arrays = [repeated(position, batch.num_rows) if name is None else batch.column(name) for name in plan.taken]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+# `plan_tables` takes the options, the plan of the rows, and the offset at which they hold. While it reads the tables,
+# a replica receives later transactions into the same folder, and past_tables.py uses them to revert rows that were
+# read later. Both end with the last table. The rows stay as long as the DataFrame may be used (folders.py).
+#
+# Errors: tables that cannot be read so, tables that were altered after the offset, and rows that do not fit into
+# relayMaxBytes.
+
+
+STEPS_NAME: Final = "tables.json"
+
+LOST: Final = "Another program changed it: load() again."
+
+
+def plan_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, load: str) -> PlannedRange:
+    """Return the partitions of the rows of all tables, as they are at an offset.
+
+    Raises:
+        PrerequisiteError: a table cannot be read so that its rows are right.
+        DiskFullError: the rows do not fit into relayMaxBytes, or on the disk.
+        ReplicaError: any error of reading and receiving.
+    """
+    if attached_directory(options) is not None:  # rows of this read must not go into a daemon's folder
+        options = replace(options, relay_dir=None)
+    folder, complete = take_folder(options, f"{load}|tables|{begin.position}|{begin.resume}")
+    try:
+        if not complete:
+            _write(read_tables(options, plan, begin, folder), folder)
+            finish(folder)
+        cutter = open_cutter(options, plan)
+        partitions = cutter.on_board(cutter.of_tables(_parts(folder, begin)))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return PlannedRange.of(partitions, folder)
+
+
+def _write(steps: TablesRead, folder: Path) -> None:
+    told = {"frontiers": [frontier.json() for frontier in steps.frontiers], "position": str(steps.position)}
+    replace_file(folder / STEPS_NAME, json.dumps(told).encode())
+
+
+def _steps(folder: Path) -> TablesRead:
+    try:
+        told = json.loads((folder / STEPS_NAME).read_text(encoding="utf-8"))
+        frontiers = tuple(Frontier.parse(value) for value in told["frontiers"])
+        return TablesRead(frontiers, GtidPosition.parse(told["position"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RelayError(f"{folder / STEPS_NAME} cannot be read: {error!r}.", hint=LOST) from None
+
+
+def _parts(folder: Path, begin: SourceOffset) -> list[MappedRange]:
+    steps = _steps(folder)
+    found: list[MappedRange] = []
+    for before, after in zip(steps.frontiers, steps.frontiers[1:], strict=False):
+        if before.rows == after.rows:
+            continue
+        parts = find_batch(folder / SPOOL_NAME, BatchName(before, after, steps.position))
+        if parts is None:
+            raise RelayError(f"rows that were read into {folder} were removed.", hint=LOST)
+        found += [range_of(part, begin) for part in parts]
+    return found

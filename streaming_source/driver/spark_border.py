@@ -12,18 +12,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from replica.errors import ReplicaError
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+from replica.errors import ConfigError, ReplicaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
 RUNTIME = "SPARK_PYTHON_RUNTIME"
+
 """Variable by which a Python process that Spark started differs from a driver script. Other processes of a script would
 inherit what it sets.
 """
+
 logger = logging.getLogger("streaming_source")
 
 
@@ -48,3 +54,105 @@ def _plain(error: ReplicaError, cause: BaseException | None = None) -> ReplicaEr
     if os.environ.get(RUNTIME) == "PYTHON_WORKER":
         os.environ[HIDE_TRACEBACK] = "1"
     return error
+
+
+# Spark (4.2) hides an error that `streamReader()` itself raises under an UnboundLocalError.
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark's reader of a refused stream. Spark calls `prepareForTriggerAvailableNow` or `getDefaultReadLimit`
+    first.
+    """
+
+    def __init__(self, error: ReplicaError) -> None:
+        self._error = error
+
+    def __repr__(self) -> str:
+        return f"RefusedStream({type(self._error).__name__})"
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, start: object, limit: object) -> NoReturn:  # noqa: N802, ARG002
+        self._refuse()
+
+    def partitions(self, start: object, end: object) -> NoReturn:  # noqa: ARG002
+        self._refuse()
+
+    def read(self, partition: object) -> NoReturn:  # noqa: ARG002
+        self._refuse()
+
+    @spark_border()
+    def _refuse(self) -> NoReturn:
+        raise self._error
+
+
+# `require_spark` refuses a Spark that lacks required features. `warn_of_newer_spark` logs one warning for a Spark that
+# is newer than all tested ones. docs/versions.md has the table. A test compares it with this table and with the pinned
+# versions.
+
+
+_log = logging.getLogger(__name__)
+
+
+class SparkVersion(NamedTuple):
+    """A minor version of Spark and its support. `delta`: the Delta release that works with it."""
+
+    minor: tuple[int, int]
+    tested: str
+    command: str
+    delta: str
+    iceberg: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.minor[0]}.{self.minor[1]}"
+
+    def line(self) -> str:
+        """Return the version as a row of the table in docs/versions.md."""
+        return f"| {self.name} | {self.tested} | `{self.command}` | {self.delta} | {self.iceberg} |"
+
+
+SPARK_VERSIONS: Final = (
+    SparkVersion((4, 2), "4.2.1", "scripts/test", "4.4.0", "none for MERGE; PyIceberg appends"),
+    SparkVersion((4, 3), "4.3.0", "scripts/test-spark 4.3", "none", "none"),
+)
+
+"""Supported versions, the oldest first. Spark 4.2 is the first with admission control and Trigger.AvailableNow for
+Python sources.
+"""
+
+
+def require_spark(version: str) -> None:
+    """Refuse a Spark that is too old.
+
+    Raises:
+        ConfigError: it is too old.
+    """
+    if _minor(version) < SPARK_VERSIONS[0].minor:
+        raise ConfigError(
+            f"mariadb-binlog needs Spark {SPARK_VERSIONS[0].name} or newer, this is {version}.",
+            hint="Older versions cannot limit micro-batches of Python sources and lose rows with Trigger.AvailableNow.",
+        )
+
+
+def warn_of_newer_spark(version: str) -> None:
+    """Log one warning if this Spark is newer than every tested one."""
+    if _minor(version) > SPARK_VERSIONS[-1].minor:
+        tested = " and ".join(one.name for one in SPARK_VERSIONS)
+        _log.warning(
+            "mariadb-binlog is tested with Spark %s, and this is %s: it may work. Before you rely on it, compare a "
+            "copy with its table (streaming_source.audit).",
+            tested,
+            version,
+        )
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

@@ -24,15 +24,12 @@ from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.patterns import table_text
-from streaming_source.files.partition import FileAccess, FilePartition
-from streaming_source.files.paths import Age, Looks, find_binlogs
+from streaming_source.files.partition import Age, FileAccess, FilePartition, Looks, find_binlogs
 from streaming_source.files.survey import Definition, FileSurvey, Survey
 from streaming_source.options.source_options import file_options
 from streaming_source.rows.read_plan import ReadPlan
-from streaming_source.schema.schema_file import declared_tables
-from streaming_source.schema.table_columns import catalog_table_columns, logged_table_columns
-from streaming_source.selection.columns import column_matcher
-from streaming_source.selection.resolver import selected_tables
+from streaming_source.schema.table_columns import catalog_table_columns, declared_tables, logged_table_columns
+from streaming_source.selection.resolver import column_matcher, selected_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,8 +56,7 @@ class LoadedFiles:
         """
         output = None
         if plan.columns is not None:
-            from streaming_source.schema.arrow import arrow_type
-            from streaming_source.schema.row_schema import spark_type
+            from streaming_source.schema.row_schema import arrow_type, spark_type
 
             output = [OutputColumn(c.name, arrow_type(spark_type(c.type)), c.type) for c in plan.columns]
         for table_map, schema in self.definitions:

@@ -10,26 +10,169 @@ It is an error if the file is not on the machine of the task, or is not the file
 
 from __future__ import annotations
 
+import glob
+import logging
+import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import ConfigError, RelayError
-from streaming_source.files.paths import primary_name
+from streaming_source.rows.reader import RecordBatches, decoder_of, exempt_imports_from_collection, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from replica.files.binlog import BinlogFile, FileRange
-    from replica.files.keys import KeyRing
+    from replica.files.encryption import KeyRing
     from replica.protocol.header import FormatDescriptionEvent
-    from replica.rows.scan.xa import CarriedGroup
-    from streaming_source.selection.group_extent import GroupExtent
-    from streaming_source.selection.pushed_filters import ChangeFilter
+    from replica.rows.scan.xa import CarriedGroup, XaGroup
+    from streaming_source.rows.read_plan import ReadPlan
+    from streaming_source.selection.pushed_filters import ChangeFilter, GroupExtent
     from streaming_source.selection.resolver import Catalog
 
+
+def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the row changes of one partition of a batch read over files. It raises the errors of `read_changes`."""
+    without_rows: list[XaGroup] = []  # XA COMMITs without selected rows; the planner has examined them
+    with noted(f"while reading {partition!r}"):
+        made = RecordBatches(plan)
+        for piece in partition.pieces():
+            facts = made.facts(partition.file, piece.data)
+            decoder = decoder_of(replace(plan, tables=replace(plan.tables, catalog=piece.catalog)))
+            with noted(f"offsets count from byte {piece.offset} of {partition.access.path}"):
+                choice = made.choice(piece.data, checksum=piece.checksum, carried=piece.carried)
+                decoded = decoder.decode(
+                    piece.data,
+                    checksum=piece.checksum,
+                    carried=piece.carried,
+                    unprepared=without_rows,
+                    only=choice.of_groups,
+                )
+                yield from made.batches(decoded, facts, choice)
+        exempt_imports_from_collection()
+
+
+# `find_binlogs` takes files, directories and globs. In directories and globs it ignores files that are not binlogs:
+# index files, dumps, folders. A file that is named directly has to be a binlog. Within one directory or glob, the
+# numbers at the end of names order the files. Files without numbers are ordered by content: by the GTID position at
+# which each begins, then by the second of its first event. Modification times are not used, because copying changes
+# them. Several paths keep their order.
+#
+# A gap between numbers is logged. Errors: a path that does not exist, a directory without a binlog, a directory with
+# the binlogs of two servers or with relay logs beside binlogs (they have the same transactions twice), and one file
+# both plain and compressed.
+
+
+COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".xz")
+
+_log = logging.getLogger(__name__)
+
+_IGNORED_SUFFIXES: Final = (".index", ".idx")
+
+_NUMBERED = re.compile(r"(.+)\.(\d{6,})")  # as servers name them: at least six digits
+
+_GLOB = re.compile(r"[*?\[]")
+
+_SHOWN: Final = 3  # most names in a message
+
+Age = tuple[int, int]
+
+"""Sort key of a file without a number: the groups before it, and the Unix second of its first event."""
+
+
+class Looks(NamedTuple):
+    """Functions that inspect files: whether one is a binlog (also a compressed one), and its age."""
+
+    is_binlog: Callable[[Path], bool]
+    age: Callable[[Path], Age]
+
+
+def primary_name(path: str) -> str:
+    """Return the server's name of the file: its name without the suffix of a compression."""
+    name = Path(path).name
+    return name.removesuffix(next((suffix for suffix in COMPRESSED_SUFFIXES if name.endswith(suffix)), ""))
+
+
+def find_binlogs(paths: Iterable[str], looks: Looks) -> list[str]:
+    """Return the absolute paths of all binlog files that `paths` name, each once, in stream order.
+
+    Raises:
+        ConfigError: a path names no binlog, or its files cannot be put in order.
+    """
+    found: dict[str, None] = {}
+    for path in paths:
+        for file in _meant(path, looks):
+            found[str(file.resolve())] = None
+    return list(found)
+
+
+def _meant(path: str, looks: Looks) -> list[Path]:
+    here = Path(path)
+    if here.is_file():
+        return [here]
+    if here.is_dir():
+        candidates = sorted(here.iterdir())
+        where = f"directory {path}"
+    elif _GLOB.search(path):
+        candidates = [Path(name) for name in sorted(glob.glob(path))]  # noqa: PTH207  (absolute patterns too)
+        where = f"path {path}"
+    else:
+        raise ConfigError(
+            f"there is no file {path} on this machine.",
+            hint="The driver and all tasks open the path themselves: put it on storage that every node can read.",
+        )
+    files = [file for file in candidates if file.suffix not in _IGNORED_SUFFIXES and file.is_file()]
+    binlogs = [file for file in files if looks.is_binlog(file)]
+    if not binlogs:
+        others = f"{len(candidates)} other entries" if candidates else "nothing at all"
+        raise ConfigError(
+            f"{where} holds no binlog file, but {others}.",
+            hint="Name the folder that log_bin points to, or the files: /var/lib/mysql/binlog.0*.",
+        )
+    return _ordered(where, binlogs, looks.age)
+
+
+def _ordered(where: str, files: Sequence[Path], age: Callable[[Path], Age]) -> list[Path]:
+    numbered = {file: _NUMBERED.fullmatch(primary_name(str(file))) for file in files}
+    if not all(numbered.values()):
+        _refuse_twins(where, [(primary_name(str(file)), file) for file in files])
+        ages = {file: age(file) for file in files}
+        return sorted(files, key=lambda file: (ages[file], file.name))
+    keys = {file: (match[1], int(match[2])) for file, match in numbered.items() if match}
+    bases = sorted({base for base, _ in keys.values()})
+    if len(bases) > 1:
+        raise ConfigError(
+            f"{where} holds {len(bases)} series of binlogs: {', '.join(f'{base}.*' for base in bases[:_SHOWN])}. "
+            "They may hold the same transactions, and their order is unknown.",
+            hint=f"Name one of them, {Path(files[0]).parent / bases[0]}.*, or several with commas in their order.",
+        )
+    _refuse_twins(where, [(keys[file], file) for file in files])
+    ordered = sorted(files, key=keys.__getitem__)
+    for before, after in pairwise(ordered):
+        if keys[after][1] - keys[before][1] > 1:
+            _log.warning("%s: binlogs are missing between %s and %s", where, before.name, after.name)
+    return ordered
+
+
+def _refuse_twins(where: str, keyed: Iterable[tuple[object, Path]]) -> None:
+    seen: dict[object, Path] = {}
+    for key, file in keyed:
+        if key in seen:
+            raise ConfigError(
+                f"{where} holds one binlog twice: {seen[key].name} and {file.name}.",
+                hint="Move one of them away, or name the files you mean.",
+            )
+        seen[key] = file
+
+
 RANGE_BYTES: Final = 8 << 20
+
 """Bytes of a partition: some 50 ms of decoding and half a second of Spark's work."""
 
 
@@ -44,12 +187,12 @@ class FileAccess:
 
     def open(self) -> BinlogFile:
         """Open the file on this machine. It raises the errors of `open_binlog` and of key files."""
-        from replica.files.opening import open_binlog
+        from replica.files.binlog import open_binlog
 
         return open_binlog(self.path, self._keys())
 
     def _keys(self) -> KeyRing | None:
-        from replica.files.keys import KeyRing
+        from replica.files.encryption import KeyRing
 
         if self.key_file is None:
             return None

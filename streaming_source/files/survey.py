@@ -25,11 +25,11 @@ from replica.errors import DataLossError, ProtocolError, SchemaError
 from replica.files.ranges import relocated
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events.decode import decode
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.gtid import Gtid
 from replica.protocol.header import parse_header
 from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
-from replica.relay_log.groups.repeated import out_of_order
+from replica.relay_log.groups.order import out_of_order
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import Scan, scan
@@ -37,11 +37,10 @@ from replica.rows.scan.statements import logged_texts
 from replica.rows.scan.xa import XaAction, XaGroup, unprepared_error, xa_groups
 from replica.schema.definition.session import ServerRules
 from replica.schema.patterns import table_text
-from replica.schema.statements.temporary_tables import TemporaryTables
+from replica.schema.statements.statements import TemporaryTables
 from streaming_source.files.partition import RANGE_BYTES, FileAccess, FilePartition, PreparedInFile, Stretch
-from streaming_source.rows.statements.ddl_rows import DdlRows
-from streaming_source.rows.statements.statement_dml import changed_selection, completed, statement_error
-from streaming_source.selection.group_extent import extent_of
+from streaming_source.rows.statements import DdlRows, changed_selection, completed, statement_error
+from streaming_source.selection.pushed_filters import extent_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import OnStatementDml
-    from streaming_source.selection.group_extent import GroupExtent
+    from streaming_source.selection.pushed_filters import GroupExtent
     from streaming_source.selection.resolver import Catalog, SelectedTables
 
 MAX_KEPT: Final = 4096

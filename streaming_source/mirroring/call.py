@@ -16,16 +16,15 @@ from py4j.protocol import Py4JJavaError
 from replica.errors import ConfigError
 from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
 from streaming_source.mirroring.apply.faults import full_disk
+from streaming_source.mirroring.apply.parallel_applier import keep_compiled_classes
 from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
-from streaming_source.mirroring.reading.requests import ask_again
-from streaming_source.mirroring.reading.rules_at_start import check_modes, check_rules
+from streaming_source.mirroring.reading.resnapshot import ask_again
+from streaming_source.mirroring.reading.rules import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
-from streaming_source.sinks.query_start import started
-from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 
@@ -118,11 +117,11 @@ def mirror(
             ask_again(settings.checkpoint, [row.name], row.waits_for)
     check_rules(own, settings)
     complete_control(own, settings.names.control)
-    from streaming_source.mirroring.batch.outline_source import OutlineSource
+    from streaming_source.mirroring.batch.manifest import ManifestSource
     from streaming_source.mirroring.sink import MirrorSink
 
-    spark.dataSource.register(OutlineSource)
-    changes = spark.readStream.format(OutlineSource.name()).options(**settings.given).load()
+    spark.dataSource.register(ManifestSource)
+    changes = spark.readStream.format(ManifestSource.name()).options(**settings.given).load()
     sink = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         sink = sink.trigger(**trigger)

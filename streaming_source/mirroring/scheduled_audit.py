@@ -18,8 +18,7 @@ from replica.errors import ReplicaError
 from replica.plain_text import one_line
 from streaming_source.auditing.call import audit
 from streaming_source.auditing.mirror.records import last_audits
-from streaming_source.mirroring.control.control_row import CURRENT
-from streaming_source.mirroring.control.control_table import mirrored_tables
+from streaming_source.mirroring.control.control_table import CURRENT, mirrored_tables
 from streaming_source.mirroring.control.metrics import metrics_of
 from streaming_source.mirroring.settings import batch_options
 

@@ -20,16 +20,16 @@ from replica.errors import ConfigError
 from replica.options.values import seconds
 from streaming_source.mirroring.arguments import BY_LOWER, MOST_PARALLEL, PARALLEL, check_arguments
 from streaming_source.mirroring.names import TargetNames
-from streaming_source.mirroring.reading.requests import requests_folder
+from streaming_source.mirroring.reading.resnapshot import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
-from streaming_source.mirroring.writers.native.installed import check_deltalake
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
+from streaming_source.mirroring.writers.native.writer import check_deltalake
 from streaming_source.options.source_options import FORMER_NAMES, OPTIONS, SourceOptions
 from streaming_source.schema.target_modes import CURRENT, live_rows
-from streaming_source.sinks.delta_folder import DELTA
-from streaming_source.transforms.hash_key import read_hash_key
+from streaming_source.sinks.delta import DELTA
+from streaming_source.transforms.hashes import read_hash_key
 from streaming_source.transforms.table_rules import table_rules
-from streaming_source.transforms.target_columns import NOT_NATIVE
+from streaming_source.transforms.transformed_images import NOT_NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         Writer,
     )
     from streaming_source.mirroring.writers.target_format import TargetFormat
-    from streaming_source.transforms.hash_key import HashKey
+    from streaming_source.transforms.hashes import HashKey
     from streaming_source.transforms.table_rules import TableRule, TableRules
 
 JOINED_ROWS: Final = 10_000

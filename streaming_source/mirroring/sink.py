@@ -14,33 +14,37 @@ from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import pin
 from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, full_disk_told
-from streaming_source.mirroring.apply.merge_settings import TargetSize
 from streaming_source.mirroring.apply.missing_targets import MissingTargetCheck, gone_error
-from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
+from streaming_source.mirroring.apply.parallel_applier import ParallelApplier, TargetSize
 from streaming_source.mirroring.apply.repairs import Repairs
 from streaming_source.mirroring.apply.suspension import put_back, suspended, suspended_by_work
-from streaming_source.mirroring.apply.table_applier import TableApplier
-from streaming_source.mirroring.apply.table_batch import TableBatch, kept_in
+from streaming_source.mirroring.apply.table_applier import TableApplier, TableBatch, kept_in
 from streaming_source.mirroring.batch.batch_facts import TableChanges, look_through
-from streaming_source.mirroring.control.checkpoint import end_of
-from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, is_there
-from streaming_source.mirroring.control.control_row import DROPPED, FAILED, NO_BATCH, READING, ControlRow
-from streaming_source.mirroring.control.control_table import is_as_written, mirrored_tables, write_control
+from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, end_of, is_there
+from streaming_source.mirroring.control.control_table import (
+    DROPPED,
+    FAILED,
+    NO_BATCH,
+    READING,
+    ControlRow,
+    is_as_written,
+    mirrored_tables,
+    write_control,
+)
 from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
 from streaming_source.mirroring.control.states import doubted, settled
 from streaming_source.mirroring.foreign_keys.cascades import Cascades
 from streaming_source.mirroring.reading.beginnings import Beginnings, hidden_error
-from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT, ask_again, wait_s
+from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT, ask_again, wait_s
 from streaming_source.mirroring.reading.source_tables import hidden, unreadable
+from streaming_source.mirroring.statements.alterations import statements_of
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck
 from streaming_source.mirroring.statements.merge_tables import MergeTables
-from streaming_source.mirroring.statements.statement_scope import statements_of
 from streaming_source.mirroring.writers.native.upkeep import Upkeep
 from streaming_source.mirroring.writers.native.writer import NativeWriter
-from streaming_source.mirroring.writers.versions import METADATA, UNNUMBERED, Commit
-from streaming_source.sinks.ended_executions import forget_ended
-from streaming_source.sinks.short_errors import short_java_errors
-from streaming_source.transforms.kept_rule import kept_rule
+from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
+from streaming_source.sinks.queries import forget_ended, short_java_errors
+from streaming_source.transforms.table_rules import kept_rule
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -314,7 +318,7 @@ class MirrorSink:
         """Return the work on all tables of a micro-batch.
 
         Args:
-            batch: the outlines.
+            batch: the manifests.
             commit: the token of the micro-batch.
             facts: its facts.
             begun: the tables whose re-snapshot begins with it.

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from replica.errors import ConfigError
-from replica.options.places import Position, starting_place
-from replica.options.values import endpoint, one_of
+from replica.options.values import Position, endpoint, one_of, starting_place
 from replica.schema.patterns import table_patterns
-from streaming_source.options import values
+from streaming_source.options import row_options
 from streaming_source.options.row_options import RowOptions, option
 
 Start = Position | Literal["initial"]
@@ -79,19 +78,19 @@ class ReadingOptions(RowOptions):
     )
     snapshot_connections: int = option(
         "snapshotConnections",
-        values.integer(1, MAX_CONNECTIONS),
+        row_options.integer(1, MAX_CONNECTIONS),
         "2",
         "Snapshot of the tables: connections that read at the same time",
     )
     snapshot_chunk_rows: int = option(
         "snapshotChunkRows",
-        values.integer(1, MAX_ROWS),
+        row_options.integer(1, MAX_ROWS),
         "100000",
         "Snapshot of the tables: rows that one SELECT reads at most; an ALTER of the table waits for it",
     )
     snapshot_rows_per_second: int | None = option(
         "snapshotRowsPerSecond",
-        values.integer(1, MAX_ROWS),
+        row_options.integer(1, MAX_ROWS),
         None,
         "Snapshot of the tables: rows per second at most, of all connections together",
     )

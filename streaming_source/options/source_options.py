@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from replica.errors import ConfigError
 from replica.options.config import OPTIONS as REPLICA_HELP
 from replica.options.config import ReplicaConfig
-from replica.options.places import Position, ending_place
-from replica.options.values import Endpoint, endpoint, one_of, seconds, size, switch
-from streaming_source.options import values
+from replica.options.values import Endpoint, Position, ending_place, endpoint, one_of, seconds, size, switch
+from streaming_source.options import row_options
 from streaming_source.options.reading_options import MAX_ROWS, ReadingOptions
 from streaming_source.options.row_options import Option, RowOptions, option, options_of, parsed
 
@@ -42,18 +41,21 @@ class FileOptions(RowOptions):
 
     path: tuple[str, ...] = option(
         "path",
-        values.paths,
+        row_options.paths,
         None,
         "Binlog files on disk, for spark.read: files, directories and globs, several with commas",
     )
     key_file: str | None = option(
         "keyFile",
-        values.file,
+        row_options.file,
         None,
         "Keys of encrypted binlogs, in the format of file_key_management: one id;hexkey per line",
     )
     file_key: str | None = option(
-        "fileKey", values.file, None, "File with the password of an encrypted keyFile (file_key_management_filekey)"
+        "fileKey",
+        row_options.file,
+        None,
+        "File with the password of an encrypted keyFile (file_key_management_filekey)",
     )
     skip_damaged: bool = option(
         "skipDamaged", switch, "false", "Leave out damaged transactions, and log each, instead of stopping"
@@ -129,20 +131,20 @@ class SourceOptions(ReadingOptions):
     )
     max_rows_per_trigger: int | None = option(
         "maxRowsPerTrigger",
-        values.integer(1, MAX_ROWS),
+        row_options.integer(1, MAX_ROWS),
         None,
         "Row changes of the selected tables in one micro-batch, in addition to the limit in bytes; a larger "
         "transaction goes whole",
     )
     max_transactions_per_trigger: int | None = option(
         "maxTransactionsPerTrigger",
-        values.integer(1, MAX_ROWS),
+        row_options.integer(1, MAX_ROWS),
         None,
         "Transactions with row changes of the selected tables in one micro-batch, in addition to the other limits",
     )
     min_rows_per_trigger: int | None = option(
         "minRowsPerTrigger",
-        values.integer(1, MAX_ROWS),
+        row_options.integer(1, MAX_ROWS),
         None,
         "A micro-batch waits for this many row changes of the selected tables, for maxTriggerDelay at most",
     )
@@ -164,13 +166,13 @@ class SourceOptions(ReadingOptions):
     )
     schema_location: Path | None = option(  # noqa: RUF009
         "schemaLocation",
-        values.folder,
+        row_options.folder,
         None,
         "Folder for the table definitions of each offset, if they are too large for the offset itself",
     )
     min_partitions: int | None = option(
         "minPartitions",
-        values.integer(1, MAX_PARTITIONS),
+        row_options.integer(1, MAX_PARTITIONS),
         None,
         "Least number of tasks for a micro-batch; unset: one per core, of 4 to 32 MB each",
     )
@@ -182,7 +184,7 @@ class SourceOptions(ReadingOptions):
     )
     reader_name: str | None = option(
         "readerName",
-        values.reader_name,
+        row_options.reader_name,
         None,
         "With a daemon's relayDir: name under which the daemon keeps files for this query, unique among its queries. "
         "Unset: made from the tables",
@@ -288,7 +290,7 @@ def _relay_dir(replica: dict[str, object]) -> Path | None:
     if "relay_dir" not in replica:
         return None
     try:
-        replica["relay_dir"] = directory = Path(values.local_path(str(replica["relay_dir"]).strip()))
+        replica["relay_dir"] = directory = Path(row_options.local_path(str(replica["relay_dir"]).strip()))
     except ValueError as error:
         raise ConfigError(
             f"option relayDir={replica['relay_dir']!r} {error}.", hint=f"{REPLICA_HELP['relay_dir']}."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DataLossError
 from replica.native.compiling.ahead import COMPILING
+from replica.relay_log.groups.order import out_of_order
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.walks.xa import follow
 from streaming_source.offsets.offset import GroupPart
@@ -27,17 +28,16 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog, RelayRange
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions
-    from streaming_source.ranges.cutting import RangeCutter
-    from streaming_source.ranges.group_cut import GroupCut
+    from streaming_source.ranges.cutting import GroupCut, RangeCutter
     from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
-
 
 # The bytes of the relay log that a query has still to plan, reported at every trigger, however many they are. The query
 # and the head both move forward. A complete file is measured once, FILES_A_CALL of them in a call. Until all are
 # measured, the others count with the average size. A file that was removed counts nothing.
 
 FILES_A_CALL: Final = 32
+
 """Files that a call measures. Each costs some 7 us, and the progress of each trigger waits for it. That is a fifteenth
 of the time for planning.
 """
@@ -282,7 +282,7 @@ class Admission:
 
     def _group_cut(self, log: RelayLog, place: OffsetPlace, first: RelayHead, group: RelayRange) -> GroupCut | None:
         """Return where the group, or the prepared one that it commits, can be cut; None if it cannot."""
-        from streaming_source.ranges.group_cut import GroupCut  # imports numpy
+        from streaming_source.ranges.cutting import GroupCut  # imports numpy
 
         (needs,), _ = follow(log, [(place.reached, first.location)], place.prepared)
         index = self._cutter.large.index(needs.carried[0].bytes if needs.carried else group)
@@ -314,3 +314,44 @@ def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
             f"them), and start with a new checkpoint and startingPosition={before.position or 'earliest'}.",
         )
     return found == part.gtid
+
+
+# `OrderLimit.reach` returns the last place before the first transaction that is out of order, so that all rows before
+# it are read. The log may be written by this query's replica, an earlier query, or a daemon with other options. To
+# begin with the transaction that is out of order is an error.
+
+
+class OrderLimit:
+    """The limit of one query. `strict`: gtidStrictMode. One thread calls it."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._in_order: tuple[RelayLog, RelayLocation, RelayLocation] | None = None
+        """Between these places of the log, no number goes back."""
+
+    def reach(self, log: RelayLog, start: RelayLocation, goal: RelayLocation) -> RelayLocation:
+        """Return `goal`, or the place before the first transaction after `start` whose number goes back.
+
+        Raises:
+            OutOfOrderGtidError: that transaction comes right after `start`.
+        """
+        if not self._strict or goal <= start:
+            return goal
+        begin = start
+        if self._in_order is not None and self._in_order[0] is log and self._in_order[1] <= start:
+            begin = max(start, self._in_order[2])
+        found = log.first_out_of_order(begin, goal) if begin < goal else None
+        if found is None:
+            self._in_order = log, start, goal
+            return goal
+        group, last = found
+        before = group.before.location
+        if before <= start or log.is_empty(start, before):
+            raise out_of_order(group.gtid, last, f"at {group.before.primary}")
+        return before
+
+    def check(self, log: RelayLog, start: RelayLocation, end: RelayLocation) -> None:
+        """Raise an OutOfOrderGtidError if the range has a transaction whose number goes back."""
+        reached = self.reach(log, start, end)
+        if reached < end:
+            self.reach(log, reached, end)

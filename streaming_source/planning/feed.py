@@ -16,18 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from replica.errors import OutOfOrderGtidError, PositionLostError, PositionPurgedError, PrerequisiteError, RelayError
-from replica.handshake.start.check_start import check_start
-from replica.handshake.start.end import ServerEnd, is_last, server_end, server_position
-from replica.handshake.start.resume import Stored
+from replica.errors import (
+    DisconnectedError,
+    OutOfOrderGtidError,
+    PositionLostError,
+    PositionPurgedError,
+    PrerequisiteError,
+    RelayError,
+)
+from replica.handshake.start.resume import Stored, check_start
+from replica.handshake.start.start import ServerEnd, is_last, server_end, server_position
 from replica.live.embedded import EmbeddedReplica, library_logger
-from replica.options.places import CommitTime
-from replica.primary_reader.on_primary import PrimaryReader
+from replica.options.values import CommitTime
+from replica.primary_reader import PrimaryReader
 from replica.protocol.gtid import covers
 from replica.relay_log.directory.readers import READERS_NAME
 from replica.rows.scan.xa import describe
-from streaming_source.attached.history import check_history
-from streaming_source.driver.relay_directory import is_free, relay_directory
+from streaming_source.attached.feed import check_history
+from streaming_source.driver.deployment import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import Origin, origin_of
@@ -41,24 +47,33 @@ if TYPE_CHECKING:
     from replica.errors import RelayFileRemovedError
     from replica.handshake.start.start import Latest
     from replica.options.config import Endpoint
-    from replica.options.places import Position
+    from replica.options.values import Position
     from replica.protocol.events.transaction_events import XaId
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
+    from replica.relay_log.walks.xa import Prepared, PreparedGroup
     from streaming_source.options.source_options import SourceOptions
+    from streaming_source.ranges.places import Feed
 
 _log = logging.getLogger(__name__)
 
 LOCK_PATIENCE_S = 10.0
+
 """Seconds to wait for a folder. A stopped query may take two seconds to release it, and a restart is often faster."""
+
 LOCK_POLL_S = 0.1
+
 XA_PATIENCE_S = 10.0
+
 """Seconds to wait for XA transactions to end. One is prepared while its coordinator asks all others; one that stays
 longer was abandoned.
 """
+
 XA_POLL_S = 0.25
+
 XA_NAMED = 3
+
 """Most transactions whose ids a message names."""
 
 
@@ -353,6 +368,7 @@ def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Sto
 # table with a separate replica, one after the other in the same Spark processes, and each would repeat the same notes.
 
 _SAID: Final[set[tuple[str, str]]] = set()
+
 """Servers and the notes that were logged about them."""
 
 
@@ -368,3 +384,57 @@ def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
         return event
 
     return library_logger(once)
+
+
+# A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability). A
+# session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on forever. So once
+# such a transaction holds back whole files, `ForgottenTransactions` asks the primary from time to time. It gives a
+# transaction up if XA RECOVER does not list it in two checks and the binlog up to the first check does not end it.
+#
+# If such a transaction is committed after all, its XA COMMIT raises an error that its rows are not available.
+
+
+LOOK_EVERY_S = 60.0
+
+"""Seconds between two checks. Each is a login, and keeping some more files for a minute does no harm."""
+
+
+class ForgottenTransactions:
+    """The abandoned transactions of a query. It remembers which were missing at the first check."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._next_look_s = 0.0
+        self._missing: dict[PreparedGroup, GtidPosition] = {}
+
+    def among(self, prepared: Prepared, position: GtidPosition) -> frozenset[PreparedGroup]:
+        """Return those of `prepared`, open at `position`, that the primary does not know. It asks at most every
+        LOOK_EVERY_S.
+        """
+        now = time.monotonic()
+        if now < self._next_look_s:
+            return frozenset()
+        self._next_look_s = now + LOOK_EVERY_S
+        try:
+            latest = self._feed.latest_and_prepared()
+        except DisconnectedError:
+            return frozenset()  # the replica raises itself after it has tried long enough
+        if latest is None:
+            return frozenset()
+        # A server that has not reached the group, such as a replica that took over, cannot know the transaction.
+        missing = [g for g in prepared if g.xid not in latest.prepared and _reached(latest.position, g)]
+        gone = frozenset(g for g in missing if g in self._missing and covers(position, self._missing[g]))
+        self._missing = {g: self._missing.get(g, latest.position) for g in missing if g not in gone}
+        for group in gone:
+            _log.warning(
+                "the primary no longer knows the XA transaction %s, prepared in %s, and its binlog does not end it: "
+                "its rows are dropped",
+                describe(group.xid),
+                group.gtid,
+            )
+        return gone
+
+
+def _reached(position: GtidPosition, group: PreparedGroup) -> bool:
+    last = position.get(group.gtid.domain_id)
+    return last is not None and last.seq_no >= group.gtid.seq_no

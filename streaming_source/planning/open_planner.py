@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from replica.native.compile import compile_ahead
 from streaming_source.attached.folder import attached_directory
-from streaming_source.driver.transport import spark_setup
-from streaming_source.planning.admission import Admission, batch_limits
-from streaming_source.planning.definitions.open_history import open_history
+from streaming_source.driver.deployment import spark_setup
+from streaming_source.planning.admission import Admission, OrderLimit, batch_limits
 from streaming_source.planning.definitions.remembered_selection import RememberedSelection, selection_of
-from streaming_source.planning.definitions.statement_borders import StatementBorders
-from streaming_source.planning.definitions.statement_dml import StatementDml
-from streaming_source.planning.order import OrderLimit
+from streaming_source.planning.definitions.statement_dml import StatementBorders, StatementDml
+from streaming_source.planning.definitions.table_history import open_history
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.tables.open_reading import table_rows
-from streaming_source.ranges.cutting import RangeCutter
-from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges.cutting import PartitionSize, RangeCutter
 
 if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
@@ -27,10 +24,10 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 _KERNELS: Final = (
-    "replica.rows.decode.kernels.kernel_walk",
-    "replica.rows.types.kernels.kernel_utf8",
-    "streaming_source.rows.kernels.kernel_group_columns",
-    "streaming_source.rows.kernels.kernel_row_texts",
+    "replica.rows.decode.kernels.kernel_images",
+    "replica.rows.types.kernels.kernel_charsets",
+    "streaming_source.rows.kernel_group_columns",
+    "streaming_source.rows.kernel_row_texts",
 )
 """Kernels that tasks call and this process does not import. If the cache is empty, this process compiles them before
 the first task.

@@ -10,7 +10,7 @@ writes. It returns the next offset, and the ranges of relay bytes between two of
   moved in between would lose rows. So the first batch is empty, an **anchor**. Spark logs its end, which is the start
   position. `partitions` returns nothing for it, whatever start Spark passes. Trigger.Once has no second batch, so the
   end of its first batch records where it began.
-* Batches of a mirror end before a statement on one of its tables (statement_borders.py).
+* Batches of a mirror end before a statement on one of its tables (statement_dml.py).
 * The selection of a checkpoint is compared before its first offset is used (remembered_selection.py).
 * Equal offsets have equal JSON text, and offsets never go backwards. Spark checks neither.
 * Spark calls `partitions` cold after a restart. places.py finds the range, or fetches it again from the primary.
@@ -32,31 +32,110 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.errors import ConfigError, RelayFileRemovedError
+from replica.errors import ConfigError, DataLossError, RelayFileRemovedError
 from replica.protocol.gtid import GtidPosition, covers
-from streaming_source.planning.admission import UNBOUNDED, Admission, Backlog, BatchEnd
-from streaming_source.planning.batch_ranges import BatchRanges
-from streaming_source.planning.forgotten import ForgottenTransactions
-from streaming_source.planning.order import OrderLimit
+from streaming_source.planning.admission import UNBOUNDED, Admission, Backlog, BatchEnd, OrderLimit
+from streaming_source.planning.feed import ForgottenTransactions
+from streaming_source.planning.tables.table_rows import brings_rows
 from streaming_source.ranges.end import ReadingEnd
-from streaming_source.ranges.kept_log import KeptLog
-from streaming_source.ranges.places import LONG_POLL_S, OffsetPlace, RelayPlaces
-from streaming_source.sinks.commit_times import NewestCommit
+from streaming_source.ranges.places import LONG_POLL_S, KeptLog, OffsetPlace, RelayPlaces
+from streaming_source.sinks.query_lag import NewestCommit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.planning.definitions.remembered_selection import RememberedSelection
-    from streaming_source.planning.definitions.statement_borders import StatementBorders
-    from streaming_source.planning.definitions.statement_dml import StatementDml
+    from streaming_source.planning.definitions.statement_dml import StatementBorders, StatementDml
     from streaming_source.planning.definitions.table_history import TableHistory
     from streaming_source.planning.tables.table_rows import SnapshotRows
-    from streaming_source.ranges.cutting import RangeCutter
+    from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import ChangePartition
+# `BatchRanges.partitions` takes the two offsets of a batch, planned by this process or an earlier one, and returns
+# partitions in stream order. It waits until the relay log has the range, as long as the replica keeps trying. Snapshot
+# rows as of a place that this server's log does not have are an error.
+
+
+class BatchRanges:
+    """The ranges of one query's batches. One thread calls it."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        places: RelayPlaces,
+        cutter: RangeCutter,
+        tables: TableHistory,
+        order: OrderLimit,
+        rows: SnapshotRows | None,
+    ) -> None:
+        self._feed = feed
+        self._places = places
+        self._cutter = cutter
+        self._tables = tables
+        self._order = order
+        self._rows = rows
+
+    def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
+        """Return the ranges of (start, end].
+
+        Raises:
+            DataLossError: the server does not have them, or not any more.
+            ConfigError: the inline bytes of the tasks exceed what Spark can send.
+        """
+        changes = not _same_place(start, end)
+        if not changes and not brings_rows(start, end):
+            return []
+        reached = end.place if start.part == end.part else replace(end.place, position=end.through, primary=None)
+        while True:
+            epoch = self._feed.epoch
+            first = self._places.of_start(start)
+            last = self._places.of_end(reached, first)
+            self._order.check(self._feed.log, first.reached, last.reached)
+            stretches = self._tables.stretches(self._feed.log, start, first, last.reached)
+            ranges = self._of_changes(start, end, (first, last), stretches) if changes else []
+            ranges += self._of_tables(start, end, last, stretches)
+            if self._feed.epoch == epoch:
+                return self._cutter.on_board(ranges)
+
+    def _of_changes(
+        self,
+        start: SourceOffset,
+        end: SourceOffset,
+        places: tuple[OffsetPlace, OffsetPlace],
+        stretches: Sequence[SchemaStretch],
+    ) -> list[ChangePartition]:
+        while True:
+            delivered = None if self._rows is None else self._rows.delivered(start)
+            log = self._feed.log
+            cut = self._cutter.partitions(log, *places, start, end, stretches=stretches, delivered=delivered)
+            if self._rows is None or not self._rows.asks_again(start, cut):
+                return cut
+
+    def _of_tables(
+        self, start: SourceOffset, end: SourceOffset, last: OffsetPlace, stretches: Sequence[SchemaStretch]
+    ) -> list[ChangePartition]:
+        if self._rows is None or not brings_rows(start, end):
+            return []
+        if not last.exact:
+            raise DataLossError(
+                f"the batch up to {end.position} has snapshot rows of that position. This server has the transactions "
+                "of its domains in another order, so its tables never had this state.",
+                hint="Connect to the server that the batch was planned on, or start with a new checkpoint.",
+            )
+        parts = self._rows.parts(start, end, self._places.head_at(last), stretches[-1].catalog)
+        return self._cutter.of_tables(parts)
+
+
+def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
+    """Return True if nothing lies between. If sequence numbers went back, one position may name two places."""
+    if (start.position, start.part) != (end.position, end.part):
+        return False
+    # The start may be the beginning of a server's oldest file. Then it does not record what follows.
+    twice = end.highest and start.primary is not None and start.server_id in (None, end.server_id)
+    return not twice or start.primary == end.primary
 
 
 # Counts how often a run that ends (Trigger.AvailableNow) extends its end, and for which tables. Rows of some tables can
@@ -65,6 +144,7 @@ if TYPE_CHECKING:
 # would never end. The next run reads the rest.
 
 MOST: Final = 3
+
 """Most extensions of a run for one table. One is enough if no further statement follows."""
 
 
@@ -87,20 +167,27 @@ class Extensions:
 
 
 GATHER_S: Final = 0.1
+
 """Seconds in which new groups gather before they are counted, while a batch waits for rows. Each count costs some 2
 ms.
 """
 
 HEAD_POLL_S: Final = 0.02
+
 """Seconds between two reads of the head while a batch fills. A read costs some microseconds."""
 
 LONGEST_POLL_S: Final = 0.5
+
 """Longest wait for new groups in seconds. Spark asks again at once, and each call costs both sides some milliseconds of
 CPU time. But another source of the same query, and a program that stops the query, wait for the answer.
 """
+
 SILENCE_A_POLL: Final = 40
+
 """Factor of LONG_POLL_S: after a longer silence than their product, waits grow to this fraction of the silence."""
+
 MOST_REOPENED: Final = 3
+
 """Most lookups of the log in a row because one of its files is missing."""
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.relay_log.location import RelayLocation, relay_number
-from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.relay_log.walks.ddl import MappedRelayRange
 from replica.relay_log.walks.xa import follow
 from streaming_source.rows.partition import MappedRange
 
@@ -114,7 +114,7 @@ class CountedGroups:
             count_group,
             count_rows,
         )
-        from streaming_source.rows.statements.ddl_rows import DdlRows
+        from streaming_source.rows.statements import DdlRows
 
         number = relay_number(Path(part.path))
         start, end = RelayLocation(number, part.start), RelayLocation(number, part.end)

@@ -8,44 +8,85 @@ transaction, and small adjacent ranges share a task. Inline bytes beyond the lim
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
 from replica.errors import ConfigError, DataLossError
 from replica.relay_log.directory.identity import source_of
-from replica.relay_log.files.file_head import FileHead, read_file_head
-from replica.relay_log.kernels.kernel_group_end import INDEX_EVERY_BYTES
+from replica.relay_log.files.lookup import FileHead, read_file_head
+from replica.relay_log.kernels.kernel_deframe import INDEX_EVERY_BYTES
 from replica.relay_log.location import RelayLocation, relay_number, relay_path
 from replica.relay_log.walks.last_event import fingerprint_at
 from replica.relay_log.walks.xa import RangeNeeds, follow
 from replica.rows.scan.xa import unprepared_error
-from streaming_source.ranges.partition_size import PartitionSize
 from streaming_source.ranges.places import bytes_between
 from streaming_source.rows.partition import CatalogChanges, ChangePartition, GroupBounds, MappedRange, RowBounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import numpy.typing as npt
+
     from replica.protocol.groups.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.log import RelayLog, RelayRange
-    from replica.rows.decode.open_rows.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows import DeliveredKeys
+    from replica.rows.decode.row_index import RowIndex
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
     from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 
+    Ints = npt.NDArray[np.int64]
+# A task costs Spark some 30 ms, in which a core decodes 4 MB and more. A partition of more than 32 MB keeps one core
+# busy after the others have finished.
+
+
+LEAST_BYTES: Final = 4 << 20
+
+MOST_BYTES: Final = 32 << 20
+
+FLOOR_BYTES: Final = 64 << 10
+
+"""Least bytes of a partition with minPartitions: the distance at which group ends are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSize:
+    """The rule for one query. `cores` share a batch. `least`: the minimum of partitions; None for no minimum."""
+
+    cores: int = 1
+    least: int | None = None
+
+    def bytes(self, total: int) -> int:
+        """Return the size in bytes of the partitions of a batch of `total` bytes."""
+        size = min(max(-(-total // self.cores), LEAST_BYTES), MOST_BYTES)
+        if total > size:
+            size = -(-total // -(-total // size))  # equal sizes, so that none gets a small rest
+        if self.least is not None:
+            size = min(size, -(-total // self.least))
+        return max(size, FLOOR_BYTES)
+
+
 INLINE_PARTITION_BYTES: Final = 100 << 20
+
 """Most inline bytes of a task. Spark's limit, spark.rpc.message.maxSize, is 128 MB unless set, and a task is more than
 its bytes.
 """
+
 INLINE_BATCH_BYTES: Final = 512 << 20
+
 """Most inline bytes of a batch. The driver's JVM, with 1 GB unless set, holds all tasks of a batch in memory."""
+
 UNBOUNDED: Final = 1 << 62
+
 RANGES_A_PARTITION: Final = 256
+
 """Most ranges of a partition. A task opens a file for each, and a log whose files were closed by age may have thousands
 of a few KB.
 """
@@ -117,7 +158,7 @@ class RangeCutter:
         *,
         inline: bool,
         skip_unprepared: bool = False,
-        size: PartitionSize = PartitionSize(),  # noqa: B008  (it is frozen)
+        size: PartitionSize = PartitionSize(),
     ) -> None:
         self._tables = tables
         self.inline = inline
@@ -322,3 +363,63 @@ def _check_inline(partitions: list[ChangePartition]) -> None:
                 hint="Put relayDir on storage that driver and executors share, and set transport=path. "
                 "splitLargeTransactions=true divides a large transaction into several batches.",
             )
+
+
+# `GroupCut.end` takes the ordinal at which the batch begins, and returns the ordinal before which it ends. It uses the
+# places where the transaction can be cut, as `replica.rows.decode.row_index` finds them. The batch has at least
+# one row change and at most `max_rows` selected ones. It exceeds `max_bytes` only if two adjacent places are further
+# apart.
+
+
+class GroupCut:
+    """The places where one transaction can be cut, with its begin and end, and the counts before each place."""
+
+    def __init__(self, index: RowIndex) -> None:
+        self._rows = _between(0, index.rows, index.total_rows)
+        self._selected = _between(0, index.selected, index.total_selected)
+        self._bytes = _between(0, index.offsets, index.size)
+
+    def end(self, lower: int, *, max_bytes: int, max_rows: int | None) -> int | None:
+        """Return the end of a batch that begins at the row change with ordinal `lower`; None if the rest fits."""
+        begin = self._place(lower)
+        total = int(self._selected[-1])
+        done = self.selected_before(lower)
+        if total == done:
+            return None
+        fitting = int(np.searchsorted(self._bytes, self._bytes[begin] + max_bytes, side="right")) - 1
+        upper = int(self._rows[max(fitting, begin + 1)])
+        if max_rows is not None and total - done > max_rows:
+            place = int(np.searchsorted(self._selected, done + max_rows, side="right")) - 1
+            over = int(self._rows[place])
+            if self._pure(place):
+                over += done + max_rows - int(self._selected[place])
+            upper = min(upper, max(over, lower + max_rows))  # so many rows have no more selected ones
+        return upper if self.selected_before(upper) < total else None
+
+    def selected_before(self, ordinal: int) -> int:
+        """Count selected row changes with a lower ordinal. If rows of other tables lie between, count those before the
+        last place.
+        """
+        if ordinal >= self._rows[-1]:
+            return int(self._selected[-1])
+        place = self._place(ordinal)
+        return int(self._selected[place]) + (ordinal - int(self._rows[place]) if self._pure(place) else 0)
+
+    def share_before(self, ordinal: int) -> float:
+        """Return the fraction of the transaction's bytes before a row change, from 0 to 1, as if all rows had the same
+        size.
+        """
+        return float(np.interp(ordinal, self._rows, self._bytes) / self._bytes[-1])
+
+    def _pure(self, place: int) -> bool:
+        """Return True if all rows between a place and the next one are selected."""
+        return bool(self._rows[place + 1] - self._rows[place] == self._selected[place + 1] - self._selected[place])
+
+    def _place(self, ordinal: int) -> int:
+        """Return the last place before the row change, except for the end."""
+        found = int(np.searchsorted(self._rows, ordinal, side="right")) - 1
+        return min(found, len(self._rows) - 2)
+
+
+def _between(first: int, values: Ints, last: int) -> Ints:
+    return np.concatenate(([first], values, [last])).astype(np.int64)

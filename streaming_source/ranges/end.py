@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import OutOfOrderGtidError, RelayError
-from replica.handshake.start.end import ServerEnd
+from replica.handshake.start.start import ServerEnd
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import ambiguous, covers, of_position
-from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.lookup import read_file_head
 from replica.relay_log.groups.groups import RelayGroups
 from replica.relay_log.location import relay_numbers, relay_path
 from streaming_source.offsets.offset import SourceOffset

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.protocol import checksum as checksums
+from replica.protocol import header as checksums
 from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
-from replica.protocol.events.encode import encode_event
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.header import parse_header
-from replica.relay_log.walks.mapped_range import MappedRelayRange
-from replica.rows.decode.keys.row_index import RowIndex, index_rows
-from replica.rows.decode.open_rows.open_ends import OpenEnds
+from replica.relay_log.walks.ddl import MappedRelayRange
+from replica.rows.decode.open_rows import OpenEnds
+from replica.rows.decode.row_index import RowIndex, index_rows
 from replica.rows.scan import records as r
 from streaming_source.rows.partition import MappedRange, RowBounds, Surroundings
-from streaming_source.rows.statements.changes_in_texts import changes_without_rows
+from streaming_source.rows.statements import changes_without_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

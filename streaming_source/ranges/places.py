@@ -22,14 +22,13 @@ from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.walks.xa import Prepared, follow
 from replica.rows.scan.xa import describe
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.ranges.kept_log import KeptLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from replica.errors import RelayFileRemovedError
-    from replica.handshake.start.end import ServerEnd
-    from replica.handshake.start.start import Latest
+    from replica.handshake.start.start import Latest, ServerEnd
     from replica.protocol.gtid import BinlogPosition, GtidPosition
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
@@ -38,12 +37,46 @@ if TYPE_CHECKING:
     from streaming_source.ranges.cutting import Origin
 
     _Key = tuple[GtidPosition, BinlogPosition | None]
+# A claim is a function that returns the first place that its owner may read again. `KeptLog.release` removes files
+# before all claims. Each part of the query that keeps a place of the log from call to call needs a claim. The table
+# reader has one for waiting chunks, chunks that are being read, the next low watermark, and names that it follows. A
+# batch and the XA transactions that are prepared at its start are in the argument of `release`. Cascades, audits and
+# batch reads have separate relay logs.
+
+
+class Releases(Protocol):
+    """The feed, which removes files."""
+
+    def release(self, keep_from: RelayLocation) -> None:
+        """Remove whole files before a place."""
+        ...
+
+
+class KeptLog:
+    """The kept log of one query, called by one thread."""
+
+    def __init__(self, feed: Releases) -> None:
+        self._feed = feed
+        self._claims: list[Callable[[], RelayLocation | None]] = []
+
+    def claim(self, first: Callable[[], RelayLocation | None]) -> None:
+        """Keep the log from the result of `first` at each release on. None means that nothing is needed now."""
+        self._claims.append(first)
+
+    def release(self, upto: RelayLocation) -> None:
+        """Remove whole files before `upto`, which batches do not need, unless a claim needs them."""
+        places = [place for first in self._claims if (place := first()) is not None]
+        self._feed.release(min([upto, *places]))
+
 
 LONG_POLL_S = 0.25
+
 """Seconds that Spark waits for an answer. Without the wait it would ask 90 times a second. Sources in a join wait for
 each other.
 """
+
 PLACES_KEPT = 16
+
 """Places to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 

@@ -17,21 +17,106 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replica.errors import SchemaError
+from replica.errors import ProtocolError, SchemaError
 from replica.native.arrays import address
 from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated, validity
-from streaming_source.rows.kernels.kernel_group_columns import take_numbers
-from streaming_source.rows.row_texts import Words, gtid_texts, sequence_texts
+from streaming_source.rows.kernel_group_columns import take_numbers
+from streaming_source.rows.kernel_row_texts import SLACK, WORD_BYTES, write_gtids, write_sequences, write_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from replica.rows.decode.batch import ChangeBatch, Groups
     from streaming_source.rows.partition import ReadRows
-    from streaming_source.rows.row_memory import RowMemory
+# The functions take sequence number, domain and server per transaction, and transaction, ordinal and operation per
+# row. They return string arrays in memory that the next batch overwrites. Digits are made at most once a transaction.
+# `_sequence` is `{sequence number:020d}.{ordinal:012d}`, 33 bytes of fixed width that sort as text in the order of the
+# row changes of one domain.
+
+
+SEQUENCE_WIDTH: Final = 33
+
+_ORDINAL_DIGITS: Final = 12
+
+MAX_ORDINAL: Final = 10**_ORDINAL_DIGITS - 1  # a transaction of more rows would be some 10 TB of binlog
+
+GTID_WIDTH: Final = 42  # 10 digits, 10 digits, 20 digits and two dashes
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
+
+Codes = np.ndarray[Any, np.dtype[np.int8]]
+
+
+class Words:
+    """A few words, at most 16 bytes each, of which every row has one."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+        encoded = [word.encode() for word in words]
+        if any(len(word) > WORD_BYTES for word in encoded):
+            raise ValueError(words)
+        self._words = np.frombuffer(b"".join(word.ljust(WORD_BYTES, b" ") for word in encoded), np.uint8)
+        self._lengths = np.array([len(word) for word in encoded], np.int64)
+
+    def texts(self, codes: Codes, memory: RowMemory) -> pa.Array:
+        """Return the array of words[code] for each row's code."""
+        rows = len(codes)
+        codes = np.ascontiguousarray(codes, np.int8)
+        out = memory.bytes("words", rows * WORD_BYTES + SLACK)
+        offsets = memory.bytes("word offsets", (rows + 1) * 4)
+        words, lengths = address(self._words), address(self._lengths)
+        written = write_words(address(codes), rows, words, lengths, address(offsets), address(out))
+        return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out[:written]))
+
+
+def sequence_texts(seq_no: Ints, group: GroupIndex, ordinal: Ints, memory: RowMemory) -> pa.Array:
+    """Return the array of `_sequence` for each row.
+
+    Raises:
+        ProtocolError: an ordinal does not fit into its digits, so that texts would not sort.
+    """
+    rows = len(group)
+    if rows and int(ordinal.max()) > MAX_ORDINAL:
+        raise ProtocolError(f"a transaction of more than {MAX_ORDINAL + 1} row changes cannot be numbered.")
+    out = memory.bytes("sequences", rows * SEQUENCE_WIDTH + SLACK)
+    group, ordinal = np.ascontiguousarray(group, np.int32), np.ascontiguousarray(ordinal, np.int64)
+    written = write_sequences(
+        *(address(seq_no), seq_no.strides[0]), *(address(group), address(ordinal), rows, address(out))
+    )
+    offsets = _every_33rd(1 << rows.bit_length())[: rows + 1]
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out[:written]))
+
+
+@lru_cache(maxsize=4)
+def _every_33rd(count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    return np.arange(0, (count + 1) * SEQUENCE_WIDTH, SEQUENCE_WIDTH, dtype=np.int32)
+
+
+def gtid_texts(domain: Ints, server_id: Ints, seq_no: Ints, group: GroupIndex, memory: RowMemory) -> pa.Array:
+    """Return the array of `domain-server-sequence` for each row's transaction."""
+    rows = len(group)
+    out = memory.bytes("gtids", rows * GTID_WIDTH + SLACK)
+    offsets = memory.bytes("gtid offsets", (rows + 1) * 4)
+    group = np.ascontiguousarray(group, np.int32)
+    written = write_gtids(
+        *(address(domain), domain.strides[0]),
+        *(address(server_id), server_id.strides[0]),
+        *(address(seq_no), seq_no.strides[0]),
+        *(address(group), rows, address(offsets), address(out)),
+    )
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out[:written]))
+
 
 ENVELOPE_OPS = Words(["insert", "update", "delete", "ddl"])
+
 OP_DDL = 3  # in addition to the decoder's operations
+
 READ = "read"
+
 """The operation of snapshot rows in the envelope. The flat shape has Spark's four kinds."""
+
 FLAT_OPS = Words(["insert", "update_preimage", "update_postimage", "delete"])
 
 
@@ -234,6 +319,7 @@ TRANSACTION: Mapping[str, Builder] = {
     "ordinal": lambda rows, _: array_of(rows.changes.ordinal),
     "is_last": lambda rows, _: array_of(rows.changes.last),
 }
+
 SOURCE: Mapping[str, Builder] = {
     "server": lambda rows, _: rows.constant(rows.facts.server),
     "file": lambda rows, _: rows.constant(rows.facts.file),
@@ -241,6 +327,7 @@ SOURCE: Mapping[str, Builder] = {
     "thread_id": lambda rows, _: rows.number_or_null("thread"),
     "sql": _or_null(lambda changes: changes.sql),
 }
+
 ENVELOPE: Mapping[str, Builder] = {
     "op": _operation(ENVELOPE_OPS, READ),
     "database": _name(0),
@@ -252,6 +339,7 @@ ENVELOPE: Mapping[str, Builder] = {
     "absent": _absent,
     "history": _or_null(lambda changes: changes.history),
 }
+
 FLAT: Mapping[str, Builder] = {
     "_change_type": _operation(FLAT_OPS, "insert"),
     "_commit_version": _sequence_number,
@@ -283,15 +371,10 @@ def numbers_of(schema: pa.Schema) -> frozenset[str]:
     return frozenset(_NAMES[one.name] for one in fields if one.name in _NAMES)
 
 
-# The numbers that rows take from their transactions, all columns in one pass of a kernel. The results are int64 arrays,
-# one value a row, in memory that the next batch overwrites. numpy's own indexing gives the same at many times the cost;
-# it is the oracle in tests.
-
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 NUMBERS: Final = ("domain", "server", "sequence", "timestamp", "xid", "thread", "position")
+
 """Columns in the kernel's order. `timestamp` is in microseconds. `position` is where the group begins in the primary's
 binlog file, modulo 4 GiB, from the header of its GTID event.
 """
@@ -324,3 +407,21 @@ def numbers(groups: Groups, group: GroupIndex, data: Bytes, wanted: Collection[s
     arguments.append(address(told))
     take_numbers(*arguments)
     return Numbers(columns, {"xid": int(told[0]), "thread": int(told[1])})
+
+
+# New memory for every batch comes from the system page by page, each filled with zeros, which takes longer than
+# writing the columns. Each batch overwrites the arrays of the previous one, as the decoder's own buffers do.
+
+
+class RowMemory:
+    """Byte arrays by name, as large as the largest batch so far needed."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+
+    def bytes(self, name: str, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Return an array of `size` bytes, not initialized. The next call with this name returns the same memory."""
+        held = self._held.get(name)
+        if held is None or len(held) < size:
+            held = self._held[name] = np.empty(size, np.uint8)
+        return held[:size]

@@ -23,25 +23,33 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import DataLossError, RelayError
-from replica.rows.decode.open_rows.open_ends import WHOLE, OpenEnds
+from replica.rows.decode.open_rows import WHOLE, OpenEnds
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Iterator, Sequence
 
-    from replica.native.array_memory import ArrayMemory
-    from replica.rows.decode.open_rows.frontier import DeliveredKeys
+    from replica.native.arrays import ArrayMemory
+    from replica.rows.decode.batch import ChangeBatch, Groups
+    from replica.rows.decode.decode import GroupChoice
+    from replica.rows.decode.open_rows import DeliveredKeys
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.table import TableSchema
+    from streaming_source.rows.statements import DdlRows
+    from streaming_source.selection.resolver import SelectedTables
+
+    Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
 
 CatalogChanges: TypeAlias = "tuple[tuple[tuple[str, str], TableSchema | None], ...]"
+
 """Definitions of a range's tables, by (database, table), that differ from the query's catalog; None for an unknown
 one.
 """
@@ -262,7 +270,7 @@ class ChangePartition(InputPartition):
 @cache
 def _memory() -> ArrayMemory:
     """Return this process's memory for parts. The next part reuses the pages of the last one."""
-    from replica.native.array_memory import ArrayMemory  # imports numpy, as the decoder does
+    from replica.native.arrays import ArrayMemory  # imports numpy, as the decoder does
 
     return ArrayMemory()
 
@@ -282,3 +290,85 @@ def _carried(parts: Sequence[ChangeRange]) -> list[CarriedGroup]:
     from replica.rows.scan.xa import CarriedGroup  # imports numba, which planning on Spark's side must not wait for
 
     return [CarriedGroup(part.data(), part.checksum) for part in parts]
+
+
+# `RangeChoice` takes the partition's bounds and the plan's selection. It returns a mask of the groups to decode, a
+# mask of the rows of a batch to keep, and the statements with their places. Without bounds and statements it returns
+# None, which costs nothing.
+
+
+class RangeChoice:
+    """The choice for one range. `statements` is None if the query does not ask for DDL."""
+
+    def __init__(
+        self,
+        tables: SelectedTables,
+        statements: DdlRows | None,
+        bounds: GroupBounds | None = None,
+        rows: Sequence[RowBounds] = (),
+    ) -> None:
+        self._filter = tables.filter
+        self._statements = statements
+        self._bounds = bounds
+        self._rows = rows
+
+    @property
+    def of_groups(self) -> GroupChoice | None:
+        """The function that chooses groups for the decoder; None if there is no filter, no bound and no DDL to find."""
+        asked = self._filter is not None or self._bounds is not None or self._statements is not None
+        return self.groups if asked else None
+
+    def groups(self, groups: Groups) -> Flags:
+        """Return a mask of the groups to decode."""
+        wanted = np.ones(len(groups), np.bool_) if self._filter is None else self._filter.groups(groups)
+        if self._bounds is not None:
+            wanted &= wanted_groups(self._bounds, groups)
+        if self._statements is not None:
+            begun = wanted.copy()
+            for part in self._rows:  # the first part of a transaction has its statements
+                if part.first:
+                    begun &= ~_named(part, groups)
+            self._statements.find(groups, begun)
+        return wanted
+
+    def rows(self, changes: ChangeBatch) -> Flags | None:
+        """Return a mask of the rows of a batch to keep; None for all."""
+        if not self._rows:
+            return changes.kept
+        wanted = [wanted_rows(part, changes) for part in self._rows]
+        return np.logical_and.reduce(wanted if changes.kept is None else [changes.kept, *wanted])
+
+    def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
+        """Return the statements before rows of this batch, each with the index of the following row."""
+        return [] if self._statements is None else self._statements.before(changes)
+
+    def rest(self) -> Iterator[ChangeBatch]:
+        """Yield the statements after the last row."""
+        if self._statements is not None:
+            yield from self._statements.rest()
+
+
+def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
+    """Return a mask of the needed groups of a range."""
+    wanted = np.ones(len(groups), np.bool_)
+    seq_no = groups.seq_no.view(np.uint64)
+    for domain, number in bounds.lower or ():
+        wanted &= (groups.domain != domain) | (seq_no > np.uint64(number))
+    if bounds.upper is not None:
+        below = np.zeros(len(groups), np.bool_)
+        for domain, number in bounds.upper:
+            below |= (groups.domain == domain) & (seq_no <= np.uint64(number))
+        wanted &= below
+    return wanted
+
+
+def wanted_rows(part: RowBounds, changes: ChangeBatch) -> Flags:
+    """Return a mask of the needed rows of a batch: some of the group that `part` names, and all of other groups."""
+    wanted = changes.ordinal >= part.first
+    if part.end is not None:
+        wanted &= changes.ordinal < part.end
+    return np.asarray(wanted | ~_named(part, changes.groups)[changes.group])
+
+
+def _named(part: RowBounds, groups: Groups) -> Flags:
+    return np.asarray((groups.domain == part.domain) & (groups.seq_no.view(np.uint64) == np.uint64(part.seq_no)))

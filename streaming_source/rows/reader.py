@@ -6,27 +6,194 @@ retry and action. The same partition always gives the same rows in the same orde
 
 from __future__ import annotations
 
+import gc
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from replica.errors import ReplicaError
 from replica.native.compiling.ahead import COMPILING
-from streaming_source.rows.record_batches import RecordBatches, decoder_of, exempt_imports_from_collection, noted
+from replica.rows.decode.open_rows import unfit_keys
 from streaming_source.selection.pushed_filters import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from replica.rows.decode.batch import ChangeBatch
-    from replica.rows.decode.decode import Walked
-    from replica.rows.scan.xa import XaGroup
-    from streaming_source.rows.change_rows import RangeFacts
-    from streaming_source.rows.partition import CatalogChanges, ChangePartition, ChangeRange
-    from streaming_source.rows.range_choice import RangeChoice
+    from replica.rows.decode.decode import RangeDecoder, Walked
+    from replica.rows.scan.xa import CarriedGroup, XaGroup
+    from replica.schema.known_tables import TableName
+    from streaming_source.rows.change_rows import RangeFacts, RowMemory
+    from streaming_source.rows.partition import (
+        CatalogChanges,
+        ChangePartition,
+        ChangeRange,
+        GroupBounds,
+        RangeChoice,
+        ReadRows,
+        RowBounds,
+    )
     from streaming_source.rows.read_plan import ReadPlan
+# Batches have 4 to 16 K rows or about 2 MB, and exactly the query's schema. Numba and pyarrow are imported when the
+# first partition is read, because every forked worker pays for its imports.
+
+
+BATCH_ROWS = 16_384
+
+"""Rows of a batch. Batches of 1000 rows halve Spark's rate, and larger ones than this exceed the cache."""
+
+
+class RecordBatches:
+    """Makes the batches of a query from the decoder's."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        from streaming_source.rows import change_rows
+
+        self._server = plan.server
+        self._tables = plan.tables
+        self._schema = _arrow_schema(plan)
+        self._columns = change_rows.FLAT if plan.shape == "flat" else change_rows.ENVELOPE
+        self._numbers = change_rows.numbers_of(self._schema)
+        self._memory = _memory_of(plan)
+
+    def facts(self, file: str, data: memoryview, read: ReadRows | None = None) -> RangeFacts:
+        from streaming_source.rows.change_rows import RangeFacts
+
+        return RangeFacts(self._server, file, data, read)
+
+    def choice(
+        self,
+        data: memoryview,
+        *,
+        checksum: bool,
+        carried: Sequence[CarriedGroup] = (),
+        bounds: GroupBounds | None = None,
+        rows: Sequence[RowBounds] = (),
+    ) -> RangeChoice:
+        from streaming_source.rows.partition import RangeChoice
+
+        statements = None
+        if self._tables.include_ddl:
+            from streaming_source.rows.statements import DdlRows
+
+            statements = DdlRows(self._tables, data, checksum=checksum, carried=carried)
+        return RangeChoice(self._tables, statements, bounds, rows)
+
+    def batches(
+        self, decoded: Iterable[ChangeBatch], facts: RangeFacts, choice: RangeChoice
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the decoder's batches without rows that are not needed, with statements between them."""
+        from replica.rows.types.arrow_arrays import array_of
+
+        for changes in decoded:
+            batch, wanted, done = self._batch(changes, facts, self._memory), choice.rows(changes), 0
+            for row, statements in [*choice.before(changes), (changes.rows, None)]:
+                part = batch.slice(done, row - done) if (done, row) != (0, batch.num_rows) else batch
+                if wanted is not None:
+                    part = part.filter(array_of(wanted[done:row]))
+                if part.num_rows:
+                    yield part
+                if statements is not None:
+                    yield self._statements(statements, facts)
+                done = row
+        for statements in choice.rest():
+            yield self._statements(statements, facts)
+
+    def _statements(self, statements: ChangeBatch, facts: RangeFacts) -> pa.RecordBatch:
+        from streaming_source.rows.change_rows import RowMemory
+
+        return self._batch(statements, facts, RowMemory())  # new memory, because the surrounding batch is in use
+
+    def _batch(self, changes: ChangeBatch, facts: RangeFacts, memory: RowMemory) -> pa.RecordBatch:
+        from streaming_source.rows.change_rows import ChangeRows
+
+        return ChangeRows(changes, facts, self._numbers, memory).record_batch(self._schema, self._columns)
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add a note to this project's errors."""
+    try:
+        yield
+    except ReplicaError as error:
+        error.add_note(note)
+        raise
+
+
+@cache
+def exempt_imports_from_collection() -> None:
+    """Exempt all imported objects from garbage collection, once per process.
+
+    Spark's worker collects garbage after every task. Walking the objects of numba takes 80 ms each time, three times as
+    long as decoding a partition. (Asking for the number of frozen objects walks them too: 15 ms.)
+    """
+    gc.collect()
+    gc.freeze()
+
+
+_schemas: list[tuple[Any, pa.Schema]] = []
+
+
+def _arrow_schema(plan: ReadPlan) -> pa.Schema:
+    """Return the cached schema if the last task was of the same query. Making it takes a millisecond."""
+    from streaming_source.schema.row_schema import arrow_schema
+
+    key = (plan.shape, plan.columns, plan.schema, plan.wide_sequence)
+    if not (_schemas and _schemas[0][0] == key):
+        _schemas[:] = [(key, arrow_schema(plan.spark_schema()))]
+    return _schemas[0][1]
+
+
+_memories: list[tuple[ReadPlan, RowMemory]] = []
+
+
+def _memory_of(plan: ReadPlan) -> RowMemory:
+    """Return the cached memory if the last task was of the same query, as with `decoder_of`."""
+    from streaming_source.rows.change_rows import RowMemory
+
+    if not (_memories and _memories[0][0] == plan):
+        _memories[:] = [(plan, RowMemory())]
+    return _memories[0][1]
+
+
+_decoders: list[tuple[ReadPlan, RangeDecoder]] = []
+
+
+def decoder_of(plan: ReadPlan) -> RangeDecoder:
+    """Return the cached decoder if the last task was of the same query. Its tables are compiled, and its memory is
+    allocated.
+    """
+    if not (_decoders and _decoders[0][0] == plan):
+        _decoders[:] = [(plan, _new_decoder(plan))]
+    return _decoders[0][1]
+
+
+def _new_decoder(plan: ReadPlan) -> RangeDecoder:
+    from replica.rows.decode.decode import DecodeOptions, RangeDecoder
+    from replica.rows.types.types import OutputColumn
+    from streaming_source.schema.row_schema import arrow_type, spark_type
+
+    options = DecodeOptions(
+        shape=plan.shape,
+        invalid_dates=plan.invalid_dates,
+        invalid_text=plan.invalid_text,
+        geometry=plan.geometry,
+        batch_rows=BATCH_ROWS,
+        want_sql=plan.include_sql,
+        lenient=plan.lenient,
+        reuse_buffers=True,  # Spark has written a batch to its socket when it asks for the next
+    )
+    output = None
+    if plan.columns is not None:
+        output = [OutputColumn(c.name, arrow_type(spark_type(c.type)), c.type) for c in plan.columns]
+    return RangeDecoder(plan.tables, options, output)
+
 
 INTERPRETED_TASK_BYTES: Final = 256 << 10
+
 """Largest partition in bytes that interpreted kernels decode, instead of waiting for the compiler. That takes some
 seconds at most. The limit is larger than batches are meanwhile, because one transaction is a batch, however large.
 """
@@ -81,7 +248,7 @@ def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) 
         walked=walked,
     )
     if part.read is not None:
-        from streaming_source.rows.read_rows import read_rows  # imports numpy, as the decoder does
+        from streaming_source.rows.read_plan import read_rows  # imports numpy, as the decoder does
 
         decoded = read_rows(decoded, part.read)
     return OpenRange(decoded, choice, made, facts)
@@ -99,3 +266,21 @@ def tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
     catalog = {**plan.tables.catalog, **dict(changes)}
     known = {name: table for name, table in catalog.items() if table is not None}
     return replace(plan, tables=replace(plan.tables, catalog=known))
+
+
+# `tables_with_other_keys` takes the partitions of a batch's changes as tasks get them. A task that met such a table
+# would end the query, at each retry again, so the planner checks before it passes the tasks on.
+
+
+def tables_with_other_keys(partitions: Iterable[ChangePartition], plan: ReadPlan) -> set[TableName]:
+    """Return the tables whose rows in these partitions have another key than their delivered rows."""
+    found: set[TableName] = set()
+    for partition in partitions:
+        for part in partition.ranges:
+            if part.delivered is not None:
+                tables = tables_in(part.catalog, plan).tables
+                carried = part.carried_groups()
+                found |= unfit_keys(
+                    part.data(), tables, part.delivered, checksum=part.checksum, carried=carried, ends=part.ends
+                )
+    return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import SchemaError
 from replica.handshake.registration import Query, Steps
 from replica.protocol.gtid import GtidPosition
-from replica.rows.types.values.floats import decimals_of
+from replica.rows.types.values.numbers import decimals_of
 from streaming_source.schema.table_state import CatalogOrigin
 
 if TYPE_CHECKING:

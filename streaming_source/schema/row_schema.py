@@ -17,7 +17,8 @@ from streaming_source.schema.spark_names import spark_column_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.types import DataType, StructType
+    import pyarrow as pa
+    from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
 class RowColumn(NamedTuple):
@@ -29,8 +30,11 @@ class RowColumn(NamedTuple):
 
 
 SEQUENCE_NUMBER = "BIGINT"
+
 WIDE_SEQUENCE_NUMBER = "DECIMAL(20,0)"
+
 """The type with sequenceNumbers=decimal: all 64 bits, unsigned."""
+
 IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
 
 TRANSACTION = (
@@ -57,6 +61,7 @@ TRANSACTION = (
     ),
     RowColumn("is_last", "BOOLEAN", "whether this is the last delivered row of the transaction"),
 )
+
 SOURCE = (
     RowColumn("server", "STRING", "the server as the query, or its daemon, names it: host:port, or the socket"),
     RowColumn("file", "STRING", "binlog file of the primary, if known"),
@@ -66,10 +71,12 @@ SOURCE = (
         "sql", "STRING", "statement text: of DDL rows, and of others with includeSql and binlog_annotate_row_events"
     ),
 )
+
 ABSENT = (
     RowColumn("before", "ARRAY<STRING>", "columns not in the before image (binlog_row_image); NULL if it is whole"),
     RowColumn("after", "ARRAY<STRING>", "columns not in the after image; NULL if it is whole"),
 )
+
 ENVELOPE = (
     RowColumn("op", "STRING", "insert, update or delete; read for a row of the table itself; ddl with includeDdl"),
     RowColumn("database", "STRING", "database of the table"),
@@ -83,6 +90,7 @@ ENVELOPE = (
     RowColumn("absent", "STRUCT", "columns that the images lack, if an image is not whole; absent is not NULL"),
     RowColumn("history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
+
 FLAT = (
     RowColumn(
         "_change_type",
@@ -106,7 +114,9 @@ FLAT = (
 )
 
 _NESTED = re.compile(r"(ARRAY|MAP|STRUCT)<(.+)>")
+
 _LEVEL = {"<": 1, "(": 1, ">": -1, ")": -1}
+
 _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 
@@ -255,3 +265,67 @@ def _struct(columns: Sequence[TableColumn | RowColumn]) -> StructType:
         metadata = column.metadata() if isinstance(column, TableColumn) else None
         schema = schema.add(column.name, spark_type(column.type), nullable=True, metadata=metadata or None)
     return schema
+
+
+# Spark 4.2 and later compare the schema of the first batch with their own for equality, also nullability, and read
+# later batches unchecked. So `arrow_schema` makes the schema of every batch. Spark's own function is internal and
+# changes its signature between versions; a test compares the two.
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of the batches of a query with this Spark schema."""
+    import pyarrow as pa
+
+    return pa.schema([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in schema.fields])
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """Return the Arrow type of a Spark type.
+
+    Raises:
+        SchemaError: a type that this source never produces (a user's own schema may name one).
+    """
+    import pyarrow as pa
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.StructType | spark.ArrayType | spark.MapType):
+        return _nested_arrow_type(kind)
+    if isinstance(kind, spark.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, spark.GeometryType):
+        # Marked like VARIANT below.
+        mark = pa.field("wkb", pa.binary(), nullable=False, metadata={b"geometry": b"true", b"srid": str(kind.srid)})
+        return pa.struct([pa.field("srid", pa.int32(), nullable=False), mark])
+    if isinstance(kind, spark.VariantType):
+        # By the mark on `metadata`, Spark's reader distinguishes a VARIANT from a struct of two binaries.
+        mark = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
+        return pa.struct([pa.field("value", pa.binary(), nullable=False), mark])
+    atoms = {
+        spark.BooleanType: pa.bool_(),
+        spark.ByteType: pa.int8(),
+        spark.ShortType: pa.int16(),
+        spark.IntegerType: pa.int32(),
+        spark.LongType: pa.int64(),
+        spark.FloatType: pa.float32(),
+        spark.DoubleType: pa.float64(),
+        spark.StringType: pa.string(),
+        spark.BinaryType: pa.binary(),
+        spark.DateType: pa.date32(),
+        spark.TimestampType: pa.timestamp("us", tz="UTC"),
+        spark.TimestampNTZType: pa.timestamp("us"),
+        spark.DayTimeIntervalType: pa.duration("us"),
+    }
+    if type(kind) not in atoms:
+        raise SchemaError(f"mariadb-binlog has no columns of type {kind.simpleString()}.")
+    return atoms[type(kind)]
+
+
+def _nested_arrow_type(kind: StructType | ArrayType | MapType) -> pa.DataType:
+    import pyarrow as pa
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.StructType):
+        return pa.struct([pa.field(f.name, arrow_type(f.dataType), nullable=f.nullable) for f in kind.fields])
+    if isinstance(kind, spark.MapType):
+        return pa.map_(arrow_type(kind.keyType), arrow_type(kind.valueType))
+    return pa.list_(pa.field("element", arrow_type(kind.elementType), nullable=kind.containsNull))

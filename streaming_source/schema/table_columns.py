@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replica.errors import MAY_READ, ConfigError
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import output_column
+from replica.schema.effects.history import SchemaHistory
 from replica.schema.patterns import table_text
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.schema.spark_names import refuse_clash
-from streaming_source.selection.columns import check_columns, column_matcher
+from streaming_source.selection.resolver import check_columns, column_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,3 +72,21 @@ def logged_table_columns(
         )
     refuse_clash(table_text((table_map.database, table_map.table)), [column.name for column in found])
     return tuple(found)
+
+
+# `declared_tables` returns the tables of the file. A file that cannot be read, or has other statements, is an error.
+
+
+def declared_tables(path: str | None) -> SchemaHistory | None:
+    """Return the tables of the file; None if the option is not set.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        SchemaError: the table of a CREATE TABLE statement in it cannot be determined.
+    """
+    if path is None:
+        return None
+    try:
+        return SchemaHistory.from_file(path)
+    except OSError as error:
+        raise ConfigError(f"schemaFile {path} cannot be read: {error.strerror}.", hint=MAY_READ) from None

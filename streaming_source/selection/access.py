@@ -12,12 +12,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, SchemaError
-from replica.handshake.primary.privileges import may_read, may_read_all, read_in_part
+from replica.handshake.primary.catalog import may_read, may_read_all, read_in_part
 from replica.handshake.primary.server import grant
 from replica.handshake.registration import Query
+from replica.schema.catalog import omits_generated
 from replica.schema.patterns import all_of, matcher, refuse_capitals, table_pattern, table_text
 from replica.schema.text.naming import table_key
-from streaming_source.selection.unreadable import Unreadable
+from streaming_source.selection.resolver import Unreadable, column_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
     TableName = tuple[str, str]
+    from collections.abc import Mapping
+
+    from replica.schema.table import TableSchema
 
 _NAMED: Final = 5
+
 """Most statements in one message."""
+
 _TYPE: Final = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 
 _STORED: Final = "SELECT @@lower_case_table_names"
+
 _LOWERED: Final = "1"
 
 _log = logging.getLogger(__name__)
@@ -126,3 +133,36 @@ def _denial(found: Unreadable, names: Sequence[str]) -> AuthenticationError:
         "an account that may read a table can see whether the table exists.",
         hint=f"{statements} (A GRANT on a whole database also covers tables that are created later.)",
     )
+
+
+# `warn_of_generated` logs one line if the server omits generated columns from row images
+# (`replica/schema/catalog.py`) and the query selects some. The names of these columns are in `absent` of each such
+# row. In a typed column their value is NULL, so a query should omit or compute them.
+
+
+SHOWN: Final = 5
+
+"""Most columns in the message. Every table may have one."""
+
+
+def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], TableSchema], version: str) -> None:
+    """Log which selected columns are generated, if a server of this version omits them from updates."""
+    if not omits_generated(version):
+        return
+    asked_for = column_matcher(options.columns or ())
+    names = [
+        f"{table.name}.{column.name}"
+        for table in catalog.values()
+        for column in table.columns
+        if column.computed and (asked_for is None or asked_for.fits(column.name))
+    ]
+    if names:
+        more = "" if len(names) <= SHOWN else f" and {len(names) - SHOWN} more"
+        _log.warning(
+            "generated columns: %s%s arrive with inserts only: MariaDB %s leaves them out of the images of updates "
+            "and deletes. They are NULL there, and listed in absent. Leave them out with the option columns, and "
+            "compute them from the others",
+            ", ".join(names[:SHOWN]),
+            more,
+            version,
+        )

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import datasource as spark
 
@@ -26,26 +26,36 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.rows.decode.batch import Groups
-    from streaming_source.selection.group_extent import GroupExtent
 
 OPERATIONS: Final = ("insert", "update", "delete")
+
 """The operations of row changes, in the order of the decoder's numbers."""
+
 ROW_FIELDS: Final = frozenset({"op", "database", "table"})
+
 GROUP_FIELDS: Final = frozenset({"domain_id", "server_id", "sequence_number", "commit_timestamp"})
+
 _FLAT_NAMES: Final = {
     "_change_type": "change_type",
     "_commit_version": "sequence_number",
     "_commit_timestamp": "commit_timestamp",
     "_gtid": "gtid",
 }
+
 _CHANGE_TYPES: Final = (("insert",), ("update_preimage", "update_postimage"), ("delete",))
+
 _GTID: Final = re.compile(r"(0|[1-9]\d{0,9})-(0|[1-9]\d{0,9})-(0|[1-9]\d{0,18})")
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 _MICROSECOND: Final = timedelta(microseconds=1)
+
 _LARGEST: Final = (1 << 63) - 1  # of a BIGINT
+
 _SECOND: Final = 1_000_000
 
 Test = Callable[[Any, Any], bool]
+
 _TESTS: Final[dict[str, Test]] = {
     "EqualTo": lambda mine, value: mine == value,
     "EqualNullSafe": lambda mine, value: mine == value,
@@ -58,6 +68,7 @@ _TESTS: Final[dict[str, Test]] = {
     "StringEndsWith": lambda mine, value: mine.endswith(value),
     "StringContains": lambda mine, value: value in mine,
 }
+
 _OF_RANGES: Final[dict[str, Callable[[int, int, Any], bool]]] = {
     "EqualTo": lambda low, high, value: low <= value <= high,
     "EqualNullSafe": lambda low, high, value: low <= value <= high,
@@ -230,3 +241,40 @@ def _of_gtid(value: object) -> list[Condition]:
         return []
     names = ("domain_id", "server_id", "sequence_number")
     return [Condition(name, "EqualTo", int(part)) for name, part in zip(names, match.groups(), strict=True)]
+
+
+# `extent_of` takes the groups of a range from the planner's scan, and returns a `GroupExtent` of plain values that can
+# be pickled. Commit times are the seconds in which groups ended. They need not rise with the sequence numbers, so both
+# ends are kept.
+
+
+class GroupExtent(NamedTuple):
+    """The extent of the transactions of a range: (domain, lowest, highest sequence number) of each of its domains.
+
+    `seconds`: the earliest and the latest commit, in seconds since 1970; None if unknown.
+    """
+
+    domains: tuple[tuple[int, int, int], ...]
+    seconds: tuple[int, int] | None = None
+
+    def joined(self, other: GroupExtent) -> GroupExtent:
+        """Return the extent of both ranges together."""
+        ends = {domain: (low, high) for domain, low, high in self.domains}
+        for domain, low, high in other.domains:
+            mine = ends.get(domain, (low, high))
+            ends[domain] = min(low, mine[0]), max(high, mine[1])
+        seconds = None
+        if self.seconds is not None and other.seconds is not None:
+            seconds = min(self.seconds[0], other.seconds[0]), max(self.seconds[1], other.seconds[1])
+        return GroupExtent(tuple((domain, *pair) for domain, pair in sorted(ends.items())), seconds)
+
+
+def extent_of(groups: Groups) -> GroupExtent:
+    """Return the extent of at least one group."""
+    import numpy as np
+
+    domains = []
+    for domain in np.unique(groups.domain).tolist():
+        numbers = groups.sequence_numbers[groups.domain == domain]
+        domains.append((domain, int(numbers.min()), int(numbers.max())))
+    return GroupExtent(tuple(domains), (int(groups.commit_ts.min()), int(groups.commit_ts.max())))

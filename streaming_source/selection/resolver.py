@@ -8,29 +8,68 @@ raise an error that names it.
 
 from __future__ import annotations
 
+import difflib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
+from replica.errors import SchemaError
 from replica.schema.definition.session import ANY_SERVER, ServerRules
-from replica.schema.patterns import all_of, is_shadow, matcher
-from replica.schema.text.naming import lowered
-from streaming_source.selection.columns import check_columns, column_matcher
+from replica.schema.patterns import ColumnMatcher, all_of, is_shadow, matcher, table_pattern, table_text
+from replica.schema.text.naming import column_key, lowered
 from streaming_source.selection.pushed_filters import OPERATIONS, ChangeFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from replica.protocol.rows.table_map import TableMapEvent
-    from replica.rows.tables.target import TableTarget
+    from replica.rows.tables.layout import TableTarget
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.options.row_options import RowOptions
-    from streaming_source.selection.unreadable import Unreadable
+# The option `columns` has names and patterns with `*`, compared without regard to case, as MariaDB compares column
+# names. `column_matcher` returns a matcher of names. `check_columns` refuses a name or pattern that matches no column,
+# with the nearest name. resolver.py selects tables.
+
+
+SHOWN: Final = 12
+
+"""Most column names in a message. A table may have thousands."""
+
+
+def column_matcher(patterns: Collection[str]) -> ColumnMatcher | None:
+    """Return the matcher of selected columns; None without a pattern, which selects every column."""
+    return ColumnMatcher(patterns) if patterns else None
+
+
+def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> None:
+    """Refuse a name or pattern of the option `columns` that matches no column.
+
+    Args:
+        patterns: the option.
+        names: all columns of the table, or of all selected tables.
+        where: the end of the message: "shop.orders does not have".
+
+    Raises:
+        SchemaError: with the nearest name.
+    """
+    there = list(dict.fromkeys(names))
+    for pattern in patterns:
+        if any(map(ColumnMatcher([pattern]).fits, there)):
+            continue
+        near = difflib.get_close_matches(column_key(pattern), map(column_key, there), n=1)
+        match = next((name for name in there if near and column_key(name) == near[0]), "")
+        shown = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
+        raise SchemaError(
+            f"option columns names {pattern}, a column that {where}.",
+            hint=f"Did you mean {match}?" if match else f"There are {shown or 'none'}.",
+        )
+
 
 _log = logging.getLogger(__name__)
 
 Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
+
 """Tables by (database, table)."""
 
 
@@ -87,7 +126,7 @@ class SelectedTables:
         return matcher(self.patterns).fits_database(database) and all_of(database) not in self.exclude
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        from replica.rows.tables.target import TableTarget
+        from replica.rows.tables.layout import TableTarget
 
         database, table = table_map.database, table_map.table
         selected = sum(1 << number for number, name in enumerate(OPERATIONS) if name in self.operations)
@@ -147,3 +186,42 @@ def selected_tables(
         unreadable=unreadable,
         server=server,
     )
+
+
+# `Unreadable.refusal` makes the error for rows of such a table that do not name their columns, with the GRANT that
+# allows reading it.
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """The patterns of which `account` may not read all tables. `grant`: the statement that helps, with PLACE for its
+    object.
+    """
+
+    PLACE: ClassVar[str] = "{table}"
+
+    account: str
+    grant: str
+    patterns: tuple[str, ...]
+
+    def mended_by(self, pattern: str) -> str:
+        """Return the GRANT for a table, or for all tables of a pattern."""
+        asked = table_pattern(pattern)
+        names = asked.name or (asked.one_database, None)
+        return self.grant.replace(self.PLACE, ".".join(map(_quoted, names)), 1)
+
+    def refusal(self, database: str, table: str) -> SchemaError | None:
+        """Return the error for rows that do not name their columns, if the account may not read their table."""
+        name = table_text((database, table))
+        if not matcher(self.patterns).fits((database, table)):
+            return None
+        return SchemaError(
+            f"the rows of {name} do not name their columns, and the account {self.account} has no SELECT on it, so "
+            "the catalog could not name them either.",
+            hint=f"{self.mended_by(name)} Or set binlog_row_metadata=FULL on the primary for later rows. Then start "
+            "the query again: it continues at the same place.",
+        )
+
+
+def _quoted(name: str | None) -> str:
+    return "*" if name is None else "`" + name.replace("`", "``") + "`"

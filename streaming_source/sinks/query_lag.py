@@ -15,16 +15,79 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.daemon.status.words import size, span
+from replica.daemon.status.page import size, span
 from replica.errors import ConfigError, ReplicaError
 from replica.protocol.gtid import GtidPosition
-from streaming_source.sinks.reading_progress import progress_line
+from replica.schema.patterns import table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from replica.snapshot.snapshot import SnapshotProgress
+# The time of a commit comes from its session's clock, and `SET timestamp` can set it decades before or after the
+# commit. `NewestCommit.take` takes times in seconds since 1970, in the order of the stream, and returns the newest of
+# them that is not in the future. A commit is not older than an earlier one, so a lag that is measured from this time
+# is bounded.
+
+
+class NewestCommit:
+    """The newest commit time of one stream."""
+
+    def __init__(self) -> None:
+        self._newest: float | None = None
+
+    def take(self, times: Iterable[float], now: float) -> float | None:
+        """Add commit times, and return the newest one known; None if there is none.
+
+        A time in the future counts as `now` and is not kept, because the clock of the server or of a session may be
+        ahead.
+        """
+        told = list(times)
+        past = [time for time in told if time <= now]
+        if self._newest is not None:
+            past.append(self._newest)
+        self._newest = max(past, default=None)
+        return now if any(time > now for time in told) else self._newest
+
+
+NAMED: Final = 5
+
+"""Most tables to name: as many as are read at once by default, and some more."""
+
+
+def progress_json(progress: SnapshotProgress) -> dict[str, Any]:
+    """Return the value for Spark's progress report."""
+    value: dict[str, Any] = {
+        "tables": progress.tables,
+        "tablesDone": progress.tables_done,
+        "reading": [table_text(name) for name in progress.current[:NAMED]],
+        "rows": progress.rows,
+        "bytes": progress.size,
+        "rowsPerSecond": round(progress.rows_a_second),
+        "estimatedRows": progress.estimated_rows,
+    }
+    if progress.seconds_left is not None:
+        value["secondsLeft"] = round(progress.seconds_left)
+    if progress.waits_for:
+        value["waitsFor"] = progress.waits_for
+    return value
+
+
+def progress_line(value: dict[str, Any]) -> str:
+    """Return the line for people from the JSON."""
+    told = f"{value['tablesDone']} of {value['tables']} tables read, {value['rows']} rows ({size(value['bytes'])})"
+    parts = [f"{told}, {value['rowsPerSecond']} rows/s"]
+    if "secondsLeft" in value:
+        parts.append(f"about {span(value['secondsLeft'])} left")
+    if value.get("waitsFor"):
+        parts.append(f"waiting: {value['waitsFor']}")
+    elif value.get("reading"):
+        parts.append(f"at {', '.join(value['reading'])}")
+    return "; ".join(parts)
 
 
 OLD_S: Final = 15
+
 """Seconds after which figures count as old. An idle query reports every ten seconds; older figures are from before a
 running batch, or before a trigger that waits.
 """

@@ -8,6 +8,7 @@ values of the wrong type, a column in two fields, and hashes without a key file.
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from replica.schema.known_tables import TableName
+    from streaming_source.transforms.hashes import HashKey
 
 Mode = Literal["current", "soft_delete", "history", "append_log"]
+
 Constant: TypeAlias = "str | int | float | bool | None"
 
 FIELDS: Final = ("mode", "leaveOut", "mask", "hash", "where", "rename")
+
 _EXAMPLE: Final = 'For example rules={"shop.orders": {"leaveOut": ["secret"], "hash": ["email"]}}.'
 
 
@@ -177,3 +181,40 @@ def _check_claims(pattern: str, rule: TableRule) -> None:
 
 def _wrong(pattern: str, name: str, wanted: str) -> ConfigError:
     return ConfigError(f"the rule {pattern}: {name} is not {wanted}.", hint=_EXAMPLE)
+
+
+# `kept_rule` and `rule_of_text` convert between a `TableRule` and its text, which is the same for the same rule and
+# key. A table that is copied unchanged has no text. The mode has its own column in the control table. The text has the
+# fingerprint of the key.
+
+
+def kept_rule(rule: TableRule, key: HashKey | None) -> str | None:
+    """Return the text of a rule; None if it changes nothing."""
+    if not rule.named and rule.where is None:
+        return None
+    fields: dict[str, Any] = {
+        "leaveOut": sorted(rule.leave_out),
+        "mask": dict(rule.mask),
+        "hash": sorted(rule.hash),
+        "where": rule.where,
+        "rename": dict(rule.rename),
+        "key": key.fingerprint if key is not None and rule.hash else None,
+    }
+    return json.dumps({name: value for name, value in fields.items() if value}, sort_keys=True, ensure_ascii=False)
+
+
+def rule_of_text(text: str | None) -> TableRule:
+    fields = json.loads(text or "{}")
+    return TableRule(
+        leave_out=tuple(fields.get("leaveOut", ())),
+        mask=fields.get("mask", {}),
+        hash=tuple(fields.get("hash", ())),
+        where=fields.get("where"),
+        rename=fields.get("rename", {}),
+    )
+
+
+def fingerprint_of_text(text: str | None) -> str | None:
+    """Return the fingerprint of the key in a text."""
+    found = json.loads(text or "{}").get("key")
+    return None if found is None else str(found)

@@ -14,11 +14,11 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.handshake.login.compressed import CompressedTransport
+from replica.handshake.login.connection import CompressedTransport
 from replica.handshake.login.login import log_in
 from replica.handshake.registration import Query, Send
 from replica.protocol.constants import DumpFlag
-from replica.protocol.packets.commands import com_binlog_dump
+from replica.protocol.packets.packets import com_binlog_dump
 from tests.bench.relay_workloads import SERVER_OPTIONS, write
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.replicas import replica_config

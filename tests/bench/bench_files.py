@@ -23,8 +23,8 @@ from zlib import crc32
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from replica.files.keys import KeyRing
-from replica.files.opening import open_binlog
+from replica.files.binlog import open_binlog
+from replica.files.encryption import KeyRing
 from tests.bench.workloads import CACHE, WORKLOADS, binlog
 from tests.unit.files.encrypting import encrypt_again, start_encryption
 

@@ -41,8 +41,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming_source.mirroring.apply.compiled_classes import SETTING
-from streaming_source.mirroring.apply.merge_settings import SNAPSHOT_PARTS
+from streaming_source.mirroring.apply.parallel_applier import SETTING, SNAPSHOT_PARTS
 from tests.bench.debezium_changes import debezium_changes
 from tests.bench.mirror_runs import COLUMNS, Bench, measured, triggers
 from tests.bench.mirror_waits import latency, size, start, tpcc

@@ -30,8 +30,7 @@ from replica.relay_writer.writer import RelayWriter
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
-from streaming_source.ranges.cutting import RangeCutter
-from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges.cutting import PartitionSize, RangeCutter
 from streaming_source.ranges.places import OffsetPlace
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan

@@ -28,8 +28,7 @@ from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
-from streaming_source.rows.reader import read_changes
-from streaming_source.rows.record_batches import BATCH_ROWS
+from streaming_source.rows.reader import BATCH_ROWS, read_changes
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.selection.resolver import SelectedTables
 from tests.bench.decoders import MAGIC_BYTES

@@ -32,9 +32,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from streaming_source.mirroring.writers.native import delta_rows, upkeep
+from streaming_source.mirroring.writers.native.data_files import files_of
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, after_commit, merge_rows
-from streaming_source.mirroring.writers.native.table_files import files_of
-from streaming_source.mirroring.writers.versions import Commit
+from streaming_source.mirroring.writers.target_format import Commit
 from tests.bench.workloads import CACHE
 
 if TYPE_CHECKING:

@@ -17,10 +17,16 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as f
 
 from streaming_source import mirror, upsert_into
-from streaming_source.mirroring.apply.merge_settings import COMPILED, MARKED_ROWS, PARTS, SNAPSHOT_PARTS, TargetSize
-from streaming_source.mirroring.apply.parallel_applier import ParallelApplier
+from streaming_source.mirroring.apply.parallel_applier import (
+    COMPILED,
+    MARKED_ROWS,
+    PARTS,
+    SNAPSHOT_PARTS,
+    ParallelApplier,
+    TargetSize,
+)
 from streaming_source.mirroring.settings import PARALLEL
-from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.sinks.queries import side_by_side
 from streaming_source.sinks.upserts import merge_statement
 from tests.bench.spark_runs import SAMPLE_S, CpuMeter, Peak
 

@@ -27,7 +27,7 @@ from replica.snapshot.pace import Pace
 from replica.snapshot.rows.table_map import table_map_body
 from replica.snapshot.snapshot import TableSnapshot
 from streaming_source.rows.partition import MappedRange, Surroundings
-from streaming_source.rows.record_batches import BATCH_ROWS
+from streaming_source.rows.reader import BATCH_ROWS
 from streaming_source.selection.resolver import SelectedTables
 
 if TYPE_CHECKING:

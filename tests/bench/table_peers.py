@@ -31,7 +31,7 @@ from replica.snapshot.pace import CHUNK_ROWS
 from replica.snapshot.rows.result_rows import ResultRows
 from replica.snapshot.rows.select_list import select_list
 from replica.snapshot.spool.events import begin_events, end_event, end_statement, rows_events
-from replica.snapshot.spool.transaction import LastTransaction
+from replica.snapshot.spool.spool import LastTransaction
 from tests.bench.process_times import peak_bytes
 from tests.bench.table_engine import WholeTable, flat_decoder
 from tests.bench.table_workloads import TABLES

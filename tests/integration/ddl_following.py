@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Self
 
 from replica.protocol.events.binlog_file import FIRST_POSITION, walk
 from replica.protocol.events.decode import decode
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
 from replica.schema.catalog import SYSTEM_DATABASES, columns_query, keys_query, read_catalog
-from replica.schema.definition.from_catalog import table_of
+from replica.schema.definition.definition import table_of
 from replica.schema.definition.session import ANY_SERVER, ServerRules
 from tests.kit.oracle.images import plain_rows
 from tests.kit.oracle.rows import read_rows
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pymysql
 
     from replica.protocol.header import Event, FormatDescriptionEvent
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.tables.layout import RowLayout
     from replica.schema.effects.history import SchemaHistory
     from replica.schema.table import ColumnSchema, TableSchema

@@ -6,20 +6,19 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replica.dump.outputs.json_rows import program
-from replica.dump.rows.kernel_escapes import JSON
+from replica.dump.outputs.json_lines import program
+from replica.dump.rows.kernel_text import JSON
 from replica.dump.rows.rows_text import RangeOrigin, RowTexts
 from replica.row_reader.names import Names
-from replica.row_reader.notices import Notices
-from replica.row_reader.reading import OPTIONS, Reading
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.progress import Notices
+from replica.row_reader.reading import OPTIONS, ChosenTransactions, Reading
 from tests.integration.vendor_rows import VendorRow, agrees, vendor_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.tables.plan import ColumnPlan
     from tests.fixtures.mariadb import MariaDb
 

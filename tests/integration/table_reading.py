@@ -10,14 +10,14 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from replica.arrow.reading import decode_files, read_relay_log
+from replica.arrow import decode_files, read_relay_log
 from replica.errors import ConfigError
 from replica.live.embedded import EmbeddedReplica
 from replica.options.config import ReplicaConfig
 from replica.protocol.constants import ChecksumAlgorithm, EventType
-from replica.protocol.events.encode import encode_event
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.gtid import GtidPosition, covers
-from replica.snapshot.chunks.choice import ALL, ReadLimit
+from replica.snapshot.chunks.schedule import ALL, ReadLimit
 from replica.snapshot.frontier import NOTHING, Frontier
 from replica.snapshot.pace import Pace
 from replica.snapshot.snapshot import TableSnapshot

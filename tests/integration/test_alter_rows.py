@@ -21,13 +21,12 @@ from pymysql.converters import encoders
 from replica.handshake.primary.catalog import read_tables
 from replica.protocol.charset import charset_key
 from replica.rows.types.types import ValuePolicy
-from replica.rows.types.values.floats import decimals_of
+from replica.rows.types.values.numbers import decimals_of
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.statements.added_values import NULL, KnownValue
+from streaming_source.mirroring.statements.added_values import NULL, KnownValue, ask_defaults, defaults_behind
 from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
-from streaming_source.mirroring.statements.column_defaults import ask_defaults, defaults_behind
-from streaming_source.transforms.target_columns import target_columns
+from streaming_source.transforms.transformed_images import target_columns
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.alter_cases import MODES, Cases, Table
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from replica.handshake.registration import Steps
     from replica.schema.table import TableSchema
-    from streaming_source.mirroring.statements.column_defaults import Defaults
+    from streaming_source.mirroring.statements.added_values import Defaults
 
 pytestmark = pytest.mark.server
 

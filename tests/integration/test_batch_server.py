@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.errors import ConfigError, DataLossError, PositionPurgedError, RelayError
-from replica.options.places import shown_instant
+from replica.options.values import shown_instant
 from streaming_source.batch import folders as batch_folders
-from streaming_source.driver import driver_process
-from streaming_source.driver.driver_process import DriverProcess
+from streaming_source.driver import deployment
+from streaming_source.driver.deployment import DriverProcess
 from streaming_source.rows.partition import ChangePartition
 from streaming_source.source import MariaDbBinlogSource
 from tests.fixtures.mariadb import MariaDb, wait_until
@@ -169,7 +169,7 @@ def test_folders_go_with_their_driver_and_when_nobody_reads_them(
     for frame in frames[:3]:
         frame.plan()
     dead = frames[0].folder / batch_folders.STATE_NAME
-    dead.write_text(dead.read_text().replace(str(driver_process.this_driver().pid), "4194305"))
+    dead.write_text(dead.read_text().replace(str(deployment.this_driver().pid), "4194305"))
     idle = frames[1].folder
     monkeypatch.setattr(batch_folders, "touch", lambda _: None)
     old = time.time() - batch_folders.KEEP_S - 3600
@@ -183,9 +183,9 @@ def test_folders_go_with_their_driver_and_when_nobody_reads_them(
 
 
 def test_a_process_that_has_another_start_is_another_driver() -> None:
-    me = driver_process.this_driver()
-    assert driver_process.lives(me)
-    assert not driver_process.lives(DriverProcess(me.pid, me.started + 1))
+    me = deployment.this_driver()
+    assert deployment.lives(me)
+    assert not deployment.lives(DriverProcess(me.pid, me.started + 1))
 
 
 def test_a_daemons_log_is_read_where_it_is(server: MariaDb, moments: list[int], tmp_path: Path) -> None:

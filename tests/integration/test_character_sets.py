@@ -11,8 +11,7 @@ from replica.live.embedded import EmbeddedReplica
 from replica.protocol.charset import CHARSETS, charset_of
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.types.types import ValuePolicy, output_column
-from replica.schema.catalog import columns_query, keys_query, read_catalog
-from replica.schema.labels import doubtful_labels
+from replica.schema.catalog import columns_query, doubtful_labels, keys_query, read_catalog
 from tests.fixtures.replicas import replica_config
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 

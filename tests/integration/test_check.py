@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result as ClickResult
 
-    from replica.checks.result import Report, Result
+    from replica.checks.report import Report, Result
 
 pytestmark = pytest.mark.server
 

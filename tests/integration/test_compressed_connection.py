@@ -14,9 +14,8 @@ from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Send
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.constants import DumpFlag
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.packets.commands import com_binlog_dump
 from replica.protocol.packets.login import Capability
-from replica.protocol.packets.packets import PACKET_HEADER_LENGTH, PacketSplitter
+from replica.protocol.packets.packets import PACKET_HEADER_LENGTH, PacketSplitter, com_binlog_dump
 from tests.fixtures import proxy as proxies
 from tests.fixtures.installation import installations
 from tests.fixtures.listing import relay_gtids, server_gtids

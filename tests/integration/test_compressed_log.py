@@ -13,7 +13,7 @@ import pytest
 
 from replica.protocol.constants import EventType
 from replica.protocol.events.binlog_file import decode_file
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_rows
 from replica.rows.tables.layout import compile_layout

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from replica.daemon.status.file import read_status, write_status
-from replica.daemon.status.record import StatusRecord
+from replica.daemon.status.record import StatusRecord, read_status, write_status
 from replica.errors import DataLossError
 from replica.relay_log.directory.readers import ReaderRegistration
 from replica.relay_log.log import RelayLog

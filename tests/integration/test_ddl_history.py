@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from replica.protocol.constants import GtidExtraFlag
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.schema.effects.history import SchemaHistory
 from tests.integration.ddl_following import Follower, assert_each_equal
 from tests.integration.ddl_statements import quoted, statements

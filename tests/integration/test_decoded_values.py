@@ -19,7 +19,7 @@ from replica.protocol.rows.table_map import TableMapEvent
 from replica.protocol.rows.values import format_time
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
-from replica.schema.generated import omits_generated
+from replica.schema.catalog import omits_generated
 from tests.integration.edges.log import catalog, version
 from tests.kit.oracle.images import plain_rows
 from tests.kit.oracle.rows import RowChange, read_rows
@@ -27,7 +27,7 @@ from tests.kit.oracle.rows import RowChange, read_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.tables.layout import RowLayout
     from replica.schema.table import TableSchema
     from tests.fixtures.mariadb import MariaDb

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.dump.outputs.count import Summary
-from replica.dump.outputs.event_json import write_events
+from replica.dump.outputs.json_lines import write_events
 from replica.protocol.constants import EventType
 from tests.integration.dump_agreement import check_rows, our_rows, reading
 from tests.integration.type_cases import CASES

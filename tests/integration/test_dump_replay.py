@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.json_lines import write_json_rows
 from replica.dump.outputs.sql import SqlDump
 from replica.row_reader.names import Names
-from replica.row_reader.notices import Notices
-from replica.row_reader.reading import OPTIONS, Reading
-from replica.row_reader.selection import ChosenTransactions
-from replica.schema.generated import omits_generated
+from replica.row_reader.progress import Notices
+from replica.row_reader.reading import OPTIONS, ChosenTransactions, Reading
+from replica.schema.catalog import omits_generated
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.workload import DATABASE, TABLES, Workload
 from tests.integration.type_cases import CASES

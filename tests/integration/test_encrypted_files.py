@@ -10,8 +10,8 @@ import pymysql.cursors
 import pytest
 
 from replica.errors import ConfigError
-from replica.files.keys import KeyRing
-from replica.files.opening import open_binlog
+from replica.files.binlog import open_binlog
+from replica.files.encryption import KeyRing
 from replica.protocol.constants import BINLOG_MAGIC, EventType
 from replica.protocol.events.binlog_file import walk
 from tests.fixtures.mariadb import MariaDb, wait_until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.daemon.status.file import read_status
+from replica.daemon.status.record import read_status
 from replica.errors import AuthenticationError, ConfigError
 from tests.bench.bench_fleet import pss_mb
 from tests.fixtures.installation import PROJECT

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from replica.arrow.reading import read_relay_log
-from replica.checks.server.facts import ServerFacts, ask_facts
+from replica.arrow import read_relay_log
+from replica.checks.server import ServerFacts, ask_facts
 from replica.errors import AuthenticationError, DisconnectedError
-from replica.handshake.ask import ask
-from replica.handshake.login.login import log_in
+from replica.handshake.login.login import ask, log_in
 from replica.handshake.login.session_settings import SETTINGS
 from replica.handshake.primary.catalog import read_tables
 from replica.handshake.primary.progress import ask_primary

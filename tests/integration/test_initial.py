@@ -22,7 +22,7 @@ from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
-from streaming_source.planning.tables.key_columns import EVERY_TABLE, KeyColumns
+from streaming_source.planning.tables.keys import EVERY_TABLE, KeyColumns
 from streaming_source.rows.reader import read_changes
 from tests.fixtures.beside import moving_keys
 

@@ -17,7 +17,7 @@ from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
 from replica.relay_log.log import RelayLog
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.watermark.low import LowWatermark, ask_no_commit, ask_status
-from replica.snapshot.watermark.xa import XaCommits
+from replica.snapshot.watermark.primary import XaCommits
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.running_statement import running_statement

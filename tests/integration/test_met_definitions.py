@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.snapshot.rows.table_map import table_map_body
-from streaming_source.mirroring.batch.batch_facts import TableChanges
-from streaming_source.mirroring.batch.met_definitions import other_definition_of
-from streaming_source.mirroring.batch.met_maps import MetMap
-from streaming_source.mirroring.batch.outline_reader import read_outline
+from streaming_source.mirroring.batch.batch_facts import TableChanges, other_definition_of
+from streaming_source.mirroring.batch.manifest import MetMap, read_manifest
 from streaming_source.mirroring.reading.source_tables import read_source_tables
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
 from streaming_source.options.source_options import SourceOptions
@@ -36,7 +34,7 @@ _ID = 8
 """Bytes of table id and flags in a TABLE_MAP."""
 
 
-class Outlines(Stream):
+class Manifests(Stream):
     """A mirror's query without Spark: what its batches have of each table."""
 
     def __init__(self, made: Tables, folder: Path, **options: str) -> None:
@@ -49,7 +47,7 @@ class Outlines(Stream):
     def replay(self, start: SourceOffset, end: SourceOffset) -> None:
         assert self.plan is not None
         for partition in self.open().partitions(self._again(start), self._again(end)):
-            for batch in read_outline(partition, self.plan):
+            for batch in read_manifest(partition, self.plan):
                 for row in batch.to_pylist():
                     if row["maps"] is not None:
                         self._add(row)
@@ -93,16 +91,16 @@ def test_rows_of_every_type_are_of_the_definition_in_the_catalog(made: Tables, t
     cases = type_tables([case for case in CASES if case.since <= version(made.server)])
     for table in cases:
         made.run("SET sql_mode = ''", table.create)
-    outlines = Outlines(made, tmp_path)
-    outlines.begin()
+    manifests = Manifests(made, tmp_path)
+    manifests.begin()
     for table in cases:
         made.run("SET sql_mode = ''", table.insert)
-    found = outlines.taken()
-    outlines.stop()
+    found = manifests.taken()
+    manifests.stop()
     assert found.keys() == {table.name for table in cases}
     for name, changes in found.items():
         assert changes.maps
-        definition = outlines.definition(name)
+        definition = manifests.definition(name)
         assert other_definition_of(changes, definition) == "", name
         read = MetMap(table_map_body(definition)[_ID:], (0, 0), (0, 0), read=True, fault="")
         assert other_definition_of(TableChanges(maps=(read,)), definition) == "", f"rows read from {name}"
@@ -123,13 +121,13 @@ LOGGED = (
 
 def test_rows_behind_an_alter_are_of_the_definition_in_the_catalog(made: Tables, tmp_path: Path) -> None:
     made.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
-    outlines = Outlines(made, tmp_path)
-    outlines.begin()
+    manifests = Manifests(made, tmp_path)
+    manifests.begin()
     for number, statement in enumerate(LOGGED):
         made.run("SET system_versioning_alter_history = KEEP", statement.replace(", ALGORITHM=INPLACE", ""))
         made.run(f"INSERT INTO t (id) VALUES ({number})")
-        assert other_definition_of(outlines.taken()["t"], outlines.definition("t")) == "", statement
-    outlines.stop()
+        assert other_definition_of(manifests.taken()["t"], manifests.definition("t")) == "", statement
+    manifests.stop()
 
 
 HIDDEN = {
@@ -155,37 +153,37 @@ def test_what_was_changed_behind_the_binlog_shows_in_the_rows_of_one_table(
 ) -> None:
     columns = "id INT PRIMARY KEY, v INT, name VARCHAR(20), at DATETIME, price DECIMAL(10, 2), e ENUM('x', 'y')"
     made.run(f"CREATE TABLE t ({columns})", f"CREATE TABLE other ({columns})")
-    outlines = Outlines(made, tmp_path)
-    outlines.begin()
-    before = outlines.definition("t")
+    manifests = Manifests(made, tmp_path)
+    manifests.begin()
+    before = manifests.definition("t")
     made.run("SET sql_log_bin = 0", statement, "SET sql_log_bin = 1")
     made.run("INSERT INTO t (id) VALUES (1)", "INSERT INTO other (id) VALUES (1)")
-    found = outlines.taken()
+    found = manifests.taken()
     metadata = made.server.value("SELECT @@global.binlog_row_metadata")
-    outlines.stop()
+    manifests.stop()
     assert other_definition_of(found["other"], before) == ""
     why = other_definition_of(found["t"], before)
     assert bool(why) == (HIDDEN[statement] or metadata == "FULL" or (metadata == "MINIMAL" and "UNSIGNED" in statement))
-    outlines.taken()
-    outlines.stop()
+    manifests.taken()
+    manifests.stop()
 
 
 def test_a_table_that_is_read_again_is_known_as_the_catalog_has_it(made: Tables, tmp_path: Path) -> None:
     made.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE other (id INT PRIMARY KEY, v INT)")
-    outlines = Outlines(made, tmp_path)
-    outlines.begin()
+    manifests = Manifests(made, tmp_path)
+    manifests.begin()
     made.run("SET sql_log_bin = 0", "ALTER TABLE t ADD z INT", "SET sql_log_bin = 1", "INSERT INTO t VALUES (1, 2, 3)")
-    outlines.taken()
+    manifests.taken()
     RequestFolder(tmp_path / "requests").put(ReadingRequest("z", ((made.database, "t"),)))
     made.run("INSERT INTO other VALUES (1, 1)")
-    outlines.read_tables()
-    (read,) = outlines.found["t"].maps
+    manifests.read_tables()
+    (read,) = manifests.found["t"].maps
     assert read.read
-    assert other_definition_of(outlines.found["t"], outlines.definition("t")) == ""
-    outlines.stop()  # what is known of the table has to be in the offset
+    assert other_definition_of(manifests.found["t"], manifests.definition("t")) == ""
+    manifests.stop()  # what is known of the table has to be in the offset
     made.run("INSERT INTO t VALUES (7, 1, 1)", "INSERT INTO t VALUES (8, 1, 1)")
-    outlines.found.clear()
-    found = outlines.taken()["t"]
-    outlines.stop()
+    manifests.found.clear()
+    found = manifests.taken()["t"]
+    manifests.stop()
     assert found.changes == 2
-    assert other_definition_of(found, outlines.definition("t")) == ""
+    assert other_definition_of(found, manifests.definition("t")) == ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 import pytest
 
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.schema.catalog import columns_query, keys_query, read_catalog
 from replica.schema.definition.session import ServerRules
 from replica.schema.text.naming import COMPARED_BY_UPPER_CASE, column_key, lowered

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import AmbiguousPositionError, OutOfOrderGtidError, SchemaError
-from replica.explain.in_relay_log import explain_relay
+from replica.explain.look_up import explain_relay
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
-from streaming_source.batch.end_at_load import end_at_load
 from streaming_source.batch.planning import plan_range
+from streaming_source.batch.server import end_at_load
 from streaming_source.files.load_files import load_files
-from streaming_source.files.reader import read_file_changes
+from streaming_source.files.partition import read_file_changes
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions

@@ -16,7 +16,7 @@ from pymysql.constants import COMMAND
 from replica.errors import DuplicateServerIdError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition
-from replica.protocol.packets.commands import com_register_slave
+from replica.protocol.packets.packets import com_register_slave
 from replica.relay_log.directory.identity import DumpThread, read_identity, write_identity
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from replica.cli import program
 from replica.errors import ConfigError, PositionLostError, PositionPurgedError, ReplicaError
 from replica.live.embedded import EmbeddedReplica
-from replica.options.places import shown_instant
-from replica.primary_reader.on_primary import PrimaryReader
+from replica.options.values import shown_instant
+from replica.primary_reader import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.tail.source import warnings_logger
 from tests.fixtures.replicas import replica_config

@@ -11,7 +11,7 @@ from replica.errors import PositionLostError, ServerError
 from replica.handshake.login.login import Detached, Login, log_in
 from replica.handshake.primary.server import ServerInfo, check, inspect_server
 from replica.handshake.registration import Query, Registered, Registration, Steps, register
-from replica.handshake.start.peek import event_at
+from replica.handshake.start.binlog import event_at
 from replica.handshake.start.resume import Stored, verify
 from replica.options.config import ReplicaConfig
 from replica.protocol.constants import ChecksumAlgorithm, EventType

@@ -18,7 +18,7 @@ import pytest
 
 import replica.live.client
 import replica.live.connect
-from replica.daemon.status.file import read_status
+from replica.daemon.status.record import read_status
 from replica.errors import RelayError
 from replica.live.embedded import EmbeddedReplica
 from replica.protocol.gtid import GtidPosition

@@ -10,7 +10,7 @@ import pytest
 from replica.errors import PositionLostError
 from replica.handshake.start.resume import Stored
 from replica.live.embedded import EmbeddedReplica
-from replica.live.stale_stream import StaleStreamCheck
+from replica.live.session import StaleStreamCheck
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.listing import relay_gtids
 from tests.fixtures.mariadb import wait_until

@@ -23,19 +23,18 @@ import pymysql
 import pytest
 from pyspark.sql.types import VariantVal
 
-from replica.arrow.reading import decode_files, read_relay_log
+from replica.arrow import decode_files, read_relay_log
 from replica.dump.outputs.count import write_counts
-from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.json_lines import write_json_rows
 from replica.protocol.groups.savepoints import savepoint_key
 from replica.row_reader.names import Names
-from replica.row_reader.notices import Notices
-from replica.row_reader.reading import OPTIONS, Reading
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.progress import Notices
+from replica.row_reader.reading import OPTIONS, ChosenTransactions, Reading
 from replica.rows.decode.decode import DecodeOptions
-from streaming_source.batch.end_at_load import end_at_load
 from streaming_source.batch.planning import plan_range
+from streaming_source.batch.server import end_at_load
 from streaming_source.files.load_files import load_files
-from streaming_source.files.reader import read_file_changes
+from streaming_source.files.partition import read_file_changes
 from streaming_source.load import load_plan
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.reader import read_changes

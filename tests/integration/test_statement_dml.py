@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.daemon.status.file import read_status
+from replica.daemon.status.record import read_status
 from replica.errors import StatementDmlError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.batch.planning import plan_range
 from streaming_source.files.load_files import load_files
-from streaming_source.files.reader import read_file_changes
+from streaming_source.files.partition import read_file_changes
 from streaming_source.load import load_plan
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.rows.reader import read_changes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pymysql
 import pytest
 
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import ServerRules
 from replica.schema.effects.effect import effect_of

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import VariantVal
 
 from streaming_source.files.load_files import load_files
-from streaming_source.files.reader import read_file_changes
+from streaming_source.files.partition import read_file_changes
 from streaming_source.rows.reader import read_changes
 from tests.integration.schema_stream import Stream
 from tests.integration.snapshot.query import SnapshotQuery

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from replica.protocol.rows.column_def import value_extent
 from replica.protocol.rows.rows_event import RowsEvent
+from replica.protocol.rows.table_map import value_extent
 from replica.protocol.wire import Cursor
 from replica.rows.types.keys import key_bytes_of
-from replica.snapshot.check.indexes import ask_indexes
-from replica.snapshot.check.key_choice import choose_key
+from replica.snapshot.check.catalog import choose_key
+from replica.snapshot.check.facts import ask_indexes
 from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_literals, key_parts
 from replica.snapshot.rows.key_range import behind, up_to
 from replica.snapshot.rows.select_list import quoted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import KeyChangedError, PrerequisiteError
-from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until

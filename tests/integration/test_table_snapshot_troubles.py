@@ -13,7 +13,7 @@ from replica.options.config import ReplicaConfig
 from replica.snapshot import errors as reading_errors
 from replica.snapshot.check.catalog import describe_table, list_tables
 from replica.snapshot.chunks import names as followed_names
-from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.frontier import Frontier
 from replica.snapshot.pace import Pace
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pymysql
 
-    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.connection.connection import SnapshotConnection
 
 pytestmark = pytest.mark.server
 

@@ -27,7 +27,7 @@ from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.log import RelayLog
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.decode.open_rows.frontier import DeliveredKeys, OpenTable
+from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.keys import key_bytes_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.explain.on_primary import explain_primary
+from replica.explain.look_up import explain_primary
 from replica.protocol.gtid import Gtid
 from replica.tail.source import warnings_logger
 from tests.fixtures.installation import PROJECT

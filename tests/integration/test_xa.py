@@ -17,8 +17,8 @@ from replica.errors import DataLossError, PrerequisiteError
 from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
+from streaming_source.planning import feed
 from streaming_source.planning import feed as feed_module
-from streaming_source.planning import forgotten
 from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
 from tests.fixtures.mariadb import wait_until
@@ -299,7 +299,7 @@ def test_large_groups_in_files_of_their_own(make_server: Callable[..., MariaDb],
 def test_a_transaction_that_ends_without_a_trace_does_not_keep_the_log(
     make_server: Callable[..., MariaDb], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgotten, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(feed, "LOOK_EVERY_S", 0.0)
     server = _ready(make_server(None, "--binlog-row-metadata=FULL"))
     query = Query(server, tmp_path, server.gtid_binlog_pos())
     prepared = prepare(server, "'gone'", 1)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from replica.protocol.constants import ColumnType, EventType
 from replica.protocol.header import EventHeader
-from replica.protocol.rows.column_def import METADATA_LENGTHS, read_column_type
 from replica.protocol.rows.rows_event import RowsEvent, RowsKind
-from replica.protocol.rows.table_map import TableMapEvent
+from replica.protocol.rows.table_map import METADATA_LENGTHS, TableMapEvent, read_column_type
 from replica.protocol.wire import Cursor
 from replica.rows.tables.layout import RowLayout, compile_layout
 from replica.rows.types.types import ValuePolicy
@@ -19,7 +18,7 @@ from tests.unit.protocol.decoding import decode_body
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
 
 UTF8MB4, LATIN1, BINARY = 45, 8, 63
 HEADER = EventHeader(0, EventType.TABLE_MAP, 1, 100, 1000, 0)

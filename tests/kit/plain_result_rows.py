@@ -12,7 +12,7 @@ from replica.protocol.rows.values import DateTimeParts
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.types.keys import key_bytes_of
 from replica.rows.types.kinds import Transcoding
-from replica.snapshot.rows.records import RowOutcome
+from replica.snapshot.rows.result_plan import RowOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType, GtidFlag, HeaderFlag
-from replica.protocol.events.encode import encode_event, encode_gtid_list, encode_rotate
+from replica.protocol.events.binlog_file import encode_event, encode_gtid_list, encode_rotate
 from replica.protocol.gtid import Gtid
 from replica.protocol.packets.packets import pack
 from tests.kit import bodies

@@ -13,9 +13,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from replica.protocol.constants import ColumnType as T
-from replica.protocol.packets.prepared import ResultColumn
+from replica.protocol.packets.results import ResultColumn
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.snapshot.connection.result_stream import RowStretch
+from replica.snapshot.connection.packets import RowStretch
 from tests.kit.rows import lenenc
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from deltalake.exceptions import DeltaError
 
 from streaming_source.mirroring import sink
 from streaming_source.mirroring.names import TargetNames
-from streaming_source.mirroring.writers.native.table_files import with_deletion_vectors
-from streaming_source.sinks import delta_folder
+from streaming_source.mirroring.writers.native.data_files import with_deletion_vectors
+from streaming_source.sinks import delta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ sink.write_control = broken
 """
 )
 _MEND = "sink.write_control = whole"
-_FOLDER = f"from {delta_folder.__name__} import known_folder; result = known_folder(spark, {{table!r}})"
+_FOLDER = f"from {delta.__name__} import known_folder; result = known_folder(spark, {{table!r}})"
 _SAME_IN_BOTH: Final = (
     *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_date),
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),

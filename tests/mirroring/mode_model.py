@@ -15,8 +15,8 @@ from streaming_source.mirroring.batch.batch_facts import StatementRow
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.writers.delta import DeltaTarget
-from streaming_source.mirroring.writers.versions import Commit
-from streaming_source.transforms.target_columns import TargetColumn
+from streaming_source.mirroring.writers.target_format import Commit
+from streaming_source.transforms.transformed_images import TargetColumn
 from tests.spark.test_latest_changes import NAMES, START, History, envelope
 
 if TYPE_CHECKING:

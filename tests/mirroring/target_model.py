@@ -8,9 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streaming_source.mirroring.statements.column_names import renamed
-from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
-from streaming_source.mirroring.writers.versions import ROWS, Commit
+from streaming_source.mirroring.statements.alterations import renamed
+from streaming_source.mirroring.writers.target_format import (
+    ROWS,
+    AddColumns,
+    Commit,
+    DropColumns,
+    RenameColumn,
+    SetType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import TargetAction
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.transforms.transformed_images import TargetColumn
 
 Row = dict[str, object]
 

@@ -25,22 +25,22 @@ UNKNOWN = "fromTheFuture"
 WITHOUT_DELTALAKE = """
 import sys
 from importlib.metadata import PackageNotFoundError
-from streaming_source.mirroring.writers.native import installed
+from streaming_source.mirroring.writers.native import writer as native
 
 def version(name):
     raise PackageNotFoundError(name)
 
-there = installed.version
-installed.version = version
+there = native.version
+native.version = version
 kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "deltalake"}
 sys.modules["deltalake"] = None
 result = True
 """
-OTHER_DELTALAKE = "installed.version = lambda name: '1.5.0'; result = True"
+OTHER_DELTALAKE = "native.version = lambda name: '1.5.0'; result = True"
 WITH_DELTALAKE = """
 del sys.modules["deltalake"]
 sys.modules.update(kept)
-installed.version = there
+native.version = there
 result = True
 """
 REPAIR = """

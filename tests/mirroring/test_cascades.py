@@ -166,19 +166,19 @@ def test_a_crash_between_the_targets_of_a_cascade(shop: MariaDb, mirrored: Calla
         shop.sql("USE shop", f"DELETE FROM customers WHERE id BETWEEN {4 * written} AND {4 * written + 2}")
         with pytest.raises(AssertionError, match="killed between two targets"):
             mirror.run(before=BETWEEN.format(written=written))
-        mirror.workbench.run("found_rows.FoundRows.write = whole_write")
+        mirror.workbench.run("stale_rows.FoundRows.write = whole_write")
         mirror.run()
         assert_equal(mirror)
 
 
 BETWEEN = """
-from streaming_source.mirroring.foreign_keys import found_rows
-whole_write, count = found_rows.FoundRows.write, iter(range(100))
+from streaming_source.mirroring.foreign_keys import stale_rows
+whole_write, count = stale_rows.FoundRows.write, iter(range(100))
 def write(self, *arguments):
     if next(count) == {written}:
         raise RuntimeError("killed between two targets")
     whole_write(self, *arguments)
-found_rows.FoundRows.write = write
+stale_rows.FoundRows.write = write
 """
 
 

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from streaming_source.mirroring.apply.compiled_classes import CLASSES, SETTING
+from streaming_source.mirroring.apply.parallel_applier import CLASSES, SETTING
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MORE_THAN_SPARKS = 120
 _ASK = f"""
 from pyspark.sql import SparkSession
-from streaming_source.mirroring.apply.compiled_classes import keep_compiled_classes
+from streaming_source.mirroring.apply.parallel_applier import keep_compiled_classes
 
 spark = SparkSession.builder.getOrCreate()
 compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount

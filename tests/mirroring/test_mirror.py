@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.apply.merge_settings import COMPILED, INTERPRETED, MARKED_ROWS, WHOLE_FILES
+from streaming_source.mirroring.apply.parallel_applier import COMPILED, INTERPRETED, MARKED_ROWS, WHOLE_FILES
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ result = [int(number) for number in kept if executions.getQueryExecution(int(num
 """Executions that have ended, and whose jobs Spark's scheduler keeps all the same."""
 
 _SIZES = """
-from streaming_source.mirroring.apply import merge_settings, parallel_applier
-kept = {name: spark.conf.get(name) for name in merge_settings.INTERPRETED}
-limit, side_by_side, seen, counted = merge_settings.MOST_ROWS, parallel_applier.side_by_side, [], {}
+from streaming_source.mirroring.apply import parallel_applier
+kept = {name: spark.conf.get(name) for name in parallel_applier.INTERPRETED}
+limit, side_by_side, seen, counted = parallel_applier.MOST_ROWS, parallel_applier.side_by_side, [], {}
 whole = parallel_applier.ParallelApplier._done
 for name in kept:
     spark.conf.unset(name)
-merge_settings.MOST_ROWS = 600
+parallel_applier.MOST_ROWS = 600
 def told(spark, work, items, **rest):
     done = side_by_side(spark, work, items, **rest)
     if rest["name"] == "mirror-size":
@@ -44,7 +44,7 @@ def shown(sized, work):
         of_tasks = work.part.spark.range(1).mapInArrow(as_a_task_has_it, shown).first()
         seen.append([work.row.name[1], *of_tasks])
     return whole(sized, work)
-def as_a_task_has_it(_batches, names=(*merge_settings.INTERPRETED, *merge_settings.WHOLE_FILES)):
+def as_a_task_has_it(_batches, names=(*parallel_applier.INTERPRETED, *parallel_applier.WHOLE_FILES)):
     import pyarrow as pa
     from pyspark import TaskContext
     told = [pa.array([TaskContext.get().getLocalProperty(name)]) for name in names]
@@ -53,7 +53,7 @@ parallel_applier.side_by_side = told
 parallel_applier.ParallelApplier._done = shown
 """
 _SEEN = """
-merge_settings.MOST_ROWS = limit
+parallel_applier.MOST_ROWS = limit
 parallel_applier.side_by_side = side_by_side
 parallel_applier.ParallelApplier._done = whole
 result = seen, counted, [spark.conf.get(name, None) for name in kept]
@@ -65,7 +65,7 @@ _ROUND = """
 import json
 from streaming_source.mirroring.control import control_table
 from streaming_source.mirroring.control.control_table import make_control, mirrored_tables, write_control
-from tests.unit.streaming_source.mirroring.control.test_control_row import full, row
+from tests.unit.streaming_source.mirroring.control.test_control_table import full, row
 rows = [full()._replace(source_table="a"), row()._replace(source_table="b")]
 folders = [{folder!r} + "/" + name for name in ("control", "parquet", "old")]
 names = "delta.`" + folders[0] + "`", "parquet.`" + folders[1] + "`", "delta.`" + folders[2] + "`"
@@ -197,7 +197,7 @@ def test_tables_are_made_filled_and_kept_equal_also_when_a_batch_comes_again(
         assert mirror.workbench.run(_ROW_IDS.format(lake=mirror.lake)) == tracked  # of rows that were updated since
     versions = mirror.workbench.run(
         "from streaming_source.mirroring.control.control_table import mirrored_tables\n"
-        "from streaming_source.mirroring.writers.versions import version_at\n"
+        "from streaming_source.mirroring.writers.target_format import version_at\n"
         f"rows = mirrored_tables(spark, '{mirror.lake}.mirror_control')\n"
         "result = [[row.position, spark.read.option('versionAsOf', version_at(spark, row)).table(row.target).count()] "
         "for row in rows]"

@@ -39,8 +39,8 @@ PLAIN = ("id", "w", "d", "i", "y", "k")
 """Columns of types that delta-rs and Spark give as the same objects of Python."""
 _PLAIN = f"result = [[str(v) for v in row] for row in spark.table({{table!r}}).select(*{PLAIN!r}).collect()]"
 _COMMITS = """
-from streaming_source.auditing.mirror.versions import commits_of
-from streaming_source.sinks.delta_folder import known_folder
+from streaming_source.auditing.mirror.from_mirror import commits_of
+from streaming_source.sinks.delta import known_folder
 history = spark.sql("DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()
 result = known_folder(spark, "{target}"), commits_of(spark, "{target}"), [list(row) for row in reversed(history)]
 """

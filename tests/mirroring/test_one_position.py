@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.control.one_position import mirror_tables
+from streaming_source.mirroring.control.status import mirror_tables
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:

@@ -10,16 +10,21 @@ import pytest
 
 from streaming_source.mirroring.__main__ import read_mirror_file
 from streaming_source.mirroring.call import mirror
-from streaming_source.mirroring.control.control_row import COLUMNS
+from streaming_source.mirroring.control.control_table import COLUMNS
 from streaming_source.mirroring.control.metrics import METRICS
 from streaming_source.mirroring.control.status import AUDITED
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
 from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
-from streaming_source.mirroring.writers.native.compaction import FEW_FILES, MOST_BYTES, SMALL_BYTES
-from streaming_source.mirroring.writers.native.upkeep import LOOK_EVERY, upkeep_properties
+from streaming_source.mirroring.writers.native.upkeep import (
+    FEW_FILES,
+    LOOK_EVERY,
+    MOST_BYTES,
+    SMALL_BYTES,
+    upkeep_properties,
+)
 from streaming_source.mirroring.writers.target_format import ControlStore, TableWriter, TargetFormat
 from streaming_source.schema.target_modes import MEANINGS, OWN_COLUMNS
-from streaming_source.transforms.hash_key import read_hash_key
+from streaming_source.transforms.hashes import read_hash_key
 from streaming_source.transforms.table_rules import FIELDS, TableRule, table_rules
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.mariadb import MariaDb

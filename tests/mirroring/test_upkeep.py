@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
-_SOON = "from streaming_source.mirroring.writers.native import compaction; compaction.FEW_FILES = {few}"
+_SOON = "from streaming_source.mirroring.writers.native import upkeep; upkeep.FEW_FILES = {few}"
 _HISTORY = """
 result = [list(row) for row in spark.sql("DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()]
 """
@@ -50,7 +50,7 @@ result = names(folder), names(folder + "/_delta_log"), folder
 """
 _MARKED = """
 from deltalake import DeltaTable
-from streaming_source.mirroring.writers.native import compaction
+from streaming_source.mirroring.writers.native import upkeep
 from streaming_source.mirroring.writers.native.upkeep import Upkeep
 properties = "'delta.columnMapping.mode'='name', 'delta.enableDeletionVectors'='true'"
 table = "delta.`{folder}`"
@@ -61,9 +61,9 @@ for first in range(0, 6000, 1000):
 spark.sql(f"DELETE FROM {{table}} WHERE id < 2000 AND id % 7 = 0")
 before = sorted(row[0] for row in spark.read.format("delta").load("{folder}").collect())
 files = len(DeltaTable("{folder}").file_uris())
-compaction.FEW_FILES = 3
+upkeep.FEW_FILES = 3
 Upkeep().after_batch(["{folder}"])
-compaction.FEW_FILES = 20
+upkeep.FEW_FILES = 20
 after = sorted(row[0] for row in spark.read.format("delta").load("{folder}").collect())
 result = before == after, files, len(DeltaTable("{folder}").file_uris())
 """

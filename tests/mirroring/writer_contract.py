@@ -21,10 +21,17 @@ from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.added_values import KnownValue
 from streaming_source.mirroring.writers import delta
 from streaming_source.mirroring.writers.choose import control_store, open_target
-from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, RenameColumn, SetType
-from streaming_source.mirroring.writers.versions import AGAIN, READS, Commit
-from streaming_source.sinks.short_errors import SPARK_ERRORS
-from streaming_source.transforms.target_columns import TargetColumn
+from streaming_source.mirroring.writers.target_format import (
+    AGAIN,
+    READS,
+    AddColumns,
+    Commit,
+    DropColumns,
+    RenameColumn,
+    SetType,
+)
+from streaming_source.sinks.queries import SPARK_ERRORS
+from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

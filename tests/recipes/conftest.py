@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.apply.merge_settings import INTERPRETED
+from streaming_source.mirroring.apply.parallel_applier import INTERPRETED
 from tests.fixtures.jars import JarsMissingError, delta_settings
 from tests.fixtures.mariadb import MariaDb
 from tests.recipes.workbench import Workbench

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.schema.stored import tables_to_json
+from replica.schema.known_tables import tables_to_json
 from replica.schema.table import ColumnSchema, TableSchema
 from tests.recipes.workbench import PAGE, Workbench
 

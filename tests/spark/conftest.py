@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming_source.mirroring.apply.merge_settings import INTERPRETED
+from streaming_source.mirroring.apply.parallel_applier import INTERPRETED
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.spark_home import spark_python
 from tests.spark.queries import Shop

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from streaming_source.driver.relay_directory import is_free
+from streaming_source.driver.deployment import is_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

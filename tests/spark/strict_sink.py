@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming_source.rows.read_rows import FIRST_ORDINAL
+from streaming_source.rows.read_plan import FIRST_ORDINAL
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

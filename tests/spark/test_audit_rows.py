@@ -9,10 +9,14 @@ import pytest
 from pyspark.sql import functions as f
 
 from replica.errors import ConfigError, SchemaError
-from streaming_source.auditing.rows.buckets import BucketSummary, ComparedRows, bucket_summaries
-from streaming_source.auditing.rows.canonical import row_text
-from streaming_source.auditing.rows.columns import compared_columns, key_columns
-from streaming_source.auditing.rows.differences import FoundDifferences, find_differences
+from streaming_source.auditing.rows.columns import compared_columns, key_columns, row_text
+from streaming_source.auditing.rows.differences import (
+    BucketSummary,
+    ComparedRows,
+    FoundDifferences,
+    bucket_summaries,
+    find_differences,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

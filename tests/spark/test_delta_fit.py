@@ -12,7 +12,7 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source import mirror, upsert_into
-from streaming_source.sinks.delta_fit import check_delta
+from streaming_source.sinks.delta import check_delta
 from tests.fixtures.jars import delta_settings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 from pyspark.sql import functions as f
 
 from streaming_source import upsert_into
-from streaming_source.sinks.short_errors import LONGEST_TEXT
+from streaming_source.sinks.queries import LONGEST_TEXT
 from tests.fixtures.spark_home import spark_python
 from tests.spark.conftest import CONFIGURATION, ROOT
 from tests.spark.queries import PATIENCE_S, Shop, wait

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.rows.read_rows import FIRST_ORDINAL
+from streaming_source.rows.read_plan import FIRST_ORDINAL
 from tests.fixtures.beside import moving_keys
 from tests.spark.daemons import Daemon
 from tests.spark.queries import Shop, wait

@@ -12,7 +12,7 @@ import pytest
 from replica.errors import ConfigError
 from streaming_source import latest_per_key
 from streaming_source.schema.row_schema import TableColumn, envelope_schema, flat_schema
-from streaming_source.sinks.latest_changes import reduced
+from streaming_source.sinks.upserts import reduced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

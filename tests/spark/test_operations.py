@@ -11,7 +11,7 @@ import pytest
 from pyspark import cloudpickle
 
 from streaming_source import started
-from streaming_source.driver.relay_directory import is_free
+from streaming_source.driver.deployment import is_free
 from streaming_source.source import MariaDbBinlogSource
 from tests.spark.queries import Shop, ids, wait
 

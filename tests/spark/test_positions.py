@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from replica.options.places import shown_instant
+from replica.options.values import shown_instant
 from streaming_source.source import MariaDbBinlogSource
 from tests.spark.queries import PATIENCE_S, frequent_progress, ids, wait
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from replica.cli import main, program
-from replica.commands.arguments.options import flags
+from replica.commands.arguments import flags
 from replica.daemon.config import DaemonConfig
 from replica.dump.output import BROKEN_PIPE
 from replica.version import __version__

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from replica import errors
-from replica.daemon.status import verdict
+from replica.daemon.status import page
 from tests.kit.places import reached
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_every_error_and_its_exit_code_is_explained() -> None:
 
 
 def test_the_exit_codes_of_status_are_its_own() -> None:
-    codes = {value for name, value in vars(verdict).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(page).items() if name.isupper() and isinstance(value, int)}
     assert {int(row[0]) for row in rows("Exit codes of `status`")} == codes
 
 

@@ -17,14 +17,13 @@ from replica.errors import ProtocolError
 from replica.files import kernel_groups as files
 from replica.native.arrays import address
 from replica.native.kernel_group import NO_GROUP
-from replica.protocol.constants import ROLES, ChecksumAlgorithm, EventType, GtidFlag, HeaderFlag
-from replica.protocol.event_row import Group, Role
-from replica.protocol.events.encode import encode_event
+from replica.protocol.constants import ROLES, ChecksumAlgorithm, EventType, Group, GtidFlag, HeaderFlag, Role
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import GtidPosition
 from replica.protocol.header import parse_header
-from replica.relay_log.files.state import StreamState
-from replica.relay_log.kernels import stops
+from replica.relay_log.files.scan import StreamState
+from replica.relay_log.kernels import stream_record
 from replica.relay_log.kernels.stream_record import Cell
 from replica.rows.scan.kernels import kernel_state as s
 from replica.rows.scan.kernels.kernel_scan import scan_range
@@ -177,15 +176,21 @@ def test_the_live_stream_follows_the_law(body: str) -> None:
             expected = Said(case.group, refused=True) if is_group else plain(case.seen_as(STRANGER))
         if case.group is not Group.NONE and (role is Role.BEGIN or case.kind == EventType.FORMAT_DESCRIPTION):
             # The open group is void. The event comes again behind it; a group never spans files.
-            assert (reason, group, kept) == (stops.DISCARD, case.group, False), case
+            assert (reason, group, kept) == (stream_record.DISCARD, case.group, False), case
         elif role is Role.LOST:
-            assert (reason, group, kept) == (stops.INCIDENT, case.group, False), case
+            assert (reason, group, kept) == (stream_record.INCIDENT, case.group, False), case
         elif expected.refused:
-            assert (reason in (stops.UNKNOWN_EVENT, stops.ORPHAN), group, kept) == (True, case.group, False), case
+            assert (reason in (stream_record.UNKNOWN_EVENT, stream_record.ORPHAN), group, kept) == (
+                True,
+                case.group,
+                False,
+            ), case
         elif case.kind == EventType.FORMAT_DESCRIPTION:
-            assert reason in (stops.CONTROL, stops.BAD_CHECKSUM), case  # its own checksum is always compared
+            assert reason in (stream_record.CONTROL, stream_record.BAD_CHECKSUM), (
+                case
+            )  # its own checksum is always compared
         else:
-            assert reason == (stops.CONTROL if role is Role.CONTROL else stops.NEED_BYTES), case
+            assert reason == (stream_record.CONTROL if role is Role.CONTROL else stream_record.NEED_BYTES), case
             assert (group, kept) == (expected.group, expected.kept), case
 
 

@@ -27,8 +27,8 @@ ROW = '    MOOD = 173, "events.statement_events.decode_mood", Role.MEMBER, MARIA
 # In the copy: what a decoder, the plain rule, the kernels and the page make of it, without another line of code.
 CHECK = """
 from replica.protocol.constants import ChecksumAlgorithm, EventType, event_name
-from replica.protocol.events.encode import encode_event
-from replica.protocol.event_row import Role
+from replica.protocol.events.binlog_file import encode_event
+from replica.protocol.constants import Role
 from replica.protocol.events.decode import DECODERS
 from tests.kit.pages.events import page
 from replica.protocol.groups.groups import GroupTracker, Place
@@ -46,7 +46,7 @@ assert tracker.feed(parse_header(gtid), memoryview(gtid)) is Place.BEGIN
 assert tracker.feed(header, memoryview(raw)) is Place.MEMBER
 assert "| MOOD | 173 | MEMBER | no | `events.statement_events.decode_mood` | yes |" in page()
 
-from replica.native.kernel_header import ROLES
+from replica.native.kernel_group import ROLES
 from replica.relay_log.kernels import kernel_deframe
 assert ROLES[173] == kernel_deframe._ROLES[173] == Role.MEMBER
 print("known everywhere")

@@ -11,12 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from replica.command_options import Parsed
-from replica.commands.arguments.options import gather
+from replica.commands.arguments import gather
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
 from replica.options.config import ReplicaConfig
-from replica.options.places import instant
-from replica.options.values import one_of, seconds, size, switch
+from replica.options.values import instant, one_of, seconds, size, switch
 from replica.schema.patterns import table_patterns
 from streaming_source.options.source_options import SourceOptions
 from tests.kit.tree import files
@@ -143,7 +142,6 @@ def test_no_other_file_reads_a_size_a_duration_or_a_time() -> None:
     """A second grammar would begin with a table of units, or with Python's reader of times."""
     allowed = {
         "replica/options/values.py",
-        "replica/options/places.py",
         "streaming_source/sinks/query_lag.py",  # Spark's time of a progress report, which no user writes
     }
     found = set()

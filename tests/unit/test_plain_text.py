@@ -10,11 +10,10 @@ import pytest
 
 from replica import cli
 from replica.daemon.logs import LogWriter
-from replica.daemon.status.page import page
-from replica.daemon.status.verdict import judge, running
+from replica.daemon.status.page import judge, page, running
 from replica.errors import ServerError
 from replica.plain_text import has_control, one_line, plain_event, plain_json, printable
-from replica.row_reader.notices import Notices
+from replica.row_reader.progress import Notices
 from tests.unit.daemon.records import NOW, head, record
 
 HOSTILE = "bin\x00\n\r\x1b[2J\x07\x7f\x9b31m.000001"

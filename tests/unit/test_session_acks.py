@@ -12,7 +12,7 @@ from replica.errors import (
     DuplicateServerIdError,
 )
 from replica.live.session import Agreed, Session
-from replica.protocol.events.encode import encode_rotate
+from replica.protocol.events.binlog_file import encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.protocol.packets.packets import pack
 from replica.relay_writer.writer import RelayWriter

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from replica.checks.print import lines
-from replica.checks.server.initial import LINES, initial_report
-from replica.options.places import CommitTime
-from replica.snapshot.check.cascades import Cascade
+from replica.checks.initial import LINES, initial_report
+from replica.checks.report import lines
+from replica.options.values import CommitTime
+from replica.snapshot.check.facts import Cascade
 from replica.snapshot.check.table_verdict import BYTES_A_SECOND, ROWS_A_SECOND
 from replica.snapshot.check.verdict import judge
 from replica.snapshot.pace import CHUNK_BYTES, CHUNK_ROWS, CHUNK_S, MOST_HISTORY, MOST_THREADS_RUNNING, Pace
 from replica.snapshot.watermark.primary import TEN_SECONDS
 from streaming_source.options.source_options import OPTIONS, SourceOptions
-from streaming_source.rows.read_rows import FIRST_ORDINAL
+from streaming_source.rows.read_plan import FIRST_ORDINAL
 from tests.unit.snapshot.facts import column, index, listed, told
 
 DOCS = Path(__file__).parents[2] / "docs"

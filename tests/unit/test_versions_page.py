@@ -10,7 +10,7 @@ import pytest
 
 from replica.relay_log.directory import head, identity, readers
 from replica.relay_log.files import index
-from streaming_source.driver.spark_versions import SPARK_VERSIONS, SparkVersion
+from streaming_source.driver.spark_border import SPARK_VERSIONS, SparkVersion
 from streaming_source.offsets import offset
 from tests.kit.tree import files
 

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from replica.protocol.constants import DumpFlag
-from replica.protocol.packets.commands import com_binlog_dump
-from replica.protocol.packets.packets import pack
+from replica.protocol.packets.packets import com_binlog_dump, pack
 from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
 from tests.kit.tree import files

@@ -28,8 +28,7 @@ from replica.daemon.status.record import (
 from replica.errors import RelayError
 from replica.relay_log.directory.identity import source_of
 from replica.relay_log.directory.readers import registered_readers
-from replica.relay_log.files.file_head import read_file_head
-from replica.relay_log.files.sealed_files import SealedFiles
+from replica.relay_log.files.lookup import SealedFiles, read_file_head
 from replica.relay_log.location import relay_path
 from replica.version import __version__
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from replica.dump.event_words import type_name, utc
-from replica.dump.json_text import json_line
 from replica.dump.outputs import kernel_count as k
-from replica.dump.outputs.json_rows import OPERATIONS
+from replica.dump.outputs.json_lines import OPERATIONS
+from replica.dump.text import json_line, type_name, utc
 from replica.errors import ProtocolError
 from replica.files.ranges import relocated
 from replica.native.arrays import address
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.log_reader.part import Part
+    from replica.log_reader.reader import Part
     from replica.native.record import Records
     from replica.row_reader.reading import Reading
     from replica.rows.decode.batch import TableName

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from replica.dump.event_words import declaration, event_words, group_words, quoted, utc
-from replica.dump.rows.kernel_escapes import PLAIN
+from replica.dump.rows.kernel_text import PLAIN
 from replica.dump.rows.listing import Item, ItemKind, listing
-from replica.dump.rows.rows_text import RowTexts
-from replica.dump.rows.templates import AFTER, BEFORE, ColumnText, Program, Side, shown_columns
-from replica.dump.unseen import visible, visible_bytes
+from replica.dump.rows.rows_text import AFTER, BEFORE, ColumnText, Program, RowTexts, Side, shown_columns
+from replica.dump.text import declaration, event_words, group_words, quoted, utc, visible, visible_bytes
 from replica.plain_text import one_line, printable
 from replica.protocol.events.decode import (
     AnnotateRowsEvent,
@@ -22,7 +20,7 @@ from replica.protocol.events.decode import (
     QueryEvent,
     RowsQueryEvent,
 )
-from replica.row_reader.statement_text import statement_text
+from replica.row_reader.reading import statement_text
 from replica.row_reader.without_rows import parts_with_notice
 from replica.rows.scan import records as r
 

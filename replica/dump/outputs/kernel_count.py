@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replica.native.compile import kernel
-from replica.native.kernel_header import event_length, event_type, is_whole
+from replica.native.kernel_group import event_length, event_type, is_whole
 from replica.native.memory import load_u8, store_u8
 from replica.native.record import Record, word
 

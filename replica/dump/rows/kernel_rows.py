@@ -11,16 +11,7 @@ starts that row again.
 
 from __future__ import annotations
 
-from replica.dump.rows.kernel_digits import (
-    load_short,
-    put_number,
-    put_time,
-    put_unsigned,
-)
-from replica.dump.rows.kernel_escapes import (
-    JSON,
-    SQL,
-)
+from replica.dump.rows.kernel_text import JSON, SQL, load_short, put_number, put_time, put_unsigned
 from replica.dump.rows.kernel_values import (
     NOTE_DOUBLE,
     NOWHERE,

@@ -6,8 +6,16 @@ Floats are not written but noted. Arrow makes their shortest decimal texts after
 
 from __future__ import annotations
 
-from replica.dump.rows.kernel_digits import put_decimal, put_digits, put_hex, put_number
-from replica.dump.rows.kernel_escapes import JSON, SQL, escaped_size, put_text
+from replica.dump.rows.kernel_text import (
+    JSON,
+    SQL,
+    escaped_size,
+    put_decimal,
+    put_digits,
+    put_hex,
+    put_number,
+    put_text,
+)
 from replica.native.compile import helper
 from replica.native.memory import (
     load_i1,
@@ -22,8 +30,8 @@ from replica.native.memory import (
     store_u8,
 )
 from replica.native.record import Record, word
+from replica.rows.types.kernels.kernel_charsets import is_utf8
 from replica.rows.types.kernels.kernel_numbers import copy_short
-from replica.rows.types.kernels.kernel_utf8 import is_utf8
 
 # Effect of a column's declaration on the text of its values.
 STYLE_NONE = 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.dump.rows.rows_text import RowTexts
-    from replica.log_reader.part import Part
+    from replica.log_reader.reader import Part
     from replica.protocol.events.binlog_file import FileEvent
     from replica.protocol.header import Event
     from replica.row_reader.reading import Reading, ShownRows

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replica.errors import ProtocolError
-from replica.handshake.plugins.table import plugin_for_greeting, plugin_named
+from replica.handshake.plugins import plugin_for_greeting, plugin_named
 from replica.protocol.packets.login import AUTH_MORE_DATA, parse_switch
 from replica.protocol.packets.packets import EOF, OK, OkPacket, parse_reply
 
 if TYPE_CHECKING:
-    from replica.handshake.plugins.plugin import Plugin, Secret
+    from replica.handshake.plugins import Plugin, Secret
 
 MAX_ROUNDS = 32
 """Maximum number of packets. An account has a handful of plugins of at most three packets each; a hostile server must

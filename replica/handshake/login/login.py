@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+import tenacity
 
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
 from replica.handshake.login.connection import DriverConnection
@@ -25,24 +28,28 @@ from replica.handshake.login.driver import DriverError, error_of, unread
 from replica.handshake.login.refusals import translated
 from replica.handshake.login.session_settings import refuse_others, settle_session
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
-from replica.protocol.packets.commands import com_query
-from replica.protocol.packets.packets import is_eof
-from replica.protocol.packets.result_set import ErrorReply, read_reply
+from replica.protocol.packets.packets import com_query, is_eof
+from replica.protocol.packets.results import ErrorReply, read_reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from replica.options.config import Endpoint, ReplicaConfig
 
 _Result = TypeVar("_Result")
 
 STATEMENT_TIMEOUT_S = 120.0
+
 """Timeout of one step in seconds. BINLOG_GTID_POS reads the binlog file up to the position, and a gigabyte on a slow
 disk takes most of a minute. Measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory. 11.8 has an index.
 """
+
 LOOK_BYTES = 1 << 20
+
 """Maximum number of bytes that are read of an event, if only its header matters or the event has to be short."""
+
 _SHOWN_SQL = 60
+
 _NO_SERVER = "No MariaDB server answers like this. Check which program listens there."
 
 
@@ -266,3 +273,56 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
             raise said_by(endpoint, error) from None
         unless_done.pop_all()
     return login
+
+
+# In: a configuration, and a function that makes the steps for each attempt. Out: their result. A broken connection is
+# retried with back-off over the configured hosts for `connect_retry_s`, because a primary may be restarting. A host
+# that does not speak the protocol is skipped while another host may answer. Every other error is raised at once.
+
+
+async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Result]]) -> _Result:
+    """Return the result of `question`, which receives the endpoint that answers. Raise the errors of `attempt`."""
+
+    async def once(endpoint: Endpoint) -> _Result:
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            return await login.run(question(endpoint))
+
+    return await attempt(config, once)
+
+
+async def attempt(config: ReplicaConfig, conversation: Callable[[Endpoint], Awaitable[_Result]]) -> _Result:
+    """Retry a whole conversation that makes its own connections.
+
+    Args:
+        config: the hosts and the back-off.
+        conversation: runs once with an endpoint for each attempt.
+
+    Raises:
+        DisconnectedError: no server could be reached within `connect_retry_s`.
+        ProtocolError: none of the hosts speaks the protocol.
+        ReplicaError: any other error of login or conversation.
+    """
+    endpoints = itertools.cycle(config.endpoints)
+    no_servers: set[Endpoint] = set()
+
+    async def once() -> _Result:
+        endpoint = next(endpoints)
+        try:
+            return await conversation(endpoint)
+        except ProtocolError:
+            no_servers.add(endpoint)
+            raise
+
+    def another_may_do(error: BaseException) -> bool:
+        if isinstance(error, ProtocolError):
+            return len(no_servers) < len(set(config.endpoints))
+        return isinstance(error, DisconnectedError)
+
+    retrying = tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception(another_may_do),
+        wait=tenacity.wait_random_exponential(config.backoff_initial_s, config.backoff_max_s),
+        stop=tenacity.stop_after_delay(config.connect_retry_s),
+        reraise=True,
+    )
+    return await retrying(once)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, DisconnectedError, ReplicaError, ServerError
 from replica.handshake.login.driver import DriverError, NotConnectedError
-from replica.handshake.plugins.table import advice
+from replica.handshake.plugins import advice
 
 if TYPE_CHECKING:
     from replica.options.config import Endpoint

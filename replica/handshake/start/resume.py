@@ -7,7 +7,7 @@ the last stored group ended must return the stored GTIDs. A file that was purged
 a file in the server's future is not.
 
 A reset server that has written similar transactions again may pass these checks, and another server has other places,
-so content.py compares the content. The server id does not identify a server: all nodes of a Galera cluster may share
+so resume.py compares the content. The server id does not identify a server: all nodes of a Galera cluster may share
 one, and a clone has its original's. `ServerInfo.uid` does. A position that was stored without a uid is looked up at its
 place, and compared by content if that fails.
 
@@ -17,23 +17,36 @@ changes was measured on 10.11 and 11.8.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError
+from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ReplicaError, ServerError
+from replica.handshake.login.login import LOOK_BYTES, attempt, log_in
+from replica.handshake.primary.server import PROBING_ID, inspect_server
 from replica.handshake.registration import Query, Steps
-from replica.handshake.start.binlog_files import state_at
-from replica.handshake.start.start import gtids
+from replica.handshake.start.binlog import (
+    ER_NO_SUCH_PLACE,
+    MAX_DUMP_POSITION,
+    event_at,
+    fingerprint_of,
+    probe,
+    state_at,
+)
+from replica.handshake.start.start import gtids, place_of_start
 from replica.protocol.constants import FIRST_POSITION
+from replica.protocol.gtid import BinlogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from replica.handshake.login.login import Login
     from replica.handshake.primary.server import ServerInfo
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.groups.fingerprint import Fingerprint
-    from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+    from replica.protocol.gtid import Gtid, GtidPosition
 
 HINT = (
     "Nothing was skipped. This server cannot send the changes after the stored position. Connect to the right "
@@ -197,3 +210,168 @@ def _agree(position: GtidPosition, there: frozenset[Gtid]) -> bool:
 def _number(file: str) -> int | None:
     match = re.fullmatch(r".*\.(\d+)", file)
     return int(match[1]) if match else None
+
+
+# On the server where we stopped, the last event of the group is compared byte for byte with the event at its place.
+# XID, time and thread never repeat together. On any other server, the group is looked up by its GTID, and the
+# properties that all copies of a transaction share are compared (protocol/groups/fingerprint.py). Both need a separate
+# connection.
+#
+# Source: measured on 10.11 and 11.8. After RESET MASTER a server accepts an old position. Once its new binlog has
+# reached the same numbers, it continues after the new group of that number, without an error.
+
+
+class Compared(NamedTuple):
+    """Outcome of a comparison."""
+
+    there: bool
+    elsewhere: bool = False
+    why: str = ""
+
+
+async def verify_content(
+    config: ReplicaConfig, endpoint: Endpoint, stored: Stored, here: Here, event: bytes | None
+) -> Compared:
+    """Raise an error unless the last stored group is the one that the server has.
+
+    Args:
+        config: the account.
+        endpoint: the server.
+        stored: where we stopped.
+        here: the result of `verify`.
+        event: the last event of the group, if it is available.
+
+    Raises:
+        PositionLostError: the server has another transaction there.
+        DisconnectedError: the connection ended.
+    """
+    place = stored.primary
+    if here is Here.PLACE and place is not None and event is not None and place.position <= MAX_DUMP_POSITION:
+        reached = stored.position if stored.reached is None else stored.reached
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            try:
+                await verify_event(login, reached, place, event)
+            except PositionLostError:
+                if stored.uid is not None or stored.last is None:
+                    raise
+                here = Here.ELSEWHERE  # only the server id, which is not unique, says that it is the same server
+    if here is not Here.ELSEWHERE or place is None:  # without a place, someone gave the position
+        return Compared(there=here is Here.PLACE)
+    login = await log_in(config, endpoint)
+    with contextlib.closing(login):
+        return Compared(there=False, elsewhere=True, why=await verify_group(login, stored))
+
+
+async def verify_event(login: Login, position: GtidPosition, place: BinlogPosition, event: bytes) -> None:
+    """Raise an error unless `event` is the server's event that ends at `place`, where `position` ended.
+
+    The login cannot be used afterwards.
+
+    Raises:
+        PositionLostError: there is another event there, or none.
+        DisconnectedError: the connection ended.
+    """
+    start = BinlogPosition(place.file, place.position - len(event))
+    try:
+        # One byte more than our event, because a longer event is a different one, whatever its length.
+        found = await event_at(login, start, longest=max(len(event) + 1, LOOK_BYTES))
+    except ServerError as error:
+        if error.code != ER_NO_SUCH_PLACE:
+            raise
+        found = None
+    if found != event:
+        raise PositionLostError(
+            f"the server's binlog was reset: the event at {start}, the last of {position}, is a different one now.",
+            hint=HINT,
+        )
+
+
+async def verify_group(login: Login, stored: Stored) -> str:
+    """Raise an error if the server has another transaction under the GTID of our last one.
+
+    The login cannot be used afterwards.
+
+    Returns:
+        Why the two could not be compared, or '' if they are the same.
+
+    Raises:
+        PositionLostError: it is another transaction.
+        DisconnectedError: the connection ended.
+    """
+    ours = stored.last
+    if ours is None:
+        return "its content was not stored with the position"
+    reached = stored.position if stored.reached is None else stored.reached
+    try:
+        theirs = await fingerprint_of(login, ours.gtid, reached)
+    except ServerError as error:
+        if error.code != ER_NO_SUCH_PLACE:
+            raise
+        return f"the server says: {error.message}"
+    if theirs is None:
+        return "it is not in the server's binlog, which continues after it"
+    difference = ours.difference(theirs)
+    if difference:
+        raise PositionLostError(
+            f"the server has another transaction under the number {ours.gtid}, the last of {reached}: {difference}. It "
+            "was reset, has diverged, or is another server.",
+            hint=HINT,
+        )
+    return ""
+
+
+# In: the configuration and the stored position. Out: nothing, or the error with which the dump would end. The position
+# is looked up and compared (resume.py, resume.py). Then a dump is started and ended at its first event (binlog.py),
+# because only the server's own search shows what was purged.
+
+
+async def check_start(config: ReplicaConfig, stored: Stored) -> None:
+    """Raise an error unless one of the configured servers can send the transactions after `stored`.
+
+    Raises:
+        PositionPurgedError: the server has removed them.
+        PositionLostError: the server was reset, is another one, or has diverged.
+        DisconnectedError: no server can be reached, or none has reached the position; the message names those that
+            refused.
+        ReplicaError: any other error of login or server. With several servers, it is the error of the first.
+    """
+    refused: dict[Endpoint, ReplicaError] = {}
+
+    async def one(endpoint: Endpoint) -> None:
+        try:
+            await _ask(config, endpoint, stored)
+        except DisconnectedError:
+            raise
+        except ReplicaError as error:
+            refused[endpoint] = error
+            if len(refused) == len(set(config.endpoints)):
+                raise refused[config.endpoints[0]] from None
+            raise DisconnectedError(error.message, hint=error.hint) from error  # tries the next server
+
+    try:
+        await attempt(config, one)
+    except DisconnectedError as error:
+        others = {host: why for host, why in refused.items() if why.message not in error.message}
+        if not others:
+            raise
+        told = " ".join(f"{host} refuses: {why.message}" for host, why in others.items())
+        raise DisconnectedError(f"{error.message} {told}", hint=next(iter(others.values())).hint) from error
+
+
+async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> None:
+    may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
+    login = await log_in(config, endpoint)
+    with contextlib.closing(login):
+        here = await login.run(verify(stored, await login.run(inspect_server(PROBING_ID)), may_lag=may_lag))
+        if here is not Here.PLACE:
+            place_of_start(stored, there=False)  # before the content check, which uses a number that may occur twice
+        compared = await verify_content(config, endpoint, stored, here, None)
+        if place_of_start(stored, there=compared.there) is not None:
+            return  # a place that exists proves that the transactions after it were not removed
+        await probe(
+            login,
+            stored.position,
+            strict_mode=config.gtid_strict_mode,
+            ignore_duplicates=config.gtid_ignore_duplicates,
+        )

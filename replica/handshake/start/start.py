@@ -1,4 +1,4 @@
-"""Start on a server from which nothing was read yet: after its last transaction, or before its oldest.
+"""Start and end of a dump: positions, and places of the binlog.
 
 The server has no value for either. An empty position means the very first transaction ever, which is refused once a
 binlog file was purged, and no value means "from now on". Both positions are looked up with REPLICATION SLAVE alone.
@@ -8,16 +8,27 @@ Source: the server's sql/sql_repl.cc (check_slave_start_position, gtid_find_binl
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.errors import AmbiguousPositionError
+from replica.handshake.login.login import ask, attempt, log_in
+from replica.handshake.primary.server import ask_uid
 from replica.handshake.registration import Query, Steps
-from replica.handshake.start.binlog_files import binlog_files, state_at
+from replica.handshake.start.binlog import MAX_DUMP_POSITION, GroupHere, binlog_files, group_at, state_at
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.events.transaction_events import XaId
-from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
+from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition, ambiguous
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from replica.handshake.start.resume import Stored
+    from replica.options.config import Endpoint, ReplicaConfig
 
 PREPARE_S = 0.1
+
 """Seconds that a storage engine may need to prepare a transaction that is in the binlog already: one write to disk."""
 
 
@@ -112,3 +123,127 @@ def earliest() -> Steps[tuple[GtidPosition, BinlogPosition]]:
 def gtids(text: str | None) -> tuple[Gtid, ...]:
     """Parse a GTID list in any order. @@gtid_binlog_state has several servers of one domain."""
     return tuple(Gtid.parse(part) for part in (text or "").split(",") if part.strip())
+
+
+# In: the stored place where we stopped, and whether the connected server still has it, byte for byte (resume.py).
+# Out: the place, or None for the position. A place names one point of one server's binlog, whatever the sequence
+# numbers do. The server searches a position in the newest of its files that begins before it. If sequence numbers went
+# back, that may be another point than ours, and rows would be lost or delivered twice. So the place is used whenever
+# there is one.
+#
+# The position is used for another server, and for places that the dump command cannot name. Then a position that names
+# more than one place is refused (`ambiguous` in protocol/gtid.py).
+#
+# Source: the server's sql/sql_repl.cc (gtid_find_binlog_file), 10.11.
+
+
+HINT: Final = (
+    "Only the server it was read from can continue from there, by the place in its binlog: connect to that "
+    "server. Once the numbers have passed the highest earlier one, any server will do. Otherwise copy the "
+    "tables again, and start from a position after the copy, with a new checkpoint and an empty relay log."
+)
+
+
+def place_of_start(stored: Stored, *, there: bool) -> BinlogPosition | None:
+    """Return the place to begin at, or None to begin after the stored position.
+
+    Args:
+        stored: where we stopped.
+        there: whether the server has the stored place, unchanged.
+
+    Raises:
+        AmbiguousPositionError: only the position can be used, and it names more than one place.
+    """
+    place = stored.primary
+    of_start = stored.reached in (None, stored.position)
+    if there and of_start and place is not None and place.position <= MAX_DUMP_POSITION:
+        return place
+    several = ambiguous(stored.position, stored.highest)
+    if several:
+        raise ambiguous_error(stored.position, several, place)
+    return None
+
+
+def ambiguous_error(
+    position: GtidPosition, several: Iterable[Gtid], place: BinlogPosition | None
+) -> AmbiguousPositionError:
+    """Return the error for a position whose GTIDs `several` may each name more than one place."""
+    named = GtidPosition(tuple(several))
+    meant = "" if place is None else f" It means the place {place} of the server it was read from."
+    return AmbiguousPositionError(
+        f"the position {position} matches more than one place: sequence numbers went back after {named}, or up to it."
+        f"{meant}",
+        hint=HINT,
+    )
+
+
+# In: a configuration. Out: a `ServerEnd`. If sequence numbers go back, the last GTID may occur in the binlog more than
+# once (`ambiguous` in protocol/gtid.py). A read that ended at the first occurrence would miss transactions.
+#
+# Source: measured on 10.5, 10.11 and 11.8. The snapshot's variables name the place after a file's last event, even if
+# that event is a binlog checkpoint. BINLOG_GTID_POS of a file's first offset is the position with which the file
+# begins.
+
+
+class ServerEnd(NamedTuple):
+    """End of a server's binlog.
+
+    `place` is in the binlog of server `uid`: the end of its last group, or the beginning of a file without a group. It
+    is None if only the position is known.
+    """
+
+    position: GtidPosition
+    place: BinlogPosition | None = None
+    uid: str | None = None
+
+
+async def server_position(config: ReplicaConfig) -> GtidPosition:
+    """Return the position at the end of the server's binlog. Raise the errors of `ask`."""
+    return await ask(config, lambda _: latest_position())
+
+
+async def server_end(config: ReplicaConfig) -> ServerEnd:
+    """Return the end of the first server that answers. Raise the errors of `attempt`."""
+
+    async def once(endpoint: Endpoint) -> ServerEnd:
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            found, maybe_empty = await login.run(_end())
+            if not maybe_empty or found.place is None:
+                return found
+            # No group ends in this file, so the reported place is not the end of a group.
+            begin = found.place._replace(position=FIRST_POSITION)
+            empty = (await group_at(login, begin)).gtid is None
+            return found._replace(place=begin) if empty else found
+
+    return await attempt(config, once)
+
+
+async def is_last(config: ReplicaConfig, place: BinlogPosition, uid: str | None) -> bool:
+    """Return True if no group follows a place in the binlog of server `uid`, only binlog checkpoints and the like.
+
+    A server reports the place after such events as its end. The result is False if another server answers, and True for
+    a place that the dump command cannot name.
+    """
+    if place.position > MAX_DUMP_POSITION:
+        return True
+
+    async def once(endpoint: Endpoint) -> bool:
+        login = await log_in(config, endpoint)
+        with contextlib.closing(login):
+            if (await login.run(ask_uid())) != uid:
+                return False
+            return await group_at(login, place) == GroupHere(inside=False, gtid=None)
+
+    return await attempt(config, once)
+
+
+def _end() -> Steps[tuple[ServerEnd, bool]]:
+    """Return the end, and whether its file may hold no group because the file begins at the same position."""
+    uid = yield from ask_uid()
+    place = yield from snapshot_place()
+    there = None if place is None else (yield from state_at(*place))
+    if place is None or there is None:
+        return ServerEnd((yield from latest_position()), uid=uid), False
+    begin = yield from state_at(place.file, FIRST_POSITION)
+    return ServerEnd(GtidPosition.last_of(gtids(there)), place, uid), begin == there

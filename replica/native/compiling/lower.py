@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 import llvmlite.binding as llvm
 
 from replica.native.compile import PAIR, Helper, Intrinsic, Kernel
-from replica.native.compiling.code_cache import CACHE  # its import sets NUMBA_CACHE_DIR, before numba is imported
-from replica.native.compiling.machine_code import BOOLEAN, INTEGER, NOTHING, MachineCode
+from replica.native.compiling.code_cache import (
+    BOOLEAN,
+    CACHE,  # its import sets NUMBA_CACHE_DIR, before numba is imported
+    INTEGER,
+    NOTHING,
+    MachineCode,
+)
 from replica.native.record import Layout
 
 if TYPE_CHECKING:

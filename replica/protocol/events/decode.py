@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from replica.errors import ChecksumError, ProtocolError, TruncatedError
-from replica.protocol import checksum as checksums
+from replica.protocol import header as checksums
 from replica.protocol.constants import (
     CHECKSUM_LENGTH,
     HEADER_LENGTH,
@@ -26,16 +26,20 @@ from replica.protocol.events.file_events import (
     RotateEvent,
     StartEncryptionEvent,
     StopEvent,
+    UnknownEvent,
     decode_rotate,
+    decode_unknown,
+    refuse_unreadable,
 )
-from replica.protocol.events.query import QueryEvent, StatusVars
 from replica.protocol.events.statement_events import (
     AnnotateRowsEvent,
     ExecuteLoadQueryEvent,
     IntvarEvent,
     LoadBlockEvent,
+    QueryEvent,
     RandEvent,
     RowsQueryEvent,
+    StatusVars,
     UserVarEvent,
 )
 from replica.protocol.events.transaction_events import (
@@ -45,7 +49,6 @@ from replica.protocol.events.transaction_events import (
     XaPrepareEvent,
     XidEvent,
 )
-from replica.protocol.events.unknown import UnknownEvent, decode_unknown, refuse_unreadable
 from replica.protocol.header import (
     HEADER,
     Event,
@@ -60,8 +63,7 @@ from replica.protocol.mysql.gtid import (
     PreviousGtidsEvent,
 )
 from replica.protocol.mysql.transaction_payload import TransactionPayloadEvent
-from replica.protocol.rows.partial_row_data import PartialRowDataEvent
-from replica.protocol.rows.rows_event import RowsEvent, RowsKind
+from replica.protocol.rows.rows_event import PartialRowDataEvent, RowsEvent, RowsKind
 from replica.protocol.rows.table_map import ColumnDef, TableMapEvent
 from replica.protocol.wire import Buffer, Cursor
 

@@ -1,6 +1,6 @@
 """Grouping rule: the events that form one transaction.
 
-The rule, in terms of the roles of event types (event_row.py):
+The rule, in terms of the roles of event types (constants.py):
 1. BEGIN opens a group. If a group is open, it was cut off and is void.
 2. A STANDALONE group ends with its first STATEMENT, compressed or not, or with an event that reports LOST changes.
 3. Any other group ends with END (XID, XA_PREPARE), or an uncompressed QUERY whose whole text is COMMIT or ROLLBACK.
@@ -26,9 +26,18 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError
-from replica.protocol.constants import HEADER_LENGTH, ROLES, EventType, GtidFlag, HeaderFlag, event_name
-from replica.protocol.event_row import OUTSIDE, Group, Role
-from replica.protocol.events.unknown import refuse_unreadable
+from replica.protocol.constants import (
+    HEADER_LENGTH,
+    OUTSIDE,
+    ROLES,
+    EventType,
+    Group,
+    GtidFlag,
+    HeaderFlag,
+    Role,
+    event_name,
+)
+from replica.protocol.events.file_events import refuse_unreadable
 from replica.protocol.gtid import Gtid
 from replica.protocol.wire import Cursor
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.protocol.constants import HEADER_LENGTH, EventType
-from replica.protocol.events.query import read_status_vars
+from replica.protocol.events.statement_events import read_status_vars
 from replica.protocol.header import parse_header
 from replica.protocol.wire import Cursor
 

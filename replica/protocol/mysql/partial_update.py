@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
 from replica.protocol.mysql.binary_json import MAX_DEPTH, Json, json_text, parse_json
-from replica.protocol.rows.column_def import value_extent
+from replica.protocol.rows.table_map import value_extent
 from replica.protocol.wire import Buffer, Cursor, is_set
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
 
 PARTIAL_JSON: Final = 1
 """The only bit of binlog_row_value_options."""

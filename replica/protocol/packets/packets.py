@@ -12,21 +12,26 @@ Measured on both with payloads around one and two times 0xFFFFFF bytes, and over
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ProtocolError
-from replica.protocol.constants import MAX_EVENT_BYTES
+from replica.errors import ConfigError, ProtocolError
+from replica.protocol.constants import FIRST_POSITION, MAX_EVENT_BYTES, Command
 from replica.protocol.wire import Buffer, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKET_HEADER_LENGTH: Final = 4
+
 MAX_PIECE: Final = 0xFFFFFF
+
 """Maximum payload of one packet in bytes. A packet of exactly this length is continued by the next."""
+
 MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
+
 """Maximum size of a payload in bytes.
 
 It covers the largest event of a server, the status bytes before the event, and a reserve for further bytes of newer
@@ -35,16 +40,21 @@ servers. The largest event has MAX_MAX_ALLOWED_PACKET bytes (sql/sql_repl.cc: my
 """
 
 OK, EOF, ERR = 0x00, 0xFE, 0xFF
+
 """First byte of a reply. In a dump, a payload that starts with 0x00 is an event, not an OK packet (measured on 10.11
 and 11.8).
 """
+
 _EOF_MAX_LENGTH: Final = 9
+
 """Length in bytes below which a payload that starts with 0xFE is an EOF packet.
 
 0xFE also starts a length-encoded integer of 9 bytes. (The server's own replica tests for less than 8, sql/slave.cc:
 read_event, 10.11. An event is never that short, so both are right.)
 """
+
 MAX_MESSAGE: Final = 1024
+
 """Maximum size of an error message that is kept. Servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and a longer
 message would flood a log.
 """
@@ -182,3 +192,62 @@ def _err(cursor: Cursor) -> ErrPacket:
     # Invalid bytes in a message must not replace the error by another one.
     message = bytes(cursor.rest()).decode("utf-8", "replace")
     return ErrPacket(code, sqlstate, message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]} ...")
+
+
+MAX_REGISTERED_TEXT: Final = 60
+
+"""Maximum length in bytes of a text that we register. The server's HOSTNAME_LENGTH and USERNAME_LENGTH allow more, but
+a longer text is a mistake.
+"""
+
+_DUMP: Final = struct.Struct(
+    "<"
+    "B"  # COM_BINLOG_DUMP
+    "I"  # position       ignored in GTID mode
+    "H"  # flags          DumpFlag
+    "I"  # server_id      of the replica
+)
+
+
+def com_query(sql: str) -> bytes:
+    """Return the COM_QUERY payload that runs a statement."""
+    return bytes((Command.QUERY,)) + sql.encode()
+
+
+def com_register_slave(
+    server_id: int, *, host: str = "", user: str = "", password: str = "", port: int = 0, master_id: int = 0
+) -> bytes:
+    """Return the COM_REGISTER_SLAVE payload, which makes the replica visible in SHOW REPLICA HOSTS.
+
+    Args:
+        server_id: server id of the replica.
+        host: name to show; if it is empty, the server shows the address of the connection.
+        user: user to show.
+        password: password to show. SHOW REPLICA HOSTS may print it to others, so never pass the account's own.
+        port: port to show.
+        master_id: server id of the primary; 0 if unknown.
+
+    Raises:
+        ConfigError: a text is longer than MAX_REGISTERED_TEXT.
+    """
+    texts = b"".join(_short_text(name, text) for name, text in (("host", host), ("user", user), ("password", password)))
+    rank = 0  # unused by every server, but its bytes must be sent
+    return b"".join(
+        (struct.pack("<BI", Command.REGISTER_SLAVE, server_id), texts, struct.pack("<HII", port, rank, master_id))
+    )
+
+
+def _short_text(name: str, text: str) -> bytes:
+    data = text.encode()
+    if len(data) > MAX_REGISTERED_TEXT:
+        raise ConfigError(f"the {name} to register has {len(data)} bytes; at most {MAX_REGISTERED_TEXT} are allowed")
+    return bytes((len(data),)) + data
+
+
+def com_binlog_dump(server_id: int, *, flags: int = 0, file: str = "", position: int = FIRST_POSITION) -> bytes:
+    """Return the COM_BINLOG_DUMP payload, which starts the stream.
+
+    In GTID mode (@slave_connect_state) the server ignores `file` and `position`. With `server_id` 0 the server never
+    waits for more events.
+    """
+    return _DUMP.pack(Command.BINLOG_DUMP, position, flags, server_id) + file.encode()

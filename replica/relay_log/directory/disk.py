@@ -6,15 +6,152 @@ Every other cause (an I/O error, a read-only file system, a missing folder) beco
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import grp
 import os
-from typing import TYPE_CHECKING, Final
+import re
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from replica.errors import DiskFullError, RelayError
-from replica.relay_log.directory.access import protect
+from replica.errors import ConfigError, DiskFullError, RelayError
 
 if TYPE_CHECKING:
     from pathlib import Path
+# The option `relay_access` selects the rights, `grant` applies them to the directory, and `protect` applies them to a
+# new file. A relay log holds the rows of every table, so other users have no access by default. Only the owner may
+# write. The folder `readers/` is the exception: members of the group write there to register.
+
+
+FOLDER_MODE: Final = 0o750
+
+_OURS: Final = "relay.*"
+
+"""Pattern of the relay log's own files; other files in the folder are not touched."""
+
+_ALSO_FOUND: Final = ("readers", "lost+found")
+
+"""Other names allowed in a relay directory: the readers' folder, and the folder that a new file system contains."""
+
+_NAMED: Final = 3
+
+"""Maximum number of foreign files that an error names."""
+
+_READ: Final = 0o444
+
+_WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
+
+_WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
+
+
+class Access(NamedTuple):
+    """Access rights of a directory. `mode`: mode of the directory; `group`: its group, None for the group of the
+    process.
+    """
+
+    mode: int
+    group: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse 'owner', 'group', 'group:NAME' or 'all'; ValueError for any other text."""
+        match = _WORD.fullmatch(text.strip())
+        if match is None:
+            raise ValueError("is not one of owner, group, group:NAME and all")
+        return cls(_WHO[text.strip().partition(":")[0]], match["name"])
+
+
+def make_folder(directory: Path) -> None:
+    """Create a folder for its owner and group; an existing folder stays unchanged. OSErrors are passed on."""
+    if not directory.is_dir():
+        directory.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def grant(directory: Path, access: Access) -> None:
+    """Set a relay directory and its files to the mode and group of `access`.
+
+    A directory of another user stays unchanged, because only its owner may change it.
+
+    Raises:
+        ConfigError: The group does not exist, or other users of the directory would lose access.
+        RelayError: The user may not give the directory to the group.
+        OSError: The directory cannot be created.
+    """
+    make_folder(directory)
+    found = directory.stat()
+    if stat.S_IMODE(found.st_mode) & 0o007 & ~access.mode:
+        _refuse_a_shared_one(directory)
+    if access.group is not None:
+        _give(directory, access.group, found.st_gid)
+    wanted = stat.S_IMODE(found.st_mode) & ~0o077 | access.mode
+    if access.mode & stat.S_IRGRP:
+        wanted |= found.st_mode & stat.S_IWGRP  # a group with write access keeps it
+    if wanted != stat.S_IMODE(found.st_mode):
+        with contextlib.suppress(PermissionError):
+            directory.chmod(wanted)
+    _bring_along(directory)
+
+
+def protect(descriptor: int, directory: Path) -> None:
+    """Set the mode and group of a new file to those of its directory."""
+    folder, file = directory.stat(), os.fstat(descriptor)
+    with contextlib.suppress(PermissionError):  # the file or the group is not ours, and stays unchanged
+        if file.st_gid != folder.st_gid:
+            os.fchown(descriptor, -1, folder.st_gid)
+    with contextlib.suppress(PermissionError):
+        os.fchmod(descriptor, 0o600 | folder.st_mode & _READ)
+
+
+def open_to_others(directory: Path) -> bool:
+    """Return True if users outside the group can read a directory, by its own mode and that of its parents."""
+    readable = stat.S_IROTH | stat.S_IXOTH
+    if directory.stat().st_mode & readable != readable:
+        return False
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in directory.resolve().parents)
+
+
+def _refuse_a_shared_one(directory: Path) -> None:
+    """Refuse a shared folder such as /tmp or /var/lib, because closing it would lock out its other users."""
+    others = sorted(path.name for path in directory.iterdir() if not path.match(_OURS) and path.name not in _ALSO_FOUND)
+    if not others:
+        return
+    raise ConfigError(
+        f"{directory} is not a folder for the relay log alone: every user may enter it, and it holds "
+        f"{', '.join(others[:_NAMED])}{' and more' if len(others) > _NAMED else ''}.",
+        hint="Set relay_dir to a folder that holds the relay log alone. If it has to be this one, close it with "
+        "chmod o= first, or let everyone read the relay log with relay_access=all.",
+    )
+
+
+def _bring_along(directory: Path) -> None:
+    """Update the files that another `relay_access` or an earlier version created."""
+    for path in directory.glob(_OURS):
+        with contextlib.suppress(OSError):  # the file is deleted, a link, or of another user
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                protect(descriptor, directory)
+            finally:
+                os.close(descriptor)
+
+
+def _give(directory: Path, group: str, now: int) -> None:
+    try:
+        wanted = grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise ConfigError(
+            f"relay_access=group:{group}: there is no group {group!r} on this machine.",
+            hint="Create the group, or name another one. Its members can read the relay log.",
+        ) from None
+    if wanted == now:
+        return
+    try:
+        os.chown(directory, -1, wanted)
+    except PermissionError:
+        raise RelayError(
+            f"{directory} cannot be given to the group {group!r}.",
+            hint="The user of the replica has to own the folder and to be a member of that group.",
+        ) from None
+
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 

@@ -22,8 +22,8 @@ from zlib import crc32
 from replica.errors import RelayError
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log.directory.access import protect
-from replica.relay_log.directory.presence import NamedFile
+from replica.relay_log.directory.disk import protect
+from replica.relay_log.directory.lock import NamedFile
 from replica.relay_log.kernels.domains import MAX_DOMAINS
 from replica.relay_log.kernels.stream_record import DomainRow
 from replica.relay_log.location import RelayHead, RelayLocation

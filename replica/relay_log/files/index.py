@@ -32,12 +32,7 @@ from zlib import crc32
 
 from replica.errors import RelayError
 from replica.protocol.gtid import Gtid, GtidPosition, Order
-from replica.relay_log.kernels.kernel_group_end import (
-    ENTRY_CRC_BYTES,
-    MAX_ENTRY_BYTES,
-    UNORDERED_FLAG,
-    XA_FLAG,
-)
+from replica.relay_log.kernels.kernel_deframe import ENTRY_CRC_BYTES, MAX_ENTRY_BYTES, UNORDERED_FLAG, XA_FLAG
 from replica.relay_log.kernels.stream_record import DomainRow, EntryHead
 
 if TYPE_CHECKING:

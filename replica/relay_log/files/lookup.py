@@ -1,4 +1,4 @@
-"""Files of a relay log as a reader sees them: their numbers, heads, index files and ends.
+"""Files of a relay log: numbers, heads, index files, ends, and their removal.
 
 `RelayFiles` works while a writer writes and retention removes files, and caches facts while they hold. File numbers
 have no gaps, so the oldest file and the published head determine all numbers. No call looks at more than a few files. A
@@ -7,27 +7,130 @@ file that is removed meanwhile raises RelayFileRemovedError. Not thread-safe.
 
 from __future__ import annotations
 
+import os
+import threading
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import RelayError, RelayFileRemovedError
-from replica.protocol.gtid import BinlogPosition, Order
+from replica.errors import ProtocolError, RelayError, RelayFileRemovedError
+from replica.protocol.constants import BINLOG_MAGIC, HEADER_LENGTH, EventType
+from replica.protocol.events.binlog_file import encode_gtid_list, encode_rotate
+from replica.protocol.events.decode import FormatDescriptionEvent, GtidListEvent, RotateEvent, decode
+from replica.protocol.gtid import BinlogPosition, GtidPosition, Order
+from replica.protocol.header import parse_header
+from replica.relay_log.directory.disk import sync_directory
 from replica.relay_log.directory.head import read_head
-from replica.relay_log.files.file_head import FileHead, read_file_head
 from replica.relay_log.files.index import FileIndex, IndexEntry, last_entry
-from replica.relay_log.location import RelayHead, RelayLocation, index_path, relay_path
+from replica.relay_log.kernels.domains import MAX_DOMAINS
+from replica.relay_log.location import RelayHead, RelayLocation, index_path, relay_numbers, relay_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
+# The head starts with the magic and the primary's FORMAT_DESCRIPTION. An artificial ROTATE with the primary's file and
+# offset follows, and then a GTID_LIST with the position before the first group. `encode_file_head` writes the head,
+# and `read_file_head` reads it back as a `FileHead`. A file with another beginning is torn or foreign, and is refused.
 
-    from replica.protocol.gtid import GtidPosition
+
+MAX_HEAD_BYTES = (64 << 10) + 16 * MAX_DOMAINS  # FORMAT_DESCRIPTION and ROTATE have less than 1 KB each
+
+
+class FileHead(NamedTuple):
+    """Head of a relay file. `format`: raw FORMAT_DESCRIPTION event; `data_start`: offset of the first group."""
+
+    format: bytes
+    checksum: bool
+    primary: BinlogPosition
+    position: GtidPosition
+    data_start: int
+
+    @property
+    def server_id(self) -> int:
+        """Id of the server from whose binlog the file was copied."""
+        return parse_header(memoryview(self.format)).server_id
+
+    @property
+    def identity(self) -> tuple[str, bytes]:
+        return file_identity(self.format, self.primary.file)
+
+
+def file_identity(fde: bytes, primary_file: str) -> tuple[str, bytes]:
+    """Return what is equal in two dumps of one binlog file: its name, and the constant part of its FORMAT_DESCRIPTION.
+
+    If a dump starts inside a file, the dump thread changes log_pos, the IN_USE flag, `created` and the checksum
+    (sql_repl.cc: send_format_descriptor_event). Server id and time stay.
+    """
+    created = HEADER_LENGTH + 2 + 50
+    return primary_file, fde[:13] + fde[HEADER_LENGTH:created] + fde[created + 4 : -4]
+
+
+def encode_file_head(fde: bytes, primary: BinlogPosition, position: GtidPosition) -> bytes:
+    event = decode(memoryview(fde), None)
+    if not isinstance(event, FormatDescriptionEvent):
+        raise ProtocolError("the primary's file does not begin with a FORMAT_DESCRIPTION event")
+    server_id = event.header.server_id
+    return b"".join(
+        (
+            BINLOG_MAGIC,
+            fde,
+            encode_rotate(primary.file, primary.position, server_id=server_id, checksum=event.checksum),
+            encode_gtid_list(position, server_id=server_id, checksum=event.checksum),
+        )
+    )
+
+
+def read_file_head(path: Path) -> FileHead:
+    """Read the head of a relay file.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        RelayError: The file does not begin with a relay file head.
+    """
+    with path.open("rb") as file:
+        data = file.read(MAX_HEAD_BYTES)
+    try:
+        return _parse(data)
+    except (ProtocolError, IndexError) as error:
+        raise RelayError(
+            f"{path} does not begin like a relay file: {error}.",
+            hint="It is incomplete, or not a relay file. Move it away and start from the last position.",
+        ) from error
+
+
+def _parse(data: bytes) -> FileHead:
+    if not data.startswith(BINLOG_MAGIC):
+        raise ProtocolError("no binlog magic", offset=0)
+    view, offset = memoryview(data), len(BINLOG_MAGIC)
+    events = []
+    fde: FormatDescriptionEvent | None = None
+    for expected in (EventType.FORMAT_DESCRIPTION, EventType.ROTATE, EventType.GTID_LIST):
+        header = parse_header(view, offset)
+        if header.event_type != expected or offset + header.event_length > len(data):
+            raise ProtocolError(f"no complete {expected.name} event", offset=offset)
+        event = decode(view[offset : offset + header.event_length], fde)
+        if isinstance(event, FormatDescriptionEvent):
+            fde = event
+        events.append(event)
+        offset += header.event_length
+    _, rotate, gtids = events
+    if fde is None or not isinstance(rotate, RotateEvent) or not isinstance(gtids, GtidListEvent):
+        raise ProtocolError("events at the start of the file do not have the format of their type")
+    raw = data[len(BINLOG_MAGIC) : len(BINLOG_MAGIC) + fde.header.event_length]
+    return FileHead(
+        raw, bool(fde.checksum), BinlogPosition(rotate.file, rotate.position), GtidPosition.last_of(gtids.gtids), offset
+    )
+
 
 INDEXES_IN_MEMORY: Final = 16
+
 """Cached index files, some 100 KB each; others are read again on demand."""
+
 HEADS_IN_MEMORY: Final = 256
+
 """Cached file heads, some KB each. A binary search over 10 000 files reads 14 of them, mostly the same ones."""
+
 _ALL: Final = 1 << 62
+
 _UNSEALED: Final = IndexEntry(0, 0, 0, 0, 0, b"")
 
 
@@ -204,3 +307,102 @@ def purged(number: int) -> RelayFileRemovedError:
         "its own relay log fetches from the primary what that server still has. If the error returns, keep the "
         "relay log longer than the slowest query needs.",
     )
+
+
+# `SealedFiles` lists the directory once. After that, a call only checks the oldest file, because files are added at
+# the end and removed at the beginning. Another process may remove files at any time. Thread-safe.
+
+
+class SealedFiles:
+    """Complete relay files; empty at first, filled by `extend` and `add`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._sizes: dict[int, int] = {}  # ascending numbers; some 100 bytes a file
+        self._bytes = 0
+        self._next: int | None = None
+
+    def extend(self, last: int) -> None:
+        """Add the files up to number `last` that are new since the last call."""
+        with self._lock:
+            if self._next is None or not self._sizes:
+                numbers = [n for n in relay_numbers(self._directory) if n <= last and n not in self._sizes]
+            else:
+                numbers = list(range(self._next, last + 1))
+            for number in numbers:
+                self._add(number, self._size(number))
+            self._next = max(self._next or 0, last + 1)
+
+    def add(self, number: int, size: int) -> None:
+        """Add a file that has just been completed."""
+        with self._lock:
+            self._add(number, size)
+            self._next = number + 1
+
+    def oldest(self) -> tuple[int, int] | None:
+        """Return the number and size of the oldest existing file."""
+        with self._lock:
+            while self._sizes:
+                number = next(iter(self._sizes))
+                if self._size(number) is not None:
+                    return number, self._sizes[number]
+                self._bytes -= self._sizes.pop(number)
+            return None
+
+    def total(self) -> tuple[int, int]:
+        """Return the number of files and their total bytes."""
+        self.oldest()
+        return len(self._sizes), self._bytes
+
+    def forget(self, number: int) -> None:
+        with self._lock:
+            self._bytes -= self._sizes.pop(number, 0)
+
+    def _add(self, number: int, size: int | None) -> None:
+        if size is not None and number not in self._sizes:
+            self._sizes[number] = size
+            self._bytes += size
+
+    def _size(self, number: int) -> int | None:
+        try:
+            return relay_path(self._directory, number).stat().st_size
+        except FileNotFoundError:
+            return None
+
+
+# A relay file is removed before its index. The next start removes an index without a file, but would scan a file
+# without an index. A file's name is off the disk before the next file is removed. After a power cut, the newest
+# removed files come back first, and never an old one alone. OSErrors are passed on.
+
+
+def remove_files(directory: Path, numbers: Iterable[int]) -> None:
+    """Remove relay files in the given order: ascending from the oldest, or descending from the newest."""
+    for number in numbers:
+        relay_path(directory, number).unlink(missing_ok=True)
+        sync_directory(directory)
+        index_path(directory, number).unlink(missing_ok=True)
+
+
+def remove_oldest(directory: Path, numbers: range) -> None:
+    """Remove the oldest files, oldest first.
+
+    The remaining files may be the only record of the log's end, so they are synced to disk first.
+    """
+    for number in range(numbers.stop, numbers.start, -1):
+        if last_entry(index_path(directory, number)) is not None:
+            break  # this file is sealed, and so are all files before it
+        _sync_file(relay_path(directory, number))
+    sync_directory(directory)
+    remove_files(directory, numbers)
+
+
+def _sync_file(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # the caller removes the whole log
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)

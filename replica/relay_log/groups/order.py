@@ -12,18 +12,30 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from replica.errors import RelayError
+import numpy as np
+
+from replica.errors import AmbiguousPositionError, OutOfOrderGtidError, RelayError
 from replica.protocol.gtid import BinlogPosition
 from replica.relay_log.directory.disk import replace_file, sync_directory
+from replica.relay_log.files.scan import end_gtids, head_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from replica.protocol.gtid import Highest
+    from numpy.typing import NDArray
+
+    from replica.native.record import Records
+    from replica.protocol.gtid import Gtid, GtidPosition, Highest
+    from replica.relay_log.groups.groups import LogGroup, RelayGroups
+    from replica.relay_log.location import RelayHead, RelayLocation
 
 ORDER_NAME: Final = "relay.order"
+
 VERSION: Final = 1
+
 MAX_BYTES: Final = 256 << 10
+
 """Maximum size of the file. 4096 domains (domains.MAX_DOMAINS) take about 30 bytes each."""
 
 
@@ -98,3 +110,98 @@ def _parsed(found: dict[str, Any]) -> LogOrder:
     if begun is None:
         return LogOrder(highest)
     return LogOrder(highest, Begun(int(begun["relay"]), BinlogPosition(str(begun["file"]), int(begun["position"]))))
+
+
+# The index files mark the files in which numbers went back (index.py). Unmarked files cost one look; in marked files,
+# group ends are read and nothing is decoded.
+
+
+PLACES_NAMED = 3
+
+"""Maximum number of places that a message names."""
+
+GO_ON = (
+    "To continue after it, set gtid_strict_mode=false (gtidStrictMode=false in Spark). Every transaction is then "
+    "read once, in the order of the binlog. A restart continues at its place in this server's binlog; another "
+    "server cannot take over until the numbers have passed the highest. SET GLOBAL gtid_strict_mode=ON on the "
+    "server keeps such numbers out."
+)
+
+
+def out_of_order(gtid: Gtid, last: Gtid, where: str) -> OutOfOrderGtidError:
+    """Return the error that ends a read directly before a group; `where` describes the group's place."""
+    return OutOfOrderGtidError(
+        f"the transaction {gtid} {where} comes after {last}, but its sequence number is not above the last one "
+        f"of domain {gtid.domain_id}. Nothing of it was accepted.",
+        hint=GO_ON,
+    )
+
+
+def places_of(groups: RelayGroups, position: GtidPosition) -> Iterator[RelayHead]:
+    """Yield each location at which exactly `position` is reached, in order; the start of the log may be one."""
+    numbers = groups.files.numbers()
+    for number in numbers:
+        first = groups.files.base(number, None)
+        if number == numbers.start and first.position == position:
+            yield first
+        for base, ends in groups.stretches(number, 0):
+            for row in np.flatnonzero(_named(ends, position)).tolist():
+                found = head_at(base, ends, row)
+                if found.position == position:
+                    yield found
+
+
+def refuse_repeated(groups: RelayGroups, gtid: Gtid) -> None:
+    """Raise an error if a GTID names several transactions.
+
+    Raises:
+        AmbiguousPositionError: The log contains more than one transaction with the GTID.
+    """
+    places = [
+        head_at(base, ends, int(row)).primary
+        for number in groups.files.numbers()
+        for base, ends in groups.stretches(number, 0)
+        for row in np.flatnonzero(_named(ends, (gtid,)))
+        if end_gtids(ends[row : row + 1]) == [gtid]
+    ]
+    if len(places) > 1:
+        raise AmbiguousPositionError(
+            f"the relay log holds {len(places)} transactions {gtid}, because sequence numbers went back: they end at "
+            f"{', '.join(map(str, places[:PLACES_NAMED]))} of the primary's binlog.",
+            hint="Name another one, or look at that part of the binlog with dump --start-position.",
+        )
+
+
+def first_out_of_order(groups: RelayGroups, start: RelayLocation, end: RelayLocation) -> tuple[LogGroup, Gtid] | None:
+    """Return the first group between two group ends whose number is not above the previous one of its domain.
+
+    The second value is that previous GTID.
+    """
+    numbers = groups.files.numbers()
+    for number in range(max(start.file, numbers.start), min(end.file + 1, numbers.stop)):
+        entries = groups.files.index(number).entries
+        marked = next((at for at, entry in enumerate(entries) if entry.unordered), len(entries))
+        if marked == len(entries) and entries and entries[-1].sealed:
+            continue
+        begin = entries[marked - 1].end if marked else 0
+        if number == start.file:
+            begin = max(begin, start.offset)
+        for base, ends in groups.stretches(number, begin):
+            last = {gtid.domain_id: gtid for gtid in base.position}
+            for row, gtid in enumerate(end_gtids(ends)):
+                offset = int(ends[row]["offset"])
+                if number == end.file and offset > end.offset:
+                    return None
+                before, last[gtid.domain_id] = last.get(gtid.domain_id), gtid
+                if offset > begin and before is not None and gtid.seq_no <= before.seq_no:
+                    return groups.group(base, ends, row), before
+    return None
+
+
+def _named(ends: Records, position: Iterable[Gtid]) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose group is one of the position's."""
+    named = np.zeros(len(ends), np.bool_)
+    sequence = ends["sequence"].view(np.uint64)
+    for gtid in position:
+        named |= (ends["domain"] == gtid.domain_id) & (sequence == np.uint64(gtid.seq_no))
+    return named

@@ -4,7 +4,7 @@
 (`Cell`). It moves the bytes of event groups together at `Cell.out`, so that one write stores them. The state records
 the end of the last complete group in the buffer, in the relay file and in the primary's file. An incomplete event waits
 for the next call. An event longer than `Cell.stream_above`, or split over packets, is streamed in pieces. `deframe`
-returns the reason why it stopped (stops.py).
+returns the reason why it stopped (stream_record.py).
 
 It refuses broken framing, wrong CRCs, unknown events without the IGNORABLE flag, INCIDENT, and group events outside a
 group. With `Cell.strict` it also refuses a group whose sequence number is not above the last one of its domain, from
@@ -19,36 +19,34 @@ from replica.native.compile import kernel
 from replica.native.crc32 import crc32
 from replica.native.kernel_group import (
     BEGIN,
+    CHECKSUM_BYTES,
     COMPRESSED_STATEMENT,
     CONTROL,
+    FLAGS_AT,
     GTID_DOMAIN_AT,
     GTID_FIELDS,
     GTID_FLAGS_AT,
     GTID_SEQUENCE_AT,
+    HEADER,
+    LENGTH_AT,
     LOAD,
+    LOG_POS_AT,
     LOST,
     MYSQL_BEGIN,
     NO_GROUP,
     PAYLOAD,
     REFUSED,
+    ROLES,
+    SERVER_AT,
     STATEMENT,
     STRANGER,
     TRANSACTION,
-    group_step,
-    is_unreadable,
-    may_stand_outside,
-)
-from replica.native.kernel_header import (
-    CHECKSUM_BYTES,
-    FLAGS_AT,
-    HEADER,
-    LENGTH_AT,
-    LOG_POS_AT,
-    ROLES,
-    SERVER_AT,
     TYPE_AT,
     event_type,
+    group_step,
     is_possible,
+    is_unreadable,
+    may_stand_outside,
 )
 from replica.native.kernel_statement import defines, is_border
 from replica.native.memory import (
@@ -59,31 +57,161 @@ from replica.native.memory import (
     load_u8,
     move,
     store_u2,
+    store_u4,
+    store_u8,
 )
-from replica.native.memory import load_u8 as get  # a cell of the state; load_u8 is for bytes of the stream
+from replica.native.memory import load_u8 as get  # a cell of the state
 from replica.native.memory import store_u8 as put
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
-from replica.relay_log.kernels import stops
-from replica.relay_log.kernels.kernel_group_end import end_group, goes_back
-from replica.relay_log.kernels.stream_record import Cell
+from replica.relay_log.kernels import stream_record
+from replica.relay_log.kernels.domains import MAX_DOMAINS
+from replica.relay_log.kernels.stream_record import Cell, DomainRow, EntryHead, GroupEnd
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+# request.
+#
+# `end_group` takes the address of a stream's state (`Cell`). If a sequence number is not above the last one of its
+# domain, all later index entries are marked. The state also keeps the highest number before such a step back.
+
+
+INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this many bytes after an entry
+
+UNORDERED_FLAG = 2  # in an index entry
+
+XA_FLAG = 4
+
+ENTRY_CRC_BYTES = 4
+
+MAX_ENTRY_BYTES = EntryHead.BYTES + DomainRow.BYTES * MAX_DOMAINS + ENTRY_CRC_BYTES
+
+_SIGN = -(1 << 63)  # with this bit inverted, signed numbers sort as unsigned ones
+
+
+@kernel
+def _above(one: int, other: int) -> bool:
+    """Return True if `one` is above `other`, as unsigned 64-bit sequence numbers."""
+    return (one ^ _SIGN) > (other ^ _SIGN)
+
+
+@kernel
+def _row_of(state: int, domain: int) -> int:
+    """Return a domain's row in the table, or the row after the last if there is none; the last group's row is tried
+    first.
+    """
+    domains, count = get(state + Cell.domain_table), get(state + Cell.domains)
+    row = get(state + Cell.last_domain)
+    if row >= count or load_u4(domains + DomainRow.BYTES * row + DomainRow.domain) != domain:
+        row = 0
+        while row < count and load_u4(domains + DomainRow.BYTES * row + DomainRow.domain) != domain:
+            row += 1
+    return row
+
+
+@kernel
+def goes_back(state: int, domain: int, seq: int) -> bool:
+    """Return True if a group is not above the last one of its domain."""
+    row = _row_of(state, domain)
+    last = get(state + Cell.domain_table) + DomainRow.BYTES * row
+    return row < get(state + Cell.domains) and not _above(seq, load_u8(last + DomainRow.sequence))
+
+
+@kernel
+def _write_entry(state: int) -> None:
+    """Append the index entry for the group that just ended (layout: relay_log/files/index.py)."""
+    begin = get(state + Cell.index_arena) + get(state + Cell.index_fill)
+    count = get(state + Cell.domains)
+    size = EntryHead.BYTES + DomainRow.BYTES * count + ENTRY_CRC_BYTES
+    store_u4(begin + EntryHead.length, size)
+    store_u4(begin + EntryHead.flags, UNORDERED_FLAG * get(state + Cell.unordered) + XA_FLAG * get(state + Cell.xa))
+    store_u8(begin + EntryHead.end, get(state + Cell.committed_offset))
+    store_u8(begin + EntryHead.primary_position, get(state + Cell.committed_position))
+    store_u4(begin + EntryHead.timestamp, get(state + Cell.committed_timestamp))
+    store_u4(begin + EntryHead.domains, count)
+    store_u4(begin + EntryHead.last_domain, get(state + Cell.last_domain))
+    copy(begin + EntryHead.BYTES, get(state + Cell.domain_table), DomainRow.BYTES * count)
+    store_u4(begin + size - ENTRY_CRC_BYTES, crc32(begin, size - ENTRY_CRC_BYTES, 0))
+    put(state + Cell.index_fill, get(state + Cell.index_fill) + size)
+    put(state + Cell.last_entry, get(state + Cell.committed_offset))
+    put(state + Cell.xa, 0)
+
+
+@kernel
+def end_group(state: int, out: int, offset: int) -> int:
+    """Add a complete group to the domain table, the index and the group ends; return the reason to stop, or
+    NEED_BYTES.
+    """
+    seq = get(state + Cell.group_seq)
+    row, count = _row_of(state, get(state + Cell.group_domain)), get(state + Cell.domains)
+    entered = get(state + Cell.domain_table) + DomainRow.BYTES * row
+    if row == MAX_DOMAINS:
+        return stream_record.TOO_MANY_DOMAINS
+    if row == count:
+        put(state + Cell.domains, count + 1)
+        store_u8(entered + DomainRow.sequence, 0)
+    last = load_u8(entered + DomainRow.sequence)
+    if not _above(seq, last):
+        put(state + Cell.unordered, 1)
+        highest = get(state + Cell.highest_table) + 8 * row
+        if _above(last, load_u8(highest)):
+            store_u8(highest, last)
+            put(state + Cell.highest_grew, 1)
+    store_u4(entered + DomainRow.domain, get(state + Cell.group_domain))
+    store_u4(entered + DomainRow.server, get(state + Cell.group_server))
+    store_u8(entered + DomainRow.sequence, seq)
+    put(state + Cell.last_domain, row)
+    put(state + Cell.xa, get(state + Cell.xa) | get(state + Cell.group_xa))
+    put(state + Cell.statements, get(state + Cell.statements) + get(state + Cell.group_statements))
+    put(state + Cell.group, NO_GROUP)
+    put(state + Cell.groups, get(state + Cell.groups) + 1)
+    put(state + Cell.committed_offset, offset)
+    put(state + Cell.committed_out, out)
+    put(state + Cell.committed_position, get(state + Cell.position))
+    put(state + Cell.committed_timestamp, get(state + Cell.event_timestamp))
+    reason = stream_record.NEED_BYTES
+    rows = get(state + Cell.ends_rows)
+    if rows > 0:
+        fill = get(state + Cell.ends_fill)
+        end = get(state + Cell.ends_table) + GroupEnd.BYTES * fill
+        store_u8(end + GroupEnd.offset, offset)
+        store_u8(end + GroupEnd.domain, get(state + Cell.group_domain))
+        store_u8(end + GroupEnd.server, get(state + Cell.group_server))
+        store_u8(end + GroupEnd.sequence, seq)
+        store_u8(end + GroupEnd.timestamp, get(state + Cell.event_timestamp))
+        store_u8(end + GroupEnd.position, get(state + Cell.position))
+        put(state + Cell.ends_fill, fill + 1)
+        if fill + 1 == rows:
+            reason = stream_record.ENDS_FULL
+    if offset - get(state + Cell.last_entry) >= INDEX_EVERY_BYTES:
+        _write_entry(state)
+        if get(state + Cell.index_arena_bytes) - get(state + Cell.index_fill) < MAX_ENTRY_BYTES:
+            reason = stream_record.INDEX_FULL
+    return stream_record.ROLL if offset >= get(state + Cell.roll_at) else reason
+
 
 MAX_REPLY_BYTES = 1 << 16  # an ERR packet has 512 bytes of text; a longer packet is no reply
+
 WINDOW_BYTES = 16  # last bytes of a streamed event: the CRC and the longest text that ends a group
 
 _FULL_PACKET = 0xFFFFFF
+
 _ENDLESS = 1 << 62  # "packet" length of a file
+
 _SEMI_SYNC_MAGIC = 0xEF
+
 _ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
+
 _XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
+
 _U32 = 0xFFFFFFFF
+
 _WRAP = 1 << 32
 
 _IN_USE, _ARTIFICIAL = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL)
+
 _QUERY = int(EventType.QUERY)
+
 _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
 
 
@@ -134,7 +262,7 @@ def _finish(state: int, role: int, size: int, end: int, out: int, offset: int) -
     if group != NO_GROUP and left == NO_GROUP:
         return end_group(state, out, offset)
     put(state + Cell.group, left)
-    return stops.NEED_BYTES
+    return stream_record.NEED_BYTES
 
 
 @kernel
@@ -164,21 +292,21 @@ def _admit(state: int, event: int, size: int, complete: int) -> int:
     role = _ROLES[kind]
     is_open = get(state + Cell.group) != NO_GROUP
     if is_open and (role == BEGIN or kind == _FDE):
-        return stops.DISCARD  # a group never spans files, so a new group or file ends an unfinished group
+        return stream_record.DISCARD  # a group never spans files, so a new group or file ends an unfinished group
     if is_unreadable(role, event):
-        return stops.UNKNOWN_EVENT
+        return stream_record.UNKNOWN_EVENT
     if role == LOST:
-        return stops.INCIDENT
+        return stream_record.INCIDENT
     if role in (CONTROL, BEGIN) or is_open:
         put(state + Cell.event_keep, 0 if role == CONTROL else 1)
-        return stops.NEED_BYTES
+        return stream_record.NEED_BYTES
     end = event + HEADER
     if complete:
         end = event + size - (CHECKSUM_BYTES if get(state + Cell.checksum) != 0 else 0)
     if not may_stand_outside(kind, role, event, end):
-        return stops.ORPHAN
+        return stream_record.ORPHAN
     put(state + Cell.ignored, get(state + Cell.ignored) + 1)
-    return stops.NEED_BYTES
+    return stream_record.NEED_BYTES
 
 
 @kernel
@@ -203,7 +331,7 @@ def _verify(state: int, event: int, size: int) -> int:
 
 @kernel
 def deframe(state: int, begin: int, end: int) -> int:
-    """Consume as much of [begin, end) as possible and return the reason for stopping (stops.py).
+    """Consume as much of [begin, end) as possible and return the reason for stopping (stream_record.py).
 
     `state` is the address of the `Cell` record.
     """
@@ -211,8 +339,8 @@ def deframe(state: int, begin: int, end: int) -> int:
     cursor, out, offset = begin, get(state + Cell.out), get(state + Cell.offset)
     framed = get(state + Cell.framed) == 1
     prefix = 3 if get(state + Cell.semi_sync) == 1 else 1
-    reason = stops.NEED_BYTES
-    while reason == stops.NEED_BYTES:
+    reason = stream_record.NEED_BYTES
+    while reason == stream_record.NEED_BYTES:
         if get(state + Cell.event_left) > 0:
             if framed and get(state + Cell.packet_left) == 0:
                 if end - cursor < 4:
@@ -220,7 +348,7 @@ def deframe(state: int, begin: int, end: int) -> int:
                 length = load_u4(cursor) & _FULL_PACKET
                 expected = min(get(state + Cell.event_left), _FULL_PACKET)
                 if length != expected:
-                    reason = stops.BAD_LENGTH
+                    reason = stream_record.BAD_LENGTH
                     break
                 cursor += 4
                 put(state + Cell.packet_left, length)
@@ -249,7 +377,7 @@ def deframe(state: int, begin: int, end: int) -> int:
                 if get(state + Cell.checksum) != 0:
                     tail -= CHECKSUM_BYTES
                     if load_u4(tail) != get(state + Cell.event_crc):
-                        reason = stops.BAD_CHECKSUM
+                        reason = stream_record.BAD_CHECKSUM
                         break
                 size = get(state + Cell.event_size) - (window + WINDOW_BYTES - tail)
                 reason = _finish(state, _ROLES[get(state + Cell.event_type)], size, tail, out, offset)
@@ -265,7 +393,7 @@ def deframe(state: int, begin: int, end: int) -> int:
                 cursor += 4
                 if length == 0:
                     continue
-                reason = stops.BAD_LENGTH
+                reason = stream_record.BAD_LENGTH
                 break
             if length > 0 and end - cursor < 5:
                 break
@@ -274,22 +402,22 @@ def deframe(state: int, begin: int, end: int) -> int:
                 put(state + Cell.event, cursor + 4)
                 put(state + Cell.event_size, length)
                 if length > MAX_REPLY_BYTES or (status != _ERR and (status != _EOF or length >= _EOF_BYTES)):
-                    reason = stops.BAD_STATUS
+                    reason = stream_record.BAD_STATUS
                 elif end - cursor >= 4 + length:
                     cursor += 4 + length
-                    reason = stops.PACKET
+                    reason = stream_record.PACKET
                 break
             event, in_packet = cursor + 4 + prefix, length - prefix
         if end - event < HEADER:
             if framed and in_packet < HEADER:
                 put(state + Cell.event, event)
                 put(state + Cell.event_size, in_packet)
-                reason = stops.BAD_LENGTH
+                reason = stream_record.BAD_LENGTH
             break
         if framed and prefix == 3 and load_u1(cursor + 5) != _SEMI_SYNC_MAGIC:
             put(state + Cell.event, event)
             put(state + Cell.event_size, in_packet)
-            reason = stops.BAD_MAGIC
+            reason = stream_record.BAD_MAGIC
             break
         size = load_u4(event + LENGTH_AT)
         split = framed and in_packet == _FULL_PACKET - prefix
@@ -298,20 +426,20 @@ def deframe(state: int, begin: int, end: int) -> int:
             put(state + Cell.event, event)
             put(state + Cell.event_size, size)
             put(state + Cell.event_type, load_u1(event + TYPE_AT))
-            reason = stops.BAD_LENGTH
+            reason = stream_record.BAD_LENGTH
             break
         streamed = end - event < size or split
         if streamed and size <= get(state + Cell.stream_above) and not split:
             break
         verdict = _admit(state, event, size, 0 if streamed else 1)
-        if verdict != stops.NEED_BYTES:
+        if verdict != stream_record.NEED_BYTES:
             reason = verdict
             break
         put(state + Cell.event_ack, 1 if prefix == 3 and load_u1(cursor + 6) & 1 else 0)
         role = _ROLES[get(state + Cell.event_type)]
         if streamed:
             if role == BEGIN or get(state + Cell.checksum) < 0 or get(state + Cell.event_type) in (_ROTATE, _FDE):
-                reason = stops.BAD_LENGTH
+                reason = stream_record.BAD_LENGTH
                 break
             if role in (STATEMENT, COMPRESSED_STATEMENT, LOAD):
                 _count_statement(state, event, 0)  # borders of transactions are too short to be streamed
@@ -324,16 +452,16 @@ def deframe(state: int, begin: int, end: int) -> int:
             continue
         trailer = _verify(state, event, size)
         if trailer < 0:
-            reason = stops.BAD_CHECKSUM
+            reason = stream_record.BAD_CHECKSUM
             break
         body_end = event + size - trailer
         if role == BEGIN:
             if body_end - event < HEADER + GTID_FIELDS:
-                reason = stops.BAD_LENGTH
+                reason = stream_record.BAD_LENGTH
                 break
             domain, sequence = load_u4(event + GTID_DOMAIN_AT), load_u8(event + GTID_SEQUENCE_AT)
             if get(state + Cell.strict) and goes_back(state, domain, sequence):
-                reason = stops.OUT_OF_ORDER
+                reason = stream_record.OUT_OF_ORDER
                 break
             put(state + Cell.group_seq, sequence)
             put(state + Cell.group_domain, domain)
@@ -355,7 +483,7 @@ def deframe(state: int, begin: int, end: int) -> int:
         else:
             reason = _finish(state, role, size - trailer, body_end, out, offset)
         if role == CONTROL:
-            reason = stops.CONTROL
+            reason = stream_record.CONTROL
     put(state + Cell.cursor, cursor)
     put(state + Cell.out, out)
     put(state + Cell.offset, offset)

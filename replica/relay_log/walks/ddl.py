@@ -7,26 +7,58 @@ lazy.
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.protocol.events.decode import FormatDescriptionEvent, GtidEvent, decode
 from replica.relay_log.directory.identity import stores_lower_case
-from replica.relay_log.files.file_head import read_file_head
-from replica.relay_log.location import RelayLocation, relay_path
-from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.relay_log.files.lookup import purged, read_file_head
+from replica.relay_log.location import RelayLocation, relay_number, relay_path
 from replica.rows.scan.statements import logged_statements, logged_texts
 from replica.schema.definition.session import ServerRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.events.statement_events import QueryEvent
     from replica.protocol.gtid import Gtid
-    from replica.relay_log.log import RelayLog
+    from replica.relay_log.log import RelayLog, RelayRange
     from replica.schema.definition.session import Logged
+# Mapped pages count as memory of the process while they are in use. A scan calls `passed` to release the pages that it
+# has processed. Another scan may read them again.
+
+
+class MappedRelayRange:
+    """Mapped range. Its bytes stay valid as long as `data` is referenced.
+
+    Raises:
+        DataLossError: The file was removed.
+    """
+
+    def __init__(self, part: RelayRange) -> None:
+        try:
+            with open(part.path, "rb") as file:  # noqa: PTH123  (as tasks open it)
+                self._map = mmap.mmap(file.fileno(), part.end, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise purged(relay_number(Path(part.path))) from None
+        self._start = part.start
+        self._first = self._gone = part.start // mmap.PAGESIZE * mmap.PAGESIZE
+        self.data = memoryview(self._map)[part.start :]
+
+    def passed(self, offset: int) -> None:
+        """Release the memory of the range before `offset`."""
+        end = (self._start + offset) // mmap.PAGESIZE * mmap.PAGESIZE
+        if end < self._gone:  # another scan has started
+            self._gone = self._first
+        if end > self._gone:
+            self._map.madvise(mmap.MADV_DONTNEED, self._gone, end - self._gone)
+            self._gone = end
+
 
 STRETCH_BYTES: Final = 64 << 20
+
 """Bytes per scan; the scan of one batch is mostly a single range."""
 
 

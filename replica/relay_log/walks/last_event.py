@@ -11,8 +11,7 @@ from replica.protocol.constants import HEADER_LENGTH
 from replica.protocol.events.decode import GtidEvent, decode, decode_description
 from replica.protocol.groups.fingerprint import LONGEST_EVENT, Fingerprint, FingerprintBuilder
 from replica.protocol.header import parse_header
-from replica.relay_log.files.file_head import read_file_head
-from replica.relay_log.files.lookup import purged
+from replica.relay_log.files.lookup import purged, read_file_head
 from replica.relay_log.location import RelayLocation, relay_path
 
 if TYPE_CHECKING:

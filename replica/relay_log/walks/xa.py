@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ProtocolError
 from replica.relay_log.location import RelayLocation
-from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.relay_log.walks.ddl import MappedRelayRange
 from replica.rows.scan.xa import XaAction, XaGroup, describe, find_xa_groups
 
 if TYPE_CHECKING:

@@ -19,21 +19,17 @@ import numpy as np
 from replica.errors import ConfigError, PrerequisiteError, ProtocolError, ReplicaError
 from replica.rows.decode import records as d
 from replica.rows.decode.batch import ChangeBatch, Groups
-from replica.rows.decode.faults import run_fault
-from replica.rows.decode.images.image_runs import run_over_images
-from replica.rows.decode.images.images import Arena, PlainImages
-from replica.rows.decode.kernels.kernel_walk import count_images
-from replica.rows.decode.open_rows.open_ends import WHOLE, OpenEnds
-from replica.rows.decode.open_rows.open_rows import OpenRows
+from replica.rows.decode.images import Arena, PlainImages, run_over_images
+from replica.rows.decode.kernels.kernel_images import count_images
+from replica.rows.decode.open_rows import WHOLE, OpenEnds, OpenRows
 from replica.rows.decode.slots import SlotTable, TableCache
 from replica.rows.decode.worklist import Worklist, worklist
-from replica.rows.decode.writers import TypedWriter, VariantWriter
+from replica.rows.decode.writers import TypedWriter, VariantWriter, run_fault
 from replica.rows.scan import records as r
 from replica.rows.scan.blocks import EventBlock, event_blocks
-from replica.rows.scan.record_memory import RecordMemory
-from replica.rows.scan.scan import Bytes, Scan, scan, scan_until
+from replica.rows.scan.scan import Bytes, RecordMemory, Scan, scan, scan_until
 from replica.rows.scan.xa import CarriedGroup, XaGroup, deliver
-from replica.rows.tables.target import TableResolver, TableTarget
+from replica.rows.tables.layout import TableResolver, TableTarget
 from replica.rows.types.types import OutputColumn, ValuePolicy
 
 if TYPE_CHECKING:
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
 
     from replica.errors import SchemaError
     from replica.rows.decode.batch import TableName
-    from replica.rows.decode.open_rows.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows import DeliveredKeys
     from replica.rows.scan.windows import Passed
 
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]

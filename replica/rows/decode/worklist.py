@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from replica.rows.decode.images.image_runs import run_over_images
-from replica.rows.decode.kernels.kernel_unchanged import find_changes
+from replica.rows.decode.images import run_over_images
+from replica.rows.decode.kernels.kernel_images import find_changes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from replica.rows.decode.open_rows.open_rows import OpenRows
+    from replica.rows.decode.open_rows import OpenRows
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
 

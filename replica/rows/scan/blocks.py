@@ -17,12 +17,11 @@ import numpy as np
 from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.protocol.constants import CHECKSUM_LENGTH
-from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernels import kernel_state as s
 from replica.rows.scan.kernels.kernel_scan import scan_range
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
 from replica.rows.scan.savepoints import BlockSavepoints
-from replica.rows.scan.scan import FIRST_MAPS, Scan, as_bytes, doubled, hash_table
+from replica.rows.scan.scan import FIRST_MAPS, Scan, as_bytes, doubled, hash_table, scan_fault
 from replica.rows.scan.windows import window_end
 
 if TYPE_CHECKING:

@@ -20,18 +20,16 @@ its ROLLBACK TO (savepoints.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from replica.errors import ProtocolError, UnsupportedEventError
+from replica.errors import ProtocolError, TruncatedError, UnsupportedEventError
 from replica.native.arrays import address
-from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, TYPE_AT, EventType, event_name
+from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, HEADER_LENGTH, TYPE_AT, EventType, event_name
 from replica.rows.scan.expand import Expansion, expand
-from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernels import kernel_state as s
 from replica.rows.scan.kernels.kernel_scan import scan_range
-from replica.rows.scan.record_memory import RecordMemory
 from replica.rows.scan.records import ActiveRecord, EventRecord, GroupRecord, MapRecord
 from replica.rows.scan.savepoints import RangeSavepoints
 
@@ -40,12 +38,84 @@ if TYPE_CHECKING:
 
     from replica.native.record import Records
 
+
+def scan_fault(status: int, data: npt.NDArray[np.uint8], state: Records) -> ProtocolError:
+    """Make the error from the kernel's state. Its offset is that of the event, from the start of `data`."""
+    offset, kind = int(state["fault"]), int(state["detail"])
+    if status in (s.SHORT_EVENT, s.OPEN_GROUP):
+        what = "the bytes end inside an event" if status == s.SHORT_EVENT else "the last event group has no end"
+        return TruncatedError(what, offset=offset, hint="The relay file is torn, or the range was cut wrongly.")
+    if status in (s.UNKNOWN_EVENT, s.HISTORICAL, s.ENCRYPTED):
+        text, hint = {
+            s.UNKNOWN_EVENT: (
+                f"event type {kind} is unknown and not marked as ignorable",
+                "The server is newer than this replica, or the bytes are not a binlog.",
+            ),
+            s.HISTORICAL: (
+                f"{event_name(kind)} is an event of servers before MySQL 5.1",
+                "No later server writes it: the file was assembled from parts, or its bytes are damaged.",
+            ),
+            s.ENCRYPTED: ("the binlog file is encrypted", "Read it from the server, or with its key file."),
+        }[status]
+        return UnsupportedEventError(text, offset=offset, hint=hint)
+    if status == s.INCIDENT:
+        return ProtocolError(
+            f"the primary lost events here (INCIDENT): {_incident(data, offset, int(state['trailer']))}",
+            offset=offset,
+            hint="Compare the tables with the primary, then start from a position after the incident.",
+        )
+    text = {
+        s.OUTSIDE_GROUP: f"{event_name(kind)} is outside of an event group",
+        s.NO_TABLE_MAP: "a rows event without its table map",
+        s.BAD_EVENT: f"malformed event ({event_name(kind)})",
+        s.TOO_MANY_MAPS: f"one statement maps more than {s.MAX_ACTIVE} tables",
+    }[status]
+    return ProtocolError(text, offset=offset)
+
+
+def _incident(data: npt.NDArray[np.uint8], offset: int, trailer: int) -> str:
+    """Return the number and message that the primary wrote into the INCIDENT event at `offset`."""
+    length = int.from_bytes(data[offset + 9 : offset + 13].tobytes(), "little")
+    body = data[offset + HEADER_LENGTH : offset + length - trailer].tobytes()
+    number, message = int.from_bytes(body[:2], "little"), body[3 : 3 + body[2]] if len(body) > 2 else b""
+    text = message.decode("utf-8", "replace")
+    return f"incident {number}, {text!r}" if text else f"incident {number}, without a message"
+
+
+# The system zeroes new pages, which takes as long as the scan itself. Arrays beyond KEPT_BYTES are not kept: after a
+# large transaction they would occupy memory for the life of the process.
+
+
+KEPT_BYTES: Final = 16 << 20
+
+"""Maximal bytes kept per kind of record: twice what a range of 8 MB takes, which is the size that tasks read."""
+
+
+class RecordMemory:
+    """Kept arrays by the kind of their records."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Records] = {}
+
+    def take(self, name: str, dtype: np.dtype[Any], count: int) -> Records:
+        """Return `count` uninitialised records; earlier records of the same name are overwritten."""
+        held = self._held.get(name)
+        if held is None or len(held) < count:
+            held = np.empty(count, dtype)
+            if held.nbytes <= KEPT_BYTES:
+                self._held[name] = held
+        return held[:count]
+
+
 Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"
 
 ID_AND_FLAGS: Final = 8  # bytes of a TABLE_MAP event before the table's definition
+
 # Estimate for the first allocation; the arrays double when it is too small. A small transaction takes about 200 bytes.
 BYTES_PER_RECORD: Final = 128
+
 FIRST_RECORDS: Final = 64
+
 FIRST_MAPS: Final = 1024  # some 80 KB; each doubling hashes all known maps again, in Python
 
 

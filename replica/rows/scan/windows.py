@@ -2,7 +2,7 @@
 
 `search` runs a kernel over a mapped range, window by window. The kernel gets the end of a window as the end of the
 range. It stops before an event that exceeds the window, and the next window begins at that event. After each window,
-the owner of the memory may release its pages (relay_log/walks/mapped_range.py). A window without progress begins with a
+the owner of the memory may release its pages (relay_log/walks/ddl.py). A window without progress begins with a
 damaged event.
 """
 

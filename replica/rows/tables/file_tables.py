@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
-from replica.rows.tables.match import catalog_columns
-from replica.rows.tables.target import TableTarget
-from replica.rows.tables.unnamed import UnnamedText, unnamed_schema
+from replica.rows.tables.layout import TableTarget
+from replica.rows.tables.match import UnnamedText, catalog_columns, unnamed_schema
 from replica.schema.definition.session import ANY_SERVER
 from replica.schema.effects.history import SchemaHistory
 from replica.schema.patterns import is_shadow, matcher
@@ -25,7 +24,7 @@ from replica.schema.patterns import is_shadow, matcher
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.events.statement_events import QueryEvent
     from replica.protocol.rows.table_map import TableMapEvent
     from replica.schema.definition.session import ServerRules
     from replica.schema.effects.history import Applied

@@ -11,26 +11,35 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from replica.protocol.constants import ColumnType
+import numpy as np
+
+from replica.protocol.compression import inflate_column
+from replica.protocol.constants import MAX_EVENT_BYTES, ColumnType
+from replica.protocol.mysql.binary_json import rewrite_json
+from replica.protocol.rows.table_map import value_extent
+from replica.rows.scan import records as r
 from replica.rows.tables.match import catalog_columns
-from replica.rows.tables.plan import ColumnPlan, plan_column, skip_column
-from replica.rows.tables.widening import widened
+from replica.rows.tables.plan import PREPARED, ColumnPlan, plan_column, skip_column, widened
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import OutputColumn
 from replica.schema.text.naming import column_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from replica.protocol.rows.column_def import ColumnDef
-    from replica.protocol.rows.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import ColumnDef, TableMapEvent
+    from replica.protocol.wire import Buffer
     from replica.rows.types.types import ValuePolicy
     from replica.schema.patterns import ColumnMatcher
     from replica.schema.table import ColumnSchema, TableSchema
 
+    Unpack = Callable[[memoryview], Buffer]
+
 ABSENT = -1
+
 """Marker in `RowLayout.sources`: no wire column feeds this output column."""
 
 
@@ -131,6 +140,7 @@ def compile_layout(
 # names is known only from the catalog.
 
 HASH_NAME: Final = re.compile(r"DB_ROW_HASH_\d+")
+
 PERIOD_DIGITS: Final = 6  # every row period has microseconds
 
 
@@ -167,3 +177,68 @@ def _row_end(columns: Sequence[ColumnDef], known: Sequence[ColumnSchema | None],
 
 def _can_be_period(column: ColumnDef) -> bool:
     return column.type == ColumnType.TIMESTAMP2 and column.fsp == PERIOD_DIGITS
+
+
+# `StoredColumns` knows which columns of a table to rewrite, and with which function. It also knows how to step over a
+# row image in its logged form. A column that is not read keeps its stored form: its length suffices to skip it.
+
+
+class StoredColumns:
+    """The columns of one table to rewrite; empty, and false, for most tables.
+
+    Attributes:
+        unpack: Per column number, a function that converts a stored value to its plain form. The argument excludes the
+            length prefix. The function raises ProtocolError for invalid bytes.
+        widths: int64, per column: bytes of a value in the log, or minus the bytes of its length prefix.
+        marks: uint8, per column: 1 for a column to rewrite.
+    """
+
+    def __init__(self, columns: Sequence[ColumnDef], plans: Sequence[ColumnPlan]) -> None:
+        self.unpack: Mapping[int, Unpack] = {
+            number: _unpack(column)
+            for number, (column, plan) in enumerate(zip(columns, plans, strict=True))
+            if column.type in PREPARED and plan.kind != Kind.OPAQUE
+        }
+        self.widths = np.array([-plan.prefix if plan.prefix else plan.width for plan in plans], np.int64)
+        self.marks = np.zeros(len(plans), np.uint8)
+        for number in self.unpack:
+            self.widths[number] = -value_extent(columns[number])[1]
+            self.marks[number] = 1
+
+    def __bool__(self) -> bool:
+        return bool(self.unpack)
+
+
+def _unpack(column: ColumnDef) -> Unpack:
+    if column.type == ColumnType.JSON:
+        return rewrite_json
+    # The length of a compressed VARCHAR in the log includes the header byte of a compressed value.
+    longest = column.length - 1 if column.type == ColumnType.VARCHAR_COMPRESSED else (1 << (8 * column.length)) - 1
+    return partial(inflate_column, limit=min(longest, MAX_EVENT_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """The definition that decodes the rows of a selected table, and the selection of its rows.
+
+    Attributes:
+        schema: The catalog's definition, if the stream does not describe the table completely.
+        operations: The selected operations, one bit 1 << OP_* each.
+        delivered: The selected operations that a filter keeps. Filtered rows are not delivered, but the column `last`
+            has the values that it has without the filter.
+        columns: The names that VARIANT contains; None for all.
+        skip_unchanged: True to skip updates that change no column that is read.
+    """
+
+    schema: TableSchema | None = None
+    operations: int = r.ALL_OPERATIONS
+    delivered: int = r.ALL_OPERATIONS
+    columns: ColumnMatcher | None = None
+    skip_unchanged: bool = False
+
+
+class TableResolver(Protocol):
+    """Interface that decides, per distinct table map, whether its rows are selected."""
+
+    def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
+        """Return the definition to read the table with, or None to skip the table."""

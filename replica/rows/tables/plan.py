@@ -4,40 +4,48 @@
 `ValuePolicy`. The stream takes precedence over the catalog, because it describes the row at hand. A fact that neither
 has is an error that names the setting to change. A catalog that contradicts the wire is an error too: nothing is
 guessed. Compressed values and MySQL's JSON are planned in their plain form, with a length prefix of four bytes; other
-code (tables/stored.py) rewrites them.
+code (tables/layout.py) rewrites them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, Charset, charset_named, charset_of, labels_charset
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows.column_def import value_extent
+from replica.protocol.rows.table_map import value_extent
+from replica.rows.types.entry import Widens
 from replica.rows.types.kinds import Kind
+from replica.rows.types.registry import KINDS
 from replica.rows.types.types import ValuePolicy, arrow_and_spark, refine, type_named, type_of_wire, types_of_code
-from replica.rows.types.values.floats import decimals_of
+from replica.rows.types.values.numbers import decimals_of
 from replica.rows.types.values.text import kind_of_charset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
-
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.types.entry import TypeEntry
+    from replica.rows.types.types import OutputColumn
     from replica.schema.table import ColumnSchema
 
 _FULL = "Set binlog_row_metadata=FULL on the primary, or give the connector access to the table's definition."
+
 PREPARED: Mapping[int, ColumnType] = {
     ColumnType.VARCHAR_COMPRESSED: ColumnType.VARCHAR,
     ColumnType.BLOB_COMPRESSED: ColumnType.BLOB,
     ColumnType.JSON: ColumnType.JSON,
 }
+
 """Wire types whose values are rewritten before decoders read them, and the type of the rewritten value."""
+
 PREPARED_PREFIX = 4  # bytes of the length before a rewritten value
+
 # Formats of servers before 10.1.2: bytes of a value by its number of fractional digits, which the binlog does not have.
 _OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
     ColumnType.TIMESTAMP: (4, 5, 5, 6, 6, 7, 7),
@@ -233,3 +241,47 @@ def _extent(column: ColumnDef, schema: ColumnSchema | None) -> tuple[int, int]:
     if column.type in _OLD_WIDTHS:
         return _OLD_WIDTHS[column.type][schema.fsp if schema and schema.fsp else 0], 0
     return value_extent(column)
+
+
+# An integer may become a wider integer, and a DECIMAL may get more digits before the point. No other change is a
+# widening: readers treat integers and DECIMALs differently, a FLOAT shows other digits as a DOUBLE, and text stays
+# text.
+
+
+_WIDTHS: Final = {
+    entry.spark: entry.arrow.bit_width // 8
+    for entry in KINDS.values()
+    if isinstance(entry.arrow, pa.DataType) and pa.types.is_integer(entry.arrow)
+}
+
+"""Size of Spark's integer types in bytes."""
+
+_DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
+
+
+def fits(kind: str, into: str) -> bool:
+    """Return True if the Spark type `into` holds every value of the Spark type `kind`, with the same representation."""
+    if kind in _WIDTHS and into in _WIDTHS:
+        return _WIDTHS[kind] <= _WIDTHS[into]
+    narrow, wide = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(into)
+    if narrow and wide:
+        return int(narrow[1]) <= int(wide[1]) and narrow[2] == wide[2]
+    return kind == into
+
+
+def widened(plan: ColumnPlan, out: OutputColumn, table: str) -> ColumnPlan:
+    """Return the plan that writes a column as a wider type.
+
+    Raises:
+        SchemaError: Values could be lost. The message names `table`.
+    """
+    if fits(plan.spark, out.spark) and KINDS[plan.kind].widens is not Widens.NEVER:
+        width = _WIDTHS.get(out.spark, 0)
+        return replace(plan, arrow=out.arrow, spark=out.spark, widened=width)
+    raise SchemaError(
+        f"Column {out.name} of table {table} is {plan.spark} in the binlog and {out.spark} in the query: "
+        "the table was changed.",
+        hint="If the query was loaded before the change, start it again with the same checkpoint. If it was loaded "
+        "later, start a new checkpoint after the change, leave the column out (option columns), or read the table as "
+        "VARIANT (tables).",
+    )

@@ -14,8 +14,7 @@ import numpy as np
 
 from replica.errors import UnsupportedColumnError
 from replica.rows.types.kernels.kernel_charsets import PAIRS, REPLACEMENT, THREE_BYTES, TRIPLES, TWO_BYTES
-from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import KIND_MULTIBYTE, KIND_UTF16, KIND_UTF32
+from replica.rows.types.kinds import KIND_MULTIBYTE, KIND_UTF16, KIND_UTF32, Kind
 
 if TYPE_CHECKING:
     import numpy.typing as npt

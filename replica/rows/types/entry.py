@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from replica.protocol.charset import Charset
     from replica.protocol.constants import ColumnType
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 
@@ -64,7 +64,7 @@ class Sql(Enum):
 
 
 class Told(Enum):
-    """Facts that a kernel gets about a column besides kind and width (A, B and AUX in rows/types/plan_record.py)."""
+    """Facts that a kernel gets about a column besides kind and width (A, B and AUX in rows/types/kinds.py)."""
 
     NOTHING = auto()
     DIGITS = auto()  # of a DECIMAL: its digits before and after the point
@@ -80,7 +80,7 @@ class Told(Enum):
 
 class Widens(Enum):
     """Rules by which a column may be output as a wider type, which holds every value of the column
-    (rows/tables/widening.py).
+    (rows/tables/plan.py).
     """
 
     NEVER = auto()

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from replica.errors import SchemaError
-from replica.protocol.rows.column_def import value_extent
-from replica.rows.types.kinds import KeyForm
-from replica.rows.types.plan_record import KeyRecord
+from replica.protocol.rows.table_map import value_extent
+from replica.rows.types.kinds import KeyForm, KeyRecord
 from replica.rows.types.types import type_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from replica.native.record import Records
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.types.types import Declared
 
 _UNORDERED: Final = frozenset({KeyForm.TEXT})

@@ -9,19 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.rows.types.kinds import Kind
-from replica.rows.types.values import (
-    addresses,
-    binary,
-    decimals,
-    floats,
-    integers,
-    labels,
-    mysql_json,
-    spatial,
-    temporal,
-    text,
-    vector,
-)
+from replica.rows.types.values import binary, numbers, temporal, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,9 +17,7 @@ if TYPE_CHECKING:
     from replica.rows.types.entry import KindEntry, SqlName, TypeEntry
 
 # The catalog distinguishes types that share a code. Without it, a code means the first type that fits (tables/plan.py).
-_FAMILIES: Final = (
-    integers, floats, decimals, temporal, labels, text, binary, spatial, addresses, vector, mysql_json,
-)  # fmt: skip
+_FAMILIES: Final = (numbers, temporal, text, binary)
 
 
 def by_kind(entries: Iterable[KindEntry], kinds: Iterable[Kind]) -> Mapping[Kind, KindEntry]:

@@ -20,8 +20,7 @@ from replica.schema.definition.definition import UNKNOWN, Encoding
 from replica.schema.text.sql_tokens import ANY_VERSION
 
 if TYPE_CHECKING:
-    from replica.protocol.events.query import QueryEvent
-    from replica.protocol.events.statement_events import ExecuteLoadQueryEvent
+    from replica.protocol.events.statement_events import ExecuteLoadQueryEvent, QueryEvent
 
     Logged: TypeAlias = QueryEvent | ExecuteLoadQueryEvent
 

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
 from replica.schema.definition.alter import read_alteration
 from replica.schema.definition.session import ANY_SERVER, StatementContext, session_of, text_of
 from replica.schema.statements.changed_tables import changed_by
-from replica.schema.statements.statements import Verb, open_statement, read_head
+from replica.schema.statements.statements import Verb, may_define, open_statement, pairs, read_head
 
 if TYPE_CHECKING:
-    from replica.schema.definition.alteration import Alteration
+    from replica.protocol.events.statement_events import QueryEvent
+    from replica.schema.definition.alter import Alteration
     from replica.schema.definition.session import Logged, ServerRules
     from replica.schema.known_tables import TableName
     from replica.schema.statements.changed_tables import Changed
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from replica.schema.text.sql_tokens import Token
 
 UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
+
 """Flags of two-phase ALTER groups that change nothing; COMMIT ALTER applies the change."""
 
 
@@ -90,3 +93,47 @@ def effect_of(statement: Logged, server: ServerRules = ANY_SERVER) -> StatementE
     if (statement.status.gtid_flags_extra or 0) & UNDONE:
         return None
     return StatementEffect(text_of(statement), session_of(statement, server))
+
+
+# `new_names` maps each new name to the table's name before the statement. A statement that is not DDL, or renames no
+# table, gives an empty result. A statement with a rename that cannot be parsed is an error.
+
+
+def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[TableName, TableName]:
+    """Return the new names of the renamed tables: new name -> name before the statement.
+
+    Raises:
+        SchemaError: The statement contains RENAME and cannot be parsed.
+    """
+    effect = effect_of(event, server) if may_define(event.query) else None
+    if effect is None:
+        return {}
+    try:
+        statement = effect.head
+        if statement is None or statement.temporary:
+            return {}
+        if statement.verb is Verb.RENAME_TABLES:
+            return _moved(pairs(statement.tables))
+        change = effect.alteration
+    except SchemaError as error:
+        if "rename" not in effect.sql.lower():
+            return {}
+        raise SchemaError(
+            "a statement that renames something is not understood: "
+            f"{' '.join(effect.sql.split())[:200]} ({error.message})",
+            hint="Snapshots are running, and a renamed table needs a re-snapshot under its new name: "
+            "start with a new checkpoint and startingPosition=initial.",
+        ) from None
+    if change is None:
+        return {}
+    (table,) = statement.tables
+    to = change.rename or change.to_table
+    return {} if to is None or to == table else {to: table}
+
+
+def _moved(renames: list[tuple[TableName, TableName]]) -> dict[TableName, TableName]:
+    """Return the net renames of one statement. They apply in order, so two tables may swap their names."""
+    first: dict[TableName, TableName] = {}
+    for old, new in renames:
+        first[new] = first.pop(old, old)
+    return {new: old for new, old in first.items() if new != old}

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
-from replica.schema.definition.alter import read_alteration
-from replica.schema.definition.alteration import altered
-from replica.schema.definition.create import SEQUENCE, Like, Options, read_create_table, read_option, read_sequence
+from replica.schema.definition.alter import altered, read_alteration
+from replica.schema.definition.columns import SEQUENCE, Like, Options, read_create_table, read_option, read_sequence
 from replica.schema.definition.definition import UNKNOWN, Encoding
 from replica.schema.definition.session import ANY_SERVER, ServerRules, StatementContext, session_of, text_of
 from replica.schema.known_tables import KnownTables, TableName
@@ -26,8 +25,8 @@ from replica.schema.text.naming import table_key
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.protocol.events.query import QueryEvent
-    from replica.schema.definition.alteration import Alteration
+    from replica.protocol.events.statement_events import QueryEvent
+    from replica.schema.definition.alter import Alteration
     from replica.schema.definition.definition import Table
     from replica.schema.table import TableSchema
 

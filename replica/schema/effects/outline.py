@@ -15,7 +15,7 @@ from replica.schema.effects.effect import effect_of
 from replica.schema.statements.statements import ROWS_OR_INDEXES, Verb, may_define, pairs
 
 if TYPE_CHECKING:
-    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.events.statement_events import QueryEvent
     from replica.schema.definition.session import ServerRules
     from replica.schema.known_tables import TableName
 

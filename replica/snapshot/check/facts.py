@@ -7,31 +7,182 @@ privilege is checked table by table. Foreign keys are also read table by table.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from replica.handshake.primary.catalog import read_tables
-from replica.handshake.primary.privileges import may_read, may_read_all
+from replica.errors import ServerError
+from replica.handshake.primary.catalog import may_read, may_read_all, read_tables
 from replica.handshake.primary.progress import ask_primary
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.catalog import SYSTEM_DATABASES
 from replica.schema.patterns import all_of, matcher, table_pattern
 from replica.schema.text.naming import table_key
-from replica.snapshot.check.cascades import QUOTED, Cascade, ask_cascades
-from replica.snapshot.check.indexes import TableIndex, ask_indexes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from replica.handshake.primary.privileges import Answer
+    from replica.handshake.primary.catalog import Answer
     from replica.handshake.registration import Rows, Steps
+    from replica.schema.catalog import Selection
     from replica.schema.patterns import TablePattern
     from replica.schema.table import TableSchema
 
     TableName = tuple[str, str]
+# `indexes_query` builds the SQL, `read_indexes` parses its rows, and `ask_indexes` does both as steps. The query
+# selects `s.*` because 10.5 has no column IGNORED. Other versions have it as the last column.
+
+
+_INDEXES: Final = """\
+SELECT s.*
+  FROM information_schema.STATISTICS s
+ WHERE {condition}
+ ORDER BY s.TABLE_SCHEMA, s.TABLE_NAME, s.INDEX_NAME, s.SEQ_IN_INDEX"""
+
+# Column numbers in the result, the same in 10.5 to 11.8.
+_DATABASE, _TABLE, _NON_UNIQUE, _NAME, _COLUMN, _ORDER, _PREFIX, _TYPE, _IGNORED = 1, 2, 3, 5, 7, 8, 10, 13, 16
+
+
+class IndexPart(NamedTuple):
+    """Column of an index. `prefix`: only the first bytes are indexed. `descending`: the sort order."""
+
+    column: str
+    prefix: bool
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableIndex:
+    """One index. `kind` is BTREE, HASH, RTREE or FULLTEXT; the optimizer does not use an `ignored` index."""
+
+    name: str
+    unique: bool
+    kind: str
+    ignored: bool
+    parts: tuple[IndexPart, ...]
+
+
+def indexes_query(selection: Sequence[Selection]) -> tuple[str, tuple[str, ...]]:
+    """Return SQL and arguments (%s) that list the index columns of the selected tables."""
+    terms = ["s.TABLE_SCHEMA = %s" + (" AND s.TABLE_NAME = %s" if table else "") for _, table in selection]
+    condition = " OR ".join(f"({term})" for term in terms) or "FALSE"
+    return _INDEXES.format(condition=condition), tuple(name for pair in selection for name in pair if name)
+
+
+def read_indexes(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], tuple[TableIndex, ...]]:
+    """Return the indexes in the rows of the query, by (database, table)."""
+    found: dict[tuple[str, str], dict[str, TableIndex]] = {}
+    for row in rows:
+        indexes = found.setdefault((row[_DATABASE], row[_TABLE]), {})
+        name = row[_NAME]
+        part = IndexPart(row[_COLUMN], row[_PREFIX] is not None, row[_ORDER] == "D")
+        before = indexes[name].parts if name in indexes else ()
+        indexes[name] = TableIndex(
+            name=name,
+            unique=int(row[_NON_UNIQUE]) == 0,
+            kind=row[_TYPE],
+            ignored=len(row) > _IGNORED and row[_IGNORED] == "YES",
+            parts=(*before, part),
+        )
+    return {table: tuple(indexes.values()) for table, indexes in found.items()}
+
+
+def ask_indexes(
+    databases: Sequence[str], table: str | None = None
+) -> Steps[dict[tuple[str, str], tuple[TableIndex, ...]]]:
+    """Ask for the indexes of all tables of these databases, or of one `table` in one database."""
+    selection = [(database, table) for database in databases]
+    return read_indexes((yield Query(*indexes_query(selection), MAX_CATALOG_BYTES)) if databases else ())
+
+
+# InnoDB makes these changes below the binlog. The binlog has the DELETE of the parent row. For the child table, the
+# transaction holds a TABLE_MAP event and no row event (measured on 10.5, 10.11 and 11.8). The module parses SHOW
+# CREATE TABLE, which needs only SELECT. information_schema shows constraints only to accounts with more privileges.
+
+
+QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
+
+"""Session settings that `read_cascades` needs to parse the output of SHOW CREATE TABLE."""
+
+_QUOTED_NAME: Final = r"`((?:[^`]|``)*)`"
+
+_COLUMNS: Final = r"\((`(?:[^`]|``)*`(?:, `(?:[^`]|``)*`)*)\)"
+
+# 10.11 doubles backquotes in the constraint's name; 10.5 and 11.8 do not. All versions double them in other names.
+_CONSTRAINT: Final = re.compile(
+    rf"^  CONSTRAINT `([^\n]*?)` FOREIGN KEY {_COLUMNS} REFERENCES (?:{_QUOTED_NAME}\.)?"
+    rf"{_QUOTED_NAME} {_COLUMNS}([^\n]*?),?$",
+    re.MULTILINE,
+)
+
+_ACTION: Final = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL)")
+
+
+class Cascade(NamedTuple):
+    """Foreign key through which a change of parent rows changes rows of the child table.
+
+    Attributes:
+        constraint: Name of the constraint.
+        parent: Parent table as (database, table).
+        actions: Actions as SQL text, such as "ON DELETE CASCADE".
+        columns: Foreign key columns of the child table.
+        parent_columns: The columns of the parent that `columns` refer to.
+    """
+
+    constraint: str
+    parent: tuple[str, str]
+    actions: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    parent_columns: tuple[str, ...] = ()
+
+
+def tables_above(name: TableName, parents: Mapping[TableName, Collection[TableName]]) -> set[TableName]:
+    """Return all direct and indirect parents of a table; `parents` maps each table to its direct parents."""
+    found: set[TableName] = set()
+    left = [name]
+    while left:
+        new = set(parents.get(left.pop(), ())) - found
+        found |= new
+        left += new
+    return found
+
+
+def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:
+    """Ask for the cascading foreign keys of a table; None if the server does not show the table's definition.
+
+    The session must have the `QUOTED` settings.
+    """
+    database, name = (part.replace("`", "``") for part in table)
+    try:
+        rows = yield Query(f"SHOW CREATE TABLE `{database}`.`{name}`")
+    except ServerError:
+        return None
+    return tuple(read_cascades(rows[0][1] or "", table[0])) if rows else ()
+
+
+def read_cascades(definition: str, database: str) -> Iterator[Cascade]:
+    """Yield the cascading foreign keys in a CREATE TABLE statement; `database` qualifies parents that have no
+    database.
+    """
+    for constraint, columns, of, parent, parent_columns, rest in _CONSTRAINT.findall(definition):
+        actions = tuple(f"ON {event} {action}" for event, action in _ACTION.findall(rest))
+        if actions:
+            owner = (_plain(of) or database, _plain(parent))
+            yield Cascade(_plain(constraint), owner, actions, _column_names(columns), _column_names(parent_columns))
+
+
+def _column_names(columns: str) -> tuple[str, ...]:
+    return tuple(_plain(name) for name in re.findall(_QUOTED_NAME, columns))
+
+
+def _plain(name: str) -> str:
+    return name.replace("``", "`")
+
 
 INNODB: Final = "InnoDB"
+
 MOST_SHOWN: Final = 10_000
+
 """Maximum number of tables whose definitions are searched for foreign keys. Each takes a quarter of a millisecond plus
 a round trip, so a check over a slow line still ends within seconds.
 """
@@ -41,8 +192,11 @@ _VARIABLES: Final = (
     *("log_slave_updates", "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_wait_point", "transaction_isolation"),
     *("tx_isolation", "version", "wsrep_on"),
 )
+
 _ISOLATION: Final = "SHOW SESSION VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
+
 _REPEATABLE: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+
 _TABLES: Final = """\
 SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, DATA_LENGTH, IF(ENGINE IS NULL, TABLE_COMMENT, '')
   FROM information_schema.TABLES

@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from replica.errors import SchemaError
 from replica.handshake.primary.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
-from replica.schema.generated import omits_generated, without_generated
+from replica.schema.catalog import omits_generated, without_generated
 from replica.schema.patterns import table_text
 from replica.schema.text.naming import column_key
-from replica.snapshot.check.catalog import LOCKING_ENGINES
+from replica.snapshot.check.catalog import LOCKING_ENGINES, choose_key
 from replica.snapshot.check.facts import INNODB
-from replica.snapshot.check.key_choice import choose_key
 from replica.snapshot.pace import MOST_UNSETTLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from replica.schema.table import ColumnSchema, TableSchema
-    from replica.snapshot.check.cascades import Cascade
-    from replica.snapshot.check.facts import ListedTable, TableFacts
-    from replica.snapshot.check.indexes import TableIndex
+    from replica.snapshot.check.facts import Cascade, ListedTable, TableFacts, TableIndex
     from replica.snapshot.rows.row_block import TableKey
 
 State = Literal["read", "refused", "left out"]
@@ -198,7 +195,7 @@ def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Re
 
 
 def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
-    """Refuse generated columns if row images omit more than `replica/schema/generated.py` handles."""
+    """Refuse generated columns if row images omit more than `replica/schema/catalog.py` handles."""
     image, names = facts.variables.get("binlog_row_image"), _generated(table)
     if names and image != "FULL":
         what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"

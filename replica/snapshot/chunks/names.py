@@ -13,7 +13,7 @@ from replica.relay_log.walks.ddl import statements_between
 from replica.schema.effects.outline import outline_of
 from replica.snapshot.check.catalog import count_rows, list_tables
 from replica.snapshot.frontier import NOTHING
-from replica.snapshot.watermark.lagging import await_position
+from replica.snapshot.watermark.low import await_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from replica.snapshot.chunks.schedule import ReadingList
-    from replica.snapshot.connection.asking import Answer, SnapshotConnection
+    from replica.snapshot.connection.connection import Answer, SnapshotConnection
     from replica.snapshot.frontier import Frontier
     from replica.snapshot.log_view import LogView
 

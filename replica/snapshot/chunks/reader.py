@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.native.array_memory import ArrayMemory
+from replica.native.arrays import ArrayMemory
 from replica.protocol.gtid import covers
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.frontier import NOTHING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from replica.options.values import Endpoint
     from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
-    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.connection.connection import SnapshotConnection
     from replica.snapshot.pace import Pace
     from replica.snapshot.rows.chunk import ReadTable
     from replica.snapshot.rows.row_block import RowBlock

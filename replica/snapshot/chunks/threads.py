@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.reader import Read
     from replica.snapshot.chunks.schedule import ReadingList
     from replica.snapshot.chunks.table_reading import TableReading
-    from replica.snapshot.connection.asking import Asked, SnapshotConnection
+    from replica.snapshot.connection.connection import Asked, SnapshotConnection
     from replica.snapshot.pace import Pace
     from replica.snapshot.rows.chunk import TableChunk
     from replica.snapshot.spool.spool import Spool

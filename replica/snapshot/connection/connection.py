@@ -13,28 +13,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import closing
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import tenacity
 
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
-from replica.handshake.ask import attempt
 from replica.handshake.login.connection import PACKET_COST
 from replica.handshake.login.driver import error_of
-from replica.handshake.login.login import Detached, log_in, said_by
+from replica.handshake.login.login import Detached, attempt, log_in, said_by
 from replica.handshake.login.refusals import translated
 from replica.handshake.registration import MAX_REPLY_BYTES, Query, Rows, Step, Steps
 from replica.protocol.constants import Command
-from replica.protocol.packets.commands import com_query
-from replica.protocol.packets.prepared import (
+from replica.protocol.packets.packets import com_query
+from replica.protocol.packets.results import (
+    ErrorReply,
     com_stmt_close,
     com_stmt_execute,
     com_stmt_prepare,
     prepare_reply,
+    read_reply,
     result_columns,
     row_end,
 )
-from replica.protocol.packets.result_set import ErrorReply, read_reply
-from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes
-from replica.snapshot.connection.result_stream import ResultStream, RowStretch
+from replica.snapshot.connection.packets import PacketReceiver, ReceivedBytes, ResultStream, RowStretch
 from replica.snapshot.connection.session import (
     LOCK_WAIT_S,
     STATEMENT_S,
@@ -45,9 +47,10 @@ from replica.snapshot.connection.session import (
     text_literal,
 )
 from replica.snapshot.connection.transports import SocketBytes, TransportBytes, end_loop
+from replica.snapshot.errors import passes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.gtid import GtidPosition
@@ -55,8 +58,11 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 MAX_COLUMNS_BYTES: Final = 16 << 20
+
 """Maximum bytes of a result's column definitions: 4096 columns, each with five names of up to 256 bytes."""
+
 SILENCE_S: Final = 30.0
+
 """Time in seconds, on top of the statement limit, to wait for the server's next byte."""
 
 
@@ -279,3 +285,63 @@ class TableConnection:
             except BaseException as error:
                 receiver.source.end(error if isinstance(error, DisconnectedError) else self._gone())
                 raise
+
+
+# `asked` opens the connection, runs the question and returns its answer. Every other error is raised at once.
+
+
+POLL_S: Final = 0.2
+
+"""Wait between two attempts in seconds. A server that restarts refuses connections at once."""
+
+Answer = TypeVar("Answer")
+
+Connection = TypeVar("Connection", bound="SnapshotConnection")
+
+
+class Asked(Protocol):
+    """Connection that answers small queries."""
+
+    def rows(self, sql: str, arguments: tuple[str, ...] = ()) -> Rows: ...
+
+    def run(self, steps: Steps[_Result]) -> _Result: ...
+
+
+class SnapshotConnection(Asked, Protocol):
+    """Connection with the methods that reading a chunk needs."""
+
+    def begin_snapshot(self) -> GtidPosition: ...
+
+    def position(self) -> GtidPosition: ...
+
+    def select(self, sql: str) -> ResultStream: ...
+
+    def end_snapshot(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def asked(connect: Callable[[], Connection], question: Callable[[Connection], Answer], patience_s: float) -> Answer:
+    """Return the answer to a question over a new connection.
+
+    Args:
+        connect: Opens a connection.
+        question: Gets the connection and returns the answer.
+        patience_s: Time in seconds after which no further attempt is made.
+
+    Raises:
+        DisconnectedError: No server was reachable for `patience_s`.
+        ReplicaError: Any other error of `connect` or `question`.
+    """
+
+    def once() -> Answer:
+        with closing(connect()) as connection:
+            return question(connection)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(passes),
+        wait=tenacity.wait_fixed(POLL_S),
+        stop=tenacity.stop_after_delay(patience_s),
+        reraise=True,
+    )
+    return retrying(once)

@@ -7,7 +7,7 @@ limit and rows above MAX_ROW_BYTES are refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,22 +15,73 @@ from replica.errors import DisconnectedError, ProtocolError
 from replica.native.arrays import address
 from replica.protocol.packets.packets import MAX_PIECE, PACKET_HEADER_LENGTH, pack
 from replica.snapshot.connection.kernel_packets import whole_rows
-from replica.snapshot.connection.result_stream import RowStretch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from replica.protocol.packets.results import ResultColumn
+
+
+class RowStretch(NamedTuple):
+    """Run of rows of a binary protocol result, as received.
+
+    If `joined` is False, `data[start:end]` holds whole packets: per row a header of 4 bytes and the payload. If
+    `joined` is True, it holds the payload of exactly one row that was longer than a packet, without headers. The
+    receiver owns the memory and reuses it for the next run.
+    """
+
+    data: npt.NDArray[np.uint8]
+    start: int
+    end: int
+    joined: bool
+
+
+class ResultStream:
+    """Result of one statement; `stretches` yields its rows once.
+
+    Args:
+        columns: Column definitions from the server.
+        take: Returns the next run of rows, or None at the end; raises the error that ends the result.
+    """
+
+    def __init__(self, columns: tuple[ResultColumn, ...], take: Callable[[], RowStretch | None]) -> None:
+        self.columns = columns
+        self._take = take
+
+    def stretches(self) -> Iterator[RowStretch]:
+        """Yield runs of rows until the end of the result; each run is valid until the next one.
+
+        The caller must read the result to its end, or else the connection becomes unusable.
+
+        Raises:
+            ServerError: The statement failed midway; the connection accepts the next statement.
+            DisconnectedError: The connection ended, or another thread closed it.
+            ProtocolError: The received data is no row.
+        """
+        while (stretch := self._take()) is not None:
+            yield stretch
+
 
 RECEIVE_BYTES: Final = 1 << 20
+
 """Bytes to request per receive: more than a socket buffer holds, so that one call empties it."""
+
 STRETCH_BYTES: Final = 1 << 20
+
 """Bytes of rows to return at once: enough to make Python's cost per row negligible, and small enough for a core's
 cache.
 """
+
 BUFFER_BYTES: Final = STRETCH_BYTES + PACKET_HEADER_LENGTH + MAX_PIECE + RECEIVE_BYTES
+
 """Buffer size: a run of rows, the largest packet after it and one receive. Without large packets most of it stays
 untouched.
 """
+
 MAX_ROW_BYTES: Final = 1 << 30
+
 """Maximum bytes of a row. No client packet and no binlog event is larger, because max_allowed_packet is at most 1
 GB.
 """

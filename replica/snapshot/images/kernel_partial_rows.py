@@ -10,7 +10,7 @@ from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u1, load_u8, store_u1, store_u8
 from replica.rows.types.kernels.kernel_dates import closed_version
 from replica.rows.types.kernels.kernel_numbers import short_little_endian
-from replica.rows.types.plan_record import HISTORY_CLOSED, KIND_ROW_END, PlanRecord
+from replica.rows.types.kinds import HISTORY_CLOSED, KIND_ROW_END, PlanRecord
 from replica.snapshot.images.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord
 
 SPOT_BYTES = 16

@@ -10,7 +10,7 @@ from replica.native.compile import helper, kernel
 from replica.native.memory import copy, load_u4, load_u8, store_u8
 from replica.native.record import Record, word
 from replica.rows.decode import records as d
-from replica.rows.decode.kernels.kernel_row_keys import (
+from replica.rows.decode.kernels.kernel_frontier import (
     KeyValueRecord,
     RowKeyRecord,
     find_key_values,
@@ -18,10 +18,10 @@ from replica.rows.decode.kernels.kernel_row_keys import (
     inherit_values,
     most_key_bytes,
 )
-from replica.rows.decode.kernels.kernel_walk import bits_set, open_event
+from replica.rows.decode.kernels.kernel_images import bits_set, open_event
 from replica.rows.decode.records import RunState
 from replica.rows.scan import records as r
-from replica.rows.scan.kernels.kernel_maps import same_bytes
+from replica.rows.scan.kernels.kernel_rows_events import same_bytes
 from replica.rows.scan.records import EventRecord
 from replica.rows.types.kernels.kernel_keys import write_key
 from replica.snapshot.images.half_record import IS_WHOLE, KEEPS, PUTS, HalfRecord

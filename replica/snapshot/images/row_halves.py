@@ -8,6 +8,7 @@ yields an `UnreadableChange`, whose error is raised when a caller needs those ro
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,14 +16,15 @@ import numpy as np
 from replica.errors import ProtocolError, UnsupportedEventError
 from replica.native.arrays import address
 from replica.protocol.compression import inflate
+from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.decode import records as d
-from replica.rows.decode.faults import run_fault
-from replica.rows.decode.kernels.kernel_row_keys import KeyValueRecord
-from replica.rows.decode.keys.row_keys import RowKeys
+from replica.rows.decode.kernels.kernel_frontier import KeyValueRecord
+from replica.rows.decode.row_keys import RowKeys
 from replica.rows.decode.slots import TableCache
+from replica.rows.decode.writers import run_fault
 from replica.rows.scan import records as r
 from replica.rows.scan.scan import ID_AND_FLAGS
-from replica.rows.tables.target import TableTarget
+from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import ValuePolicy
 from replica.schema.text.naming import column_key
 from replica.snapshot.images.half_record import HalfRecord
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from replica.errors import DataLossError, SchemaError
     from replica.native.record import Records
-    from replica.protocol.rows.table_map import TableMapEvent
+    from replica.protocol.rows.table_map import ColumnDef, TableMapEvent
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Scan
     from replica.schema.known_tables import TableName
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import TableKey
 
 COPIED_BYTES: Final = 1 << 20
+
 """Size up to which a table's images are copied out of the mapped file. Each mapping covers a megabyte or more, and the
 kernel allows a process 65 530 mappings.
 """
@@ -243,3 +246,30 @@ def _inflated(images: npt.NDArray[np.uint8], found: Scan, slots: SlotTable, even
         name = slots.name(int(found.events["slot"][event]))
         offset = found.origin(int(found.events["start"][event]))
         raise type(error)(f"{name}: {error.placeless}", offset=offset, hint=error.hint) from None
+
+
+@lru_cache(maxsize=256)
+def same_images(ours: bytes, theirs: bytes) -> bool:
+    """Return True if row images under table map `theirs` have the same meaning under `ours`, which has full
+    metadata.
+    """
+    one, two = parse_table_map(ours), parse_table_map(theirs)
+    return (
+        (one.database, one.table) == (two.database, two.table)
+        and len(one.columns) == len(two.columns)
+        and all(_same_column(told, seen) for told, seen in zip(one.columns, two.columns, strict=True))
+    )
+
+
+def _same_column(told: ColumnDef, seen: ColumnDef) -> bool:
+    if (told.type, told.metadata) != (seen.type, seen.metadata):
+        return False
+    fields = ("name", "unsigned", "collation", "labels", "geometry")
+    return all(getattr(seen, field) in (None, getattr(told, field)) for field in fields)
+
+
+@lru_cache(maxsize=256)
+def same_layout(one: bytes, other: bytes) -> bool:
+    """Return True if two table maps of one table encode values in the same way."""
+    left, right = parse_table_map(one).columns, parse_table_map(other).columns
+    return [(column.type, column.metadata) for column in left] == [(column.type, column.metadata) for column in right]

@@ -19,10 +19,9 @@ from replica.native.arrays import address
 from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation
 from replica.snapshot.images.kernel_key_states import copy_pieces, drop_touched, merge_in_order
-from replica.snapshot.images.partial_rows import completed
-from replica.snapshot.images.same_images import same_images
-from replica.snapshot.reconcile.key_order import KeyOrder
-from replica.snapshot.reconcile.whole_rows import recounted
+from replica.snapshot.images.key_states import completed
+from replica.snapshot.images.row_halves import same_images
+from replica.snapshot.reconcile.whole_rows import KeyOrder, recounted
 from replica.snapshot.reconcile.window import BackfillWindow, location_at
 from replica.snapshot.rows.chunk import starts
 from replica.snapshot.rows.kept_key import key_bytes

@@ -9,7 +9,7 @@ they are mapped, even after retention removes them. A window above MAX_WINDOW_BY
 
 Changes logged as statements, images without the key and rows that do not fit the table are errors. The error is raised
 only to a caller that asks for a state depending on the change. Images without other columns work forward, together with
-the chunk (partial_rows.py), and not backward.
+the chunk (key_states.py), and not backward.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ import numpy as np
 
 from replica.errors import PrerequisiteError, RelayError, StatementDmlError
 from replica.relay_log.location import RelayLocation, relay_number
-from replica.relay_log.walks.ddl import texts_between
-from replica.relay_log.walks.mapped_range import MappedRelayRange
+from replica.relay_log.walks.ddl import MappedRelayRange, texts_between
 from replica.relay_log.walks.xa import follow, prepared_at
-from replica.rows.decode.open_rows.open_rows import partial_images
+from replica.rows.decode.open_rows import partial_images
 from replica.rows.scan.scan import scan
 from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
 from replica.schema.patterns import table_text
 from replica.snapshot.images.half_record import IS_WHOLE, HalfRecord
-from replica.snapshot.images.key_states import MissingImages, latest, states_of
-from replica.snapshot.images.partial_rows import PartialRowError
+from replica.snapshot.images.key_states import MissingImages, PartialRowError, latest, states_of
 from replica.snapshot.images.row_halves import HalfSegment, RowImageReader, UnreadableChange
-from replica.snapshot.reconcile.table_statements import TableStatements
+from replica.snapshot.reconcile.statements import TableStatements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from replica.snapshot.images.key_states import KeyStates
-    from replica.snapshot.reconcile.table_statements import TableStatement
+    from replica.snapshot.reconcile.statements import TableStatement
     from replica.snapshot.rows.row_block import TableKey
 
 MAX_WINDOW_BYTES: Final = 512 << 20

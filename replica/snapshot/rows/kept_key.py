@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import KeyChangedError, ProtocolError, SchemaError
 from replica.protocol.rows import values as v
-from replica.protocol.rows.column_def import value_extent
-from replica.protocol.rows.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map, value_extent
 from replica.protocol.wire import Cursor, is_set
 from replica.rows.types.keys import READ_AGAIN, KeyPart, key_bytes_of, key_part
 from replica.schema.text.naming import column_key
@@ -26,7 +25,7 @@ from replica.snapshot.rows.table_map import table_map_body
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.schema.table import ColumnSchema, TableSchema
     from replica.snapshot.rows.row_block import TableKey
 

@@ -3,7 +3,7 @@
 One call processes the rows of a run. A row is written whole or not at all. If the space ends, the kernel returns before
 the unfinished row and starts with it at the next call. Every length is checked against the row's end first, and every
 value against its column. tests/kit/plain_result_rows.py does the same in plain Python. The values are written by
-kernel_result_values.py and kernel_result_times.py.
+kernel_result_values.py and kernel_result_values.py.
 
 Source: Protocol_binary in sql/protocol.cc, pack_row in sql/rpl_record.cc.
 """
@@ -14,9 +14,16 @@ from replica.native.compile import helper, inlined, kernel
 from replica.native.memory import load_u1, load_u4, load_u8, store_u1, store_u8
 from replica.rows.types.kernels.kernel_keys import SPOT_BYTES, key_room, write_key
 from replica.rows.types.kinds import Transcoding
-from replica.snapshot.rows.kernel_result_times import put_date, put_datetime, put_time
-from replica.snapshot.rows.kernel_result_values import put_counted, put_decimal, put_number, put_year
-from replica.snapshot.rows.records import BlockState, ResultColumnRecord, RowOutcome
+from replica.snapshot.rows.kernel_result_values import (
+    put_counted,
+    put_date,
+    put_datetime,
+    put_decimal,
+    put_number,
+    put_time,
+    put_year,
+)
+from replica.snapshot.rows.result_plan import BlockState, ResultColumnRecord, RowOutcome
 
 
 @helper

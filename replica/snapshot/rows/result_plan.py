@@ -11,36 +11,93 @@ byte more.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError, SchemaError, UnsupportedColumnError
+from replica.native.record import Record, word
 from replica.protocol.charset import BINARY, charset_named, charset_of
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows.column_def import value_extent
-from replica.protocol.rows.table_map import parse_table_map
+from replica.protocol.rows.table_map import parse_table_map, value_extent
 from replica.rows.types.entry import Sql
 from replica.rows.types.kinds import Transcoding
 from replica.rows.types.registry import KINDS, NAMES
 from replica.rows.types.types import type_of
-from replica.snapshot.rows.records import RowOutcome
 from replica.snapshot.rows.select_list import result_type
 from replica.snapshot.rows.table_map import table_map_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.packets.prepared import ResultColumn
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.packets.results import ResultColumn
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.schema.table import ColumnSchema, TableSchema
+# row.
+
+
+class ResultColumnRecord(Record):
+    """Column of a result, for the kernel that writes row images."""
+
+    transcoding = word("types.Transcoding")
+    came = word("bytes of a number in the result")
+    width = word("bytes in the row image, or minus the bytes of the length prefix")
+    most = word("the most bytes of a counted value; DECIMAL: digits before the point; times: bytes of the fraction")
+    scale = word("DECIMAL: digits after the point")
+    key = word("which part of the key it is, -1: none")
+
+
+class BlockState(Record):
+    """Block of row images that the kernel fills."""
+
+    position = word("offset of the next row in the stretch")
+    images = word("address of the row images")
+    images_used = word("bytes of them")
+    images_room = word("bytes there is room for")
+    ends = word("address of the ends of the images, int64 a row")
+    key_ends = word("the same of the key bytes")
+    rows = word("rows so far")
+    rows_room = word("rows there is room for")
+    keys = word("address of the key bytes")
+    keys_used = word("bytes of them")
+    keys_room = word("bytes there is room for")
+    need = word("GROW_*: bytes that the next row needs")
+    column = word("the column that a row was refused for, -1: none")
+
+
+class RowOutcome(IntEnum):
+    """Outcome of a kernel run: done, more memory needed, or the row at `position` is refused."""
+
+    DONE = 0
+    GROW_IMAGES = 1
+    GROW_ROWS = 2
+    GROW_KEYS = 3
+    TORN = 4
+    NO_ROW = 5
+    SHORT = 6
+    LONG = 7
+    TOO_LONG = 8
+    NO_VALUE = 9
+    NULL_KEY = 10
+    OUT_OF_ORDER = 11
+
+
+SLACK: Final = 64
+
+"""Bytes after a row that may be overwritten, because short strings are copied in whole words."""
 
 _CAME: Final = {
     ColumnType.TINY: 1, ColumnType.SHORT: 2, ColumnType.YEAR: 2, ColumnType.INT24: 4, ColumnType.LONG: 4,
     ColumnType.LONGLONG: 8, ColumnType.FLOAT: 4, ColumnType.DOUBLE: 8,
 }  # fmt: skip
+
 """Bytes of a number in a row of the binary protocol."""
+
 _UNSIGNED_FLAG: Final = 32
+
 _COMPRESSED: Final = "COMPRESSED"
+
 _HINT: Final = "The table was changed after its definition was read: read it again."
+
 _REFUSALS: Final = {
     RowOutcome.TORN: "ends in the middle of a packet",
     RowOutcome.NO_ROW: "does not begin with the header of a row",

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from replica.errors import ProtocolError
-from replica.native.array_memory import ArrayMemory
-from replica.native.arrays import address
+from replica.native.arrays import ArrayMemory, address
 from replica.rows.types.keys import key_records
 from replica.snapshot.rows.kept_key import kept_key, key_parts
 from replica.snapshot.rows.kernel_result_rows import transcode_rows
-from replica.snapshot.rows.records import SLACK, BlockState, ResultColumnRecord, RowOutcome
-from replica.snapshot.rows.result_plan import plan_result, refusal
+from replica.snapshot.rows.result_plan import SLACK, BlockState, ResultColumnRecord, RowOutcome, plan_result, refusal
 from replica.snapshot.rows.row_block import RowBlock
 from replica.snapshot.rows.table_map import table_map_body
 
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from replica.protocol.packets.prepared import ResultColumn
+    from replica.protocol.packets.results import ResultColumn
     from replica.schema.table import TableSchema
-    from replica.snapshot.connection.result_stream import RowStretch
+    from replica.snapshot.connection.packets import RowStretch
     from replica.snapshot.rows.row_block import TableKey
 
 FIRST_IMAGES: Final = 1 << 20

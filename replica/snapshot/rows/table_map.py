@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.charset import BINARY, collation_in
 from replica.protocol.constants import ColumnType, MetadataField
-from replica.protocol.rows.column_def import CHARACTER, METADATA_LENGTHS, NUMERIC
+from replica.protocol.rows.table_map import CHARACTER, METADATA_LENGTHS, NUMERIC
 from replica.rows.types.entry import Sql
 from replica.rows.types.registry import KINDS, NAMES
 from replica.rows.types.types import type_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.protocol.constants import HEADER_LENGTH, ChecksumAlgorithm, EventType, GtidFlag
-from replica.protocol.events.encode import encode_event
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.gtid import Gtid
 from replica.protocol.header import HEADER
 

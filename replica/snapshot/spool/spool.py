@@ -21,8 +21,14 @@ import numpy as np
 
 from replica.errors import DiskFullError, RelayError
 from replica.native.kernel_checksum import checksum
+from replica.protocol.constants import HEADER_LENGTH
+from replica.protocol.events.decode import GtidEvent, decode, decode_description
+from replica.protocol.header import parse_header
 from replica.relay_log.directory.disk import FULL, free_bytes, write_all
+from replica.relay_log.files.lookup import read_file_head
+from replica.relay_log.location import relay_path
 from replica.snapshot.rows.row_block import RowBlock
+from replica.snapshot.spool.events import LastTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,26 +36,43 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from replica.relay_log.location import RelayHead
+    from replica.relay_log.log import RelayLog
+
 IN_MEMORY_BYTES: Final = 64 << 10
+
 """Smaller blocks stay in memory. Their number is that of the tables read ahead, and a file would cost more than its
 rows.
 """
+
 HELD_BYTES: Final = 64 << 20
+
 """Maximum total bytes of larger blocks in memory; a batch writes them into its own file."""
+
 OWN_FILE_BYTES: Final = 4 << 20
+
 """Size from which a block is written to its own file at once, which a batch takes over instead of copying the rows. A
 file costs an fsync, which is not worth it for smaller blocks.
 """
+
 STRETCH_BYTES: Final = 16 << 20
+
 """Bytes of images in one part of a file: a fraction of a second of a task's work."""
+
 FOLDER_MODE: Final = 0o700
+
 FILE_MODE: Final = 0o600
+
 """Only the query's user may read the rows."""
 
 _WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
+
 _NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
+
 _HEAD: Final = struct.Struct("<8sQQQQQQQ")
+
 _MAGIC: Final = b"ROWBLOCK"
+
 _LEAVE: Final = "Change nothing in the folder, and restart the query: no delivered rows are lost."
 
 
@@ -388,3 +411,20 @@ def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
         keys, key_ends = images, ends
     numbers = tuple(np.frombuffer(left_out.tobytes(), np.int64).tolist())
     return RowBlock(table_map.tobytes(), width, images, ends.view(np.int64), keys, key_ends.view(np.int64), numbers)
+
+
+# location.
+
+
+def transaction_at(log: RelayLog, head: RelayHead) -> LastTransaction:
+    """Return the GTID and commit time of the last transaction up to a location; zeros if there is none."""
+    first, end = log.oldest(), head.location
+    if not end.offset or log.is_empty(first, end):
+        return LastTransaction()
+    begin = log.last_group(end)
+    path = relay_path(log.directory, begin.file)
+    description = decode_description(read_file_head(path).format)
+    with path.open("rb") as file:
+        length = parse_header(memoryview(os.pread(file.fileno(), HEADER_LENGTH, begin.offset))).event_length
+        event = decode(memoryview(os.pread(file.fileno(), length, begin.offset)), description)
+    return LastTransaction(event.gtid, head.timestamp) if isinstance(event, GtidEvent) else LastTransaction()

@@ -16,7 +16,7 @@ from replica.errors import DisconnectedError, PrerequisiteError
 from replica.handshake.primary.server import ask_uid
 from replica.handshake.registration import Query
 from replica.handshake.start.start import prepared_transactions
-from replica.protocol.gtid import BinlogPosition
+from replica.protocol.gtid import BinlogPosition, covers
 from replica.relay_log.directory.identity import source_of
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.connection.session import position_of
@@ -28,12 +28,18 @@ if TYPE_CHECKING:
 
     from replica.handshake.registration import Rows, Steps
     from replica.options.config import Endpoint, ReplicaConfig
+    from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.relay_log.log import RelayLog
+    from replica.snapshot.connection.connection import SnapshotConnection
+    from replica.snapshot.log_view import LogView
 
 _FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
+
 _WAITING = "rpl_semi_sync_master_wait_sessions"
+
 _UPDATES = "log_slave_updates"
+
 _SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # the timeout is in milliseconds
 
 
@@ -195,8 +201,11 @@ class LowWatermark:
 _OTHERS: Final = (
     "SELECT ID, COMMAND FROM information_schema.PROCESSLIST WHERE COMMAND <> 'Sleep' AND ID <> CONNECTION_ID()"
 )
+
 _RUNNING, _GALERA = "threads_running", "wsrep_connected"
+
 _COUNT: Final = f"SHOW GLOBAL STATUS WHERE Variable_name IN ('{_RUNNING}', '{_GALERA}')"
+
 _DUMP: Final = "Binlog Dump"
 
 
@@ -217,3 +226,34 @@ def _none_commits(others: Rows, counted: Rows) -> bool:
     if any(command != _DUMP for _, command in others):
         return False
     return found.get(_RUNNING) == str(1 + len(others))
+
+
+# `await_position` raises an error with the server's name after one minute. An error of the stream ends the wait.
+
+
+LAG_S: Final = 60.0
+
+"""Maximum wait for a replica in seconds; the planning of a batch waits meanwhile."""
+
+LAG_POLL_S: Final = 0.1
+
+"""Poll interval in seconds."""
+
+
+def await_position(connection: SnapshotConnection, wanted: GtidPosition, host: Endpoint, view: LogView) -> None:
+    """Wait until a server has reached a position.
+
+    Raises:
+        PrerequisiteError: The server has not reached it within LAG_S.
+        ReplicaError: The error that ended the stream.
+    """
+    deadline = time.monotonic() + LAG_S
+    while not covers(at := connection.position(), wanted):
+        view.head()
+        if time.monotonic() >= deadline:
+            raise PrerequisiteError(
+                f"{host}, which tables are read from, is at {at or 'no position'} and has not reached {wanted} within "
+                f"{LAG_S:.0f} s: its tables are older than the position that was asked for.",
+                hint="Wait until it has (SHOW SLAVE STATUS on it shows why it lags), or read tables from the primary.",
+            )
+        time.sleep(LAG_POLL_S)

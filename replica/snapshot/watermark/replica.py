@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from replica.relay_log.groups.groups import RelayGroups
-from replica.relay_log.groups.gtid_search import GtidSearch
-from replica.snapshot.watermark.primary import MAX_PAIRS, TEN_SECONDS
-from replica.snapshot.watermark.xa import ROWLESS, XaCommits
+from replica.relay_log.groups.groups import GtidSearch, RelayGroups
+from replica.snapshot.watermark.primary import MAX_PAIRS, ROWLESS, TEN_SECONDS, XaCommits
 
 if TYPE_CHECKING:
     from replica.protocol.gtid import GtidPosition

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from replica.options.config import ReplicaConfig
     from replica.options.values import Endpoint
     from replica.relay_log.location import RelayHead, RelayLocation
-    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.connection.connection import SnapshotConnection
     from replica.snapshot.pace import Pace
 
 POLL_S: Final = 1.0

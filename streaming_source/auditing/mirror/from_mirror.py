@@ -8,33 +8,110 @@ is not a control table is an error.
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, DataLossError
+from replica.schema.known_tables import tables_from_json
 from replica.schema.patterns import table_text
-from replica.schema.stored import tables_from_json
-from replica.snapshot.check.cascades import tables_above
-from streaming_source.auditing.mirror.versions import version_of
+from replica.snapshot.check.facts import tables_above
 from streaming_source.auditing.result import LeftOut
-from streaming_source.schema.target_modes import live_rows
-from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line
+from streaming_source.auditing.rows.columns import time_text
+from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
+from streaming_source.sinks.delta import known_folder
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line
+from streaming_source.sinks.sql_text import identifier
+from streaming_source.transforms.hashes import hashed
+from streaming_source.transforms.table_rules import fingerprint_of_text, rule_of_text
+from streaming_source.transforms.transformed_images import Transformed, shown_columns, target_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
+    from replica.rows.types.types import ValuePolicy
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
+    from streaming_source.transforms.hashes import HashKey
+
+# `version_of` returns the version before the mirror's first commit of a later batch. That version includes whatever
+# others wrote into the target until then. It is an error if the log of the target does not reach back to it.
+
+
+_log = logging.getLogger(__name__)
+
+
+def version_of(spark: SparkSession, target: str, mirror: str, batch: int) -> int:
+    """Return the version of a target to read with VERSION AS OF.
+
+    Raises:
+        DataLossError: the target's history does not reach back that far.
+    """
+    found = None
+    for version, metadata in commits_of(spark, target):
+        if batch_of(metadata, mirror) > batch:
+            break
+        found = version
+    if found is None:
+        raise DataLossError(
+            f"{target} has no version of the batch {batch} any more.",
+            hint="Audit again, because the control table has advanced. Keep the target's log longer "
+            "(delta.logRetentionDuration).",
+        )
+    return found
+
+
+def commits_of(spark: SparkSession, target: str) -> list[tuple[int, str | None]]:
+    """Return version and user metadata of each commit in a target's log, the oldest first."""
+    commits = _commits_without_spark(known_folder(spark, target))
+    if commits is None:
+        history = spark.sql(f"DESCRIBE HISTORY {target}").select("version", "userMetadata").collect()
+        commits = [(int(version), metadata) for version, metadata in history]
+    return sorted(commits, key=lambda commit: commit[0])
+
+
+def _commits_without_spark(folder: str | None) -> list[tuple[int, str | None]] | None:
+    """Return the commits as delta-rs reads them, in a hundredth of Spark's time; None if it cannot."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ImportError:  # deltalake is optional
+        return None
+    if folder is None:
+        return None
+    try:
+        history = DeltaTable(folder).history()
+    except (DeltaError, OSError) as refused:
+        _log.debug("Spark reads the log of %s: %s", folder, refused)
+        return None
+    return [(int(one["version"]), one.get("userMetadata")) for one in history]
+
+
+def batch_of(told: str | None, mirror: str) -> int:
+    """Return the batch of a commit of the mirror; -1 for the commits of others."""
+    try:
+        about = json.loads(told or "{}")
+    except ValueError:
+        return -1
+    if not isinstance(about, dict) or about.get("mirror") != mirror:
+        return -1
+    return int(str(about.get("batch", -1)))
+
 
 _COLUMNS: Final = (
     *("mirror", "source_database", "source_table", "target", "mode", "state", "keys", "position", "batch", "error"),
     *("rules", "definition"),
 )
+
 _FOREIGN_KEYS: Final = "foreign_keys"
+
 """A column that control tables of version 0.1 do not have. Their table definitions contain the foreign keys."""
+
 _CURRENT: Final = "current"
+
 _DROPPED: Final = "dropped"
+
 """State of a table that does not exist on the server any more, so its target has no counterpart."""
 
 
@@ -122,3 +199,72 @@ def _parents(row: Row) -> set[TableName]:
         return {(key["parent_database"], key["parent_table"]) for key in keys}
     old = json.loads(row["definition"] or "{}").get("cascades") or ()
     return {(str(key[1][0]), str(key[1][1])) for key in old}
+
+
+# `MirroredRows` makes both sides comparable. It applies the rule to the table's rows with the expressions that the
+# mirror writes with. Of the target it keeps the rows that the server has now, without the columns of the mode. A rule
+# with hashes needs the key that the target was made with.
+
+
+_ROW = "row"
+
+
+class MirroredRows(NamedTuple):
+    """The conversion from a table to its target. `ruled` is None if the rows are copied unchanged."""
+
+    mode: str
+    ruled: Transformed | None
+
+    def of_table(self, rows: DataFrame) -> DataFrame:
+        """Return the rows that the target has to hold for these rows of the table."""
+        if self.ruled is None:
+            return rows
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import DayTimeIntervalType
+
+        times = [field for field in rows.schema if isinstance(field.dataType, DayTimeIntervalType)]
+        rows = rows.withColumns({field.name: time_text(rows[identifier(field.name)], field) for field in times})
+        if self.ruled.rule.where is not None:
+            rows = rows.where(self.ruled.rule.where)
+        shown = [value.alias(name) for name, value in shown_columns(self.ruled, rows).items()]
+        if self.ruled.key is None or not self.ruled.hashes:
+            return rows.select(*shown)
+        whole = rows.select(f.struct(*shown).alias(_ROW))
+        return hashed(whole, self.ruled.hashes, self.ruled.key, sides=(_ROW,)).select(f"{_ROW}.*")
+
+    def of_target(self, rows: DataFrame) -> DataFrame:
+        """Return the target's rows that the server has now, with only the table's columns."""
+        live = live_rows(self.mode)
+        own = OWN_COLUMNS[self.mode]
+        return rows.where(live).drop(*(column.name for column in own)) if live is not None and own else rows
+
+    def keys(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return the names that the table's key columns have in the target."""
+        return tuple(keys) if self.ruled is None else target_keys(keys, self.ruled.columns)
+
+
+AS_IT_IS = MirroredRows(CURRENT, None)
+
+
+def mirrored_rows(
+    mode: str, rules: str | None, table: TableSchema, policy: ValuePolicy, key: HashKey | None
+) -> MirroredRows:
+    """Return the conversion for the table of a control row.
+
+    Args:
+        mode: the mode of the target.
+        rules: the rule of the target, as the control table keeps it; None for none.
+        table: the definition of the table.
+        policy: how values are converted.
+        key: the key of the hashes.
+
+    Raises:
+        ConfigError: the target holds hashes of another key, or no key is given.
+    """
+    if rules is None:
+        return MirroredRows(mode, None)
+    wanted = fingerprint_of_text(rules)
+    if wanted is not None and (key is None or key.fingerprint != wanted):
+        told = "no key is given" if key is None else "hashKeyFile has another key than the target"
+        raise ConfigError(f"its rule hashes columns, and {told}.", hint="Give the audit the mirror's own hashKeyFile.")
+    return MirroredRows(mode, Transformed(table, policy, rule_of_text(rules), key))

@@ -1,4 +1,4 @@
-"""The audits of a mirror in a table beside its control table: `<control>_audits`, one row a table and audit.
+"""Records of audits beside a mirror's control table, and requests to repair rows.
 
 `write_records` appends an `AuditResult`, and `last_audits` returns the last row of each table. Only audits write there,
 so no write conflicts with the mirror's.
@@ -7,25 +7,36 @@ so no write conflicts with the mirror's.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Final, TypeAlias
+import uuid
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from replica.errors import ConfigError
 from replica.schema.patterns import table_named
+from streaming_source.auditing.rows.differences import differing_keys
+from streaming_source.schema.spark_names import spark_column_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_source.auditing.result import AuditResult
+    from streaming_source.auditing.rows.differences import ComparedRows
 
 Columns: TypeAlias = "tuple[tuple[str, str, str], ...]"
+
 """Name, type and meaning of each column of a table."""
 
 SUFFIX: Final = "_audits"
+
 EQUAL: Final = "equal"
+
 DIFFERENT: Final = "not equal"
+
 LEFT_OUT: Final = "left out"
+
 REPAIRED: Final = "repaired"
+
 NOT_REPAIRED: Final = "not repaired"
 
 COLUMNS: Final[Columns] = (
@@ -100,3 +111,126 @@ def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
     return (
         audits.groupBy("source_database", "source_table").agg(last).select("source_database", "source_table", "last.*")
     )
+
+
+# `ask_for_repair` takes both sides of a table as they were compared, and writes one row. The row has the position of
+# the comparison, and the server's row of each key that differs, as an Arrow stream in the target's columns. The mirror
+# executes it between two of its batches. Tables without a key are refused, and requests of more than MOST_ROWS rows.
+
+
+REPAIRS_SUFFIX: Final = "_repairs"
+
+MOST_ROWS: Final = 100_000
+
+"""Most rows of a request. They pass through the driver, and a re-snapshot is faster for a table that lacks more."""
+
+REPAIR_COLUMNS: Final = (
+    ("id", "STRING", "the request"),
+    ("asked_at", "TIMESTAMP", "when it was left"),
+    ("mirror", "STRING", "which mirror is asked: the id of its query"),
+    ("source_database", "STRING", "database of the table on the server"),
+    ("source_table", "STRING", "its name there"),
+    ("position", "STRING", "GTID position that the rows are of"),
+    ("batch", "BIGINT", "the last micro-batch that was in the target then"),
+    ("key", "ARRAY<STRING>", "columns of the target that tell rows apart"),
+    ("rows", "BINARY", "the rows, as an Arrow stream"),
+)
+
+"""Name, type and meaning of each column."""
+
+GONE: Final = "gone"
+
+ROW: Final = "row"
+
+
+class AskedOf(NamedTuple):
+    """The mirror to ask, and the last batch in the target when it was compared."""
+
+    control: str
+    mirror: str
+    batch: int
+
+
+def make_requests(spark: SparkSession, control: str) -> None:
+    """Create the table of requests if there is none."""
+    make_beside(spark, control, REPAIRS_SUFFIX, REPAIR_COLUMNS)
+
+
+def ask_for_repair(
+    asked: AskedOf,
+    table: str,
+    position: str,
+    sides: tuple[DataFrame, DataFrame],
+    compared: ComparedRows,
+    buckets: Collection[int],
+    before: DataFrame | None = None,
+) -> None:
+    """Write the request to repair the rows of these buckets that differ.
+
+    Args:
+        asked: the mirror to ask.
+        table: the table, as database.table.
+        position: the GTID position of the comparison.
+        sides: the rows of the table and those of its target.
+        compared: how rows are compared.
+        buckets: the buckets that differ.
+        before: rows that differed in an earlier comparison; if given, only rows that are also in it are repaired.
+
+    Raises:
+        ConfigError: the table is compared by whole rows, or too many rows differ.
+    """
+    import pyarrow as pa
+
+    if not compared.keys:
+        raise ConfigError(f"{table} has no key to repair rows by.", hint="Re-snapshot the table (mirror_resnapshot).")
+    found = differing_keys(*sides, compared, buckets).select("key")
+    found = (found if before is None else found.join(before, "key", "left_semi")).persist()
+    try:
+        rows = _rows(*sides, compared, found).limit(MOST_ROWS + 1).toArrow()
+    finally:
+        found.unpersist()
+    if rows.num_rows > MOST_ROWS:
+        raise ConfigError(
+            f"more than {MOST_ROWS} rows of {table} would have to be written.",
+            hint="Re-snapshot the table (mirror_resnapshot).",
+        )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    names = _names(compared, sides[1])
+    told = (
+        *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), asked.mirror, *table_named(table), position, asked.batch),
+        *([names[key] for key in compared.keys], sink.getvalue().to_pybytes()),
+    )
+    append_beside(sides[1].sparkSession, asked.control, REPAIRS_SUFFIX, REPAIR_COLUMNS, [told])
+
+
+def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: DataFrame) -> DataFrame:
+    """Return the rows of a request: `gone` is True for the key of a row to remove, and `row` is the target's row."""
+    from pyspark.sql import functions as f
+
+    names = _names(compared, target)
+    kinds = {field.name: field.dataType for field in target.schema}
+
+    def side(rows: DataFrame, *, source: bool) -> DataFrame:
+        key = compared.key(compared.values(source=source))
+        values = [
+            (one.source if source else one.target) if source or one.name in compared.keys else f.lit(None)
+            for one in compared.columns
+        ]
+        row = f.struct(
+            *(
+                value.cast(kinds[names[one.name]]).alias(names[one.name])
+                for one, value in zip(compared.columns, values, strict=True)
+            )
+        )
+        told = rows.select(key.alias("key"), f.lit(not source).alias(GONE), row.alias(ROW))
+        return told.join(found, "key", "left_semi").dropDuplicates(["key", GONE])
+
+    return side(target, source=False).unionByName(side(source, source=True)).select(GONE, ROW)
+
+
+def _names(compared: ComparedRows, target: DataFrame) -> dict[str, str]:
+    """Return the target's names of the columns by the table's names."""
+    there = {spark_column_key(name): name for name in target.columns}
+    return {one.name: there[spark_column_key(one.name)] for one in compared.columns}

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError
-from streaming_source.sinks.short_errors import SPARK_ERRORS, told_by
+from streaming_source.sinks.queries import SPARK_ERRORS, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

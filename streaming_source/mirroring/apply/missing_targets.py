@@ -17,16 +17,15 @@ from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import refused
 from streaming_source.mirroring.writers.native.writer import NATIVE
-from streaming_source.sinks.delta_folder import known_folder
-from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line
-from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.sinks.delta import known_folder
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
 
 _log = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 60.0

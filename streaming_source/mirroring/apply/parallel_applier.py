@@ -6,21 +6,175 @@ Each table has its own session, because commit tokens are settings of a session.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ReplicaError
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.merge_settings import MergeSettings, ShuffleSize, TargetSizes
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.sinks.short_errors import SPARK_ERRORS
-from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.sinks.queries import SPARK_ERRORS, side_by_side
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.apply.merge_settings import TargetSize
+    from replica.schema.known_tables import TableName
     from streaming_source.mirroring.apply.table_applier import TableApplier
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
+# In: the session of a micro-batch, the work on its tables. Out: settings in that session only, and an upper limit of
+# the rows of each target. A setting of the user stays, or is an upper limit.
+#
+# Small plans are interpreted: each MERGE generates code for 68 projections and its stages, which costs more than an
+# interpreted run over few rows. Files of a target are rewritten if it is small or many of its rows change. Deletion
+# vectors would need two more jobs, and leave a small file in each micro-batch, which later MERGEs read.
+#
+# Spark starts with 200 shuffle partitions whatever the data, and each task then writes 200 small pieces. This is most
+# of the cost of a MERGE of some thousand rows.
+#
+# The control table has the number of rows and changes that were applied, which counts every update and delete as a
+# row. So a target is counted when it may have passed a limit or doubled.
+
+
+MOST_ROWS: Final = 50_000
+
+"""Most rows of a target whose plans are interpreted; docs/dev/measurements/spark-merge.md has the measurements."""
+
+INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+
+"""Spark's defaults, set explicitly: executions within a micro-batch otherwise inherit the settings from its start."""
+
+MOST_WHOLE_ROWS: Final = 500_000
+
+"""Most rows of a target whose files are rewritten: with a million rows, deletion vectors cost no more."""
+
+COPIED_A_CHANGE: Final = 20
+
+"""Most rows that are copied for each change of a target that is not small: the old files stay until VACUUM."""
+
+_MARKS: Final = "spark.databricks.delta.merge.deletionVectors.persistent"
+
+WHOLE_FILES: Final = {_MARKS: "false"}
+
+MARKED_ROWS: Final = {_MARKS: "true"}
+
+PARTS: Final = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+
+"""Initial number of shuffle partitions. A checkpoint does not store it, unlike `spark.sql.shuffle.partitions`."""
+
+SNAPSHOT_PARTS: Final = "spark.databricks.delta.snapshotPartitions"
+
+"""Number of partitions into which Delta divides the list of a table's files; Delta's default is 50."""
+
+MOST: Final = "spark.sql.shuffle.partitions"
+
+MOST_SNAPSHOT_PARTS: Final = 50
+
+ROWS_A_PART: Final = 500_000
+
+"""Rows in a shuffle partition: a MERGE sorts each in memory, and so many rows take some hundred megabytes."""
+
+_DOUBLED = 2
+
+
+class TargetSize(NamedTuple):
+    """Upper limit of a target's rows after a micro-batch, and the number of changes that one MERGE applies."""
+
+    rows: int
+    changes: int
+
+    @property
+    def small(self) -> bool:
+        """Whether the plans of the target are interpreted."""
+        return self.rows <= MOST_ROWS
+
+    @property
+    def written_whole(self) -> bool:
+        """Whether files of the target are rewritten, instead of marking rows in deletion vectors."""
+        return self.small or self.rows <= min(MOST_WHOLE_ROWS, COPIED_A_CHANGE * self.changes)
+
+
+class MergeSettings:
+    """MERGE settings in the session of a mirror's query."""
+
+    def __init__(self) -> None:
+        self._plans = _Choice(INTERPRETED, COMPILED)
+        self._files = _Choice(WHOLE_FILES, MARKED_ROWS)
+
+    def fit(self, spark: SparkSession, size: TargetSize) -> None:
+        """Set how MERGEs into targets of this size are run."""
+        self._plans.make(spark, first=size.small)
+        self._files.make(spark, first=size.written_whole)
+
+
+class _Choice:
+    """One of two values for some settings, unless the user has set one of the settings."""
+
+    def __init__(self, first: Mapping[str, str], second: Mapping[str, str]) -> None:
+        self._first, self._second = first, second
+        self._free: bool | None = None
+
+    def make(self, spark: SparkSession, *, first: bool) -> None:
+        if self._free is None:  # the mirror has set nothing yet: a value is the user's
+            self._free = all(spark.conf.get(name, None) is None for name in self._first)
+        if self._free:
+            for name, value in (self._first if first else self._second).items():
+                spark.conf.set(name, value)
+
+
+def shuffle_parts(rows: int, cores: int, most: int) -> int:
+    """Return the number of shuffle partitions for a target with so many rows."""
+    return max(1, min(most, max(cores, -(-rows // ROWS_A_PART))))
+
+
+class ShuffleSize:
+    """Shuffle settings in the session of a mirror's query."""
+
+    def __init__(self) -> None:
+        self._most: int | None = None
+        self._most_of_snapshots = MOST_SNAPSHOT_PARTS
+
+    def fit(self, spark: SparkSession, rows: int) -> None:
+        """Set the number of shuffle partitions for a micro-batch; `rows`: the rows of its largest target."""
+        if self._most is None:  # the mirror has set nothing yet: a value is the user's
+            self._most = int(spark.conf.get(PARTS, None) or spark.conf.get(MOST) or 1)
+            self._most_of_snapshots = int(spark.conf.get(SNAPSHOT_PARTS, None) or MOST_SNAPSHOT_PARTS)
+        parts = shuffle_parts(rows, spark.sparkContext.defaultParallelism, self._most)
+        spark.conf.set(PARTS, str(parts))
+        spark.conf.set(SNAPSHOT_PARTS, str(min(parts, self._most_of_snapshots)))
+
+
+class _Counted(NamedTuple):
+    """Count of a target, and the number of rows and changes that were applied before it."""
+
+    applied: int = 0
+    rows: int = 0
+
+
+class TargetSizes:
+    """Counts of the targets of a mirror, in one start of it."""
+
+    def __init__(self) -> None:
+        self._counted: dict[TableName, _Counted] = {}
+
+    def of(self, work: TableApplier) -> TargetSize:
+        """Return the size of a target after a micro-batch. Several threads may call it for different targets."""
+        name, applied = work.row.name, work.row.rows
+        last = self._counted.get(name, _Counted())
+        if applied < last.applied:  # the target was created again
+            last = _Counted()
+        rows = last.rows + applied - last.applied
+        if rows > max(MOST_ROWS, _DOUBLED * last.rows):
+            try:
+                counted = work.count()
+            except SPARK_ERRORS:  # the work on the target reports its fault
+                counted = None
+            if counted is not None:
+                rows = counted
+                self._counted[name] = _Counted(applied, rows)
+        return TargetSize(rows + work.facts.rows, work.facts.changes // (1 + len(work.statements)))
 
 
 class ParallelApplier:
@@ -94,3 +248,40 @@ class ParallelApplier:
         """Set the session for the next writes."""
         self._shuffles.fit(spark, size.rows)
         self._settings.fit(spark, size)
+
+
+# In: the session in which a mirror is started. Out: a larger limit, which Spark reads when it compiles its first
+# class. Spark keeps 100 classes for a whole JVM, and the MERGEs of three targets have as many. Without a larger limit
+# they are compiled again in each micro-batch. A limit that the user has set stays. If Spark has already compiled a
+# class, the mirror only logs a warning.
+
+
+SETTING: Final = "spark.sql.codegen.cache.maxEntries"
+
+CLASSES: Final = 4_000
+
+"""Classes of a hundred targets; each takes some ten kilobytes."""
+
+_log = logging.getLogger(__name__)
+
+
+def keep_compiled_classes(spark: SparkSession) -> None:
+    """Let the JVM of a session keep the classes of many targets.
+
+    Spark accepts the setting only at the start of a session, because it reads it once, at its first compilation
+    (CodeGenerator.cache in Spark's sql/catalyst). Before that, it can be set in the session's internal configuration.
+    """
+    if spark.conf.get(SETTING, None) is not None:
+        return
+    java: Any = spark._jvm  # noqa: SLF001  (PySpark has no API for it)
+    if java.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount():
+        _log.warning(
+            "this session keeps few compiled classes, so the plans of many targets are compiled again in each batch: "
+            "start the session with %s=%d, or call mirror() before any other query",
+            SETTING,
+            CLASSES,
+        )
+        return
+    spark._jsparkSession.sessionState().conf().setConfString(SETTING, str(CLASSES))  # noqa: SLF001
+    # The first compilation has to happen here, because one in another thread or session would read another limit.
+    spark.range(1).where("id >= 0").count()

@@ -19,18 +19,26 @@ from pyspark.errors import AnalysisException
 from replica.errors import ReplicaError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.auditing.mirror.records import COLUMNS as RECORD
-from streaming_source.auditing.mirror.records import NOT_REPAIRED, REPAIRED, append_beside, beside, make_records
+from streaming_source.auditing.mirror.records import (
+    GONE,
+    NOT_REPAIRED,
+    REPAIRED,
+    REPAIRS_SUFFIX,
+    ROW,
+    append_beside,
+    beside,
+    make_records,
+)
 from streaming_source.auditing.mirror.records import SUFFIX as RECORDS
-from streaming_source.auditing.mirror.repair_request import GONE, ROW, SUFFIX
 from streaming_source.mirroring.apply.faults import raise_fault
-from streaming_source.mirroring.control.control_row import CURRENT
+from streaming_source.mirroring.control.control_table import CURRENT
 from streaming_source.mirroring.settings import batch_options
-from streaming_source.mirroring.writers.versions import METADATA, UNNUMBERED, Commit
+from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
-from streaming_source.sinks.short_errors import SPARK_ERRORS, first_line, told_by
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, told_by
 from streaming_source.sinks.sql_text import braced, identifier, text_value
 from streaming_source.sinks.upserts import sql_name
-from streaming_source.transforms.target_columns import image_type, target_columns
+from streaming_source.transforms.transformed_images import image_type, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 POLL_S: Final = 10.0
@@ -85,7 +93,7 @@ class Repairs:
     def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
         mirror = next(iter(rows.values())).mirror if rows else ""
         try:
-            asked = spark.table(beside(self._settings.names.control, SUFFIX))
+            asked = spark.table(beside(self._settings.names.control, REPAIRS_SUFFIX))
             return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
         except AnalysisException:  # there were no requests yet
             return []
@@ -124,7 +132,7 @@ class Repairs:
             "reason": reason,
         }
         append_beside(spark, control, RECORDS, RECORD, [tuple(record[name] for name, _, _ in RECORD)])
-        spark.sql(f"DELETE FROM {beside(control, SUFFIX)} WHERE id = {text_value(request['id'])}")  # noqa: S608
+        spark.sql(f"DELETE FROM {beside(control, REPAIRS_SUFFIX)} WHERE id = {text_value(request['id'])}")  # noqa: S608
 
 
 def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None, request: Row) -> Repaired:

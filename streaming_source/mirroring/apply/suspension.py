@@ -22,18 +22,18 @@ from replica.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import full_disk, may_pass
 from streaming_source.mirroring.apply.missing_targets import gone_error, is_target_there
-from streaming_source.mirroring.control.control_row import NO_BATCH
+from streaming_source.mirroring.control.control_table import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
-from streaming_source.mirroring.reading.requests import MOST_TRIES, RESNAPSHOT_HINT
+from streaming_source.mirroring.reading.resnapshot import MOST_TRIES, RESNAPSHOT_HINT
 from streaming_source.mirroring.writers.choose import open_target
-from streaming_source.sinks.delta_folder import DELTA
-from streaming_source.sinks.short_errors import SPARK_ERRORS, told_by, without_plan
+from streaming_source.sinks.delta import DELTA
+from streaming_source.sinks.queries import SPARK_ERRORS, told_by, without_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming_source.mirroring.apply.table_applier import TableApplier
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
 
 LONGEST_ERROR: Final = 1000

@@ -1,7 +1,7 @@
 """Facts of a micro-batch: which tables it changes, and its statements.
 
-In: a batch of outlines. Out: `TableChanges` and `StatementRow`s by table. The statements have the order of the
-partitions; `statement_scope.py` sorts them. Reading the facts also fills the cache from which the work on each table
+In: a batch of manifests. Out: `TableChanges` and `StatementRow`s by table. The statements have the order of the
+partitions; `alterations.py` sorts them. Reading the facts also fills the cache from which the work on each table
 reads.
 """
 
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from replica.protocol.rows.table_map import parse_table_map
+from replica.rows.tables.match import difference
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.batch.met_maps import MetMap
-from streaming_source.mirroring.batch.outline_columns import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED
+from streaming_source.mirroring.batch.manifest import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED, MetMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
     from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
 
 PackedPart = tuple[bytes, bytes]
+
 _SECOND_US: Final = 1_000_000
 
 
@@ -83,8 +88,8 @@ class BatchFacts(NamedTuple):
 
     Attributes:
         databases: statements that name a database, or no clear table, by the database.
-        touched: the bits of `touched_tables.py`, also for tables that the mirror does not select.
-        parts: the partitions that have rows of a table, with its known definition; both are pickled, as in the outline.
+        touched: the bits of `manifest.py`, also for tables that the mirror does not select.
+        parts: the partitions that have rows of a table, with its known definition; both pickled, as in the manifest.
     """
 
     tables: dict[TableName, TableChanges]
@@ -95,7 +100,7 @@ class BatchFacts(NamedTuple):
 
 
 def look_through(batch: DataFrame) -> BatchFacts:
-    """Return the facts of a batch of outlines, by one Spark job."""
+    """Return the facts of a batch of manifests, by one Spark job."""
     parts: dict[TableName, list[PackedPart]] = {}
     packed = b""
     found: dict[TableName, list[Row]] = {}
@@ -141,3 +146,41 @@ def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableCh
 def _statement(row: Row) -> StatementRow:
     effect = StatementEffect(row["sql"], StatementContext.restored(row["context"]))
     return StatementRow(row["domain"], int(row["number"]), row["ordinal"], row["gtid"], effect, row["committed_us"])
+
+
+# In: the table maps of the rows, the definition of the table. Out: why the rows do not match the definition; '' if
+# they do. ALTER TABLE under sql_log_bin=0, and an ALTER that a server does not log, are no statements of the stream.
+# This check finds them before a value is lost or written to another column.
+
+
+_WITHOUT_ID: Final = bytes(8)
+
+"""Zeros in place of the table id and flags of a TABLE_MAP."""
+
+
+def unreadable_rows(changes: TableChanges) -> str:
+    """Return why rows of a micro-batch cannot be decoded; '' if all can."""
+    return changes.fault or next((met.fault for met in changes.maps if met.fault), "")
+
+
+def other_definition_of(changes: TableChanges, table: TableSchema) -> str:
+    """Return why rows of a table in a micro-batch do not match a definition; '' if they do."""
+    if changes.fault is not None:
+        return changes.fault
+    reasons = (met.fault or _difference(met.content, table, read=met.read) for met in changes.maps)
+    return next((why for why in reasons if why), "")
+
+
+@lru_cache(maxsize=4096)
+def _difference(content: bytes, table: TableSchema, *, read: bool) -> str:
+    """Compare a table map with a definition. It is cached: both are the same in nearly all micro-batches."""
+    return difference(parse_table_map(_WITHOUT_ID + content), _as_read(table) if read else table, computed=not read)
+
+
+def _as_read(table: TableSchema) -> TableSchema:
+    """Return a definition as the table maps of snapshot rows have it: their labels are in UTF-8."""
+    columns = (
+        replace(column, charset="utf8mb4") if column.labels is not None and column.charset != "binary" else column
+        for column in table.columns
+    )
+    return replace(table, columns=tuple(columns))

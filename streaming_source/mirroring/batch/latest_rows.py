@@ -1,6 +1,6 @@
 """Last change of each key of one table in a micro-batch, found by the one task that decodes its rows.
 
-In: a batch of outlines and a table whose changes pass `fits_one_task`. Out: a DataFrame with one row for each key, as
+In: a batch of manifests and a table whose changes pass `fits_one_task`. Out: a DataFrame with one row for each key, as
 MERGE takes it: the columns after the last change, and `_op`, `upsert` or `delete`. The order of the stream is the order
 of the changes, so transaction metadata is not needed. Spark would copy this metadata with each row, and sort the rows
 by key, for each table of each micro-batch.
@@ -103,7 +103,7 @@ class LatestOfTable:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from streaming_source.rows.record_batches import BATCH_ROWS
+        from streaming_source.rows.reader import BATCH_ROWS
 
         found: list[pa.RecordBatch] = []
         for part in sorted(told_parts(batches), key=attrgetter("number")):

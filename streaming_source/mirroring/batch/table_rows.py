@@ -1,6 +1,6 @@
 """Rows of one table of a micro-batch, decoded by Spark tasks on demand.
 
-In: a batch of outlines, the name of a table, its columns. Out: a DataFrame of envelope rows. Their images are STRUCTs
+In: a batch of manifests, the name of a table, its columns. Out: a DataFrame of envelope rows. Their images are STRUCTs
 of these columns; without columns they are VARIANT, for rows of several definitions. Nothing is cached: each use of the
 DataFrame decodes the same rows again from the relay log.
 
@@ -11,13 +11,13 @@ an envelope.
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.schema.patterns import table_text
 from streaming_source.driver.spark_border import spark_border
-from streaming_source.mirroring.batch.outline_columns import KNOWN, RANGE
-from streaming_source.mirroring.batch.time_text import INTERVAL, time_digits, time_texts
+from streaming_source.mirroring.batch.manifest import KNOWN, RANGE
 from streaming_source.schema.row_schema import envelope_schema, spark_type
 
 if TYPE_CHECKING:
@@ -35,22 +35,92 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.schema.row_schema import TableColumn
 
+INTERVAL: Final = "INTERVAL DAY TO SECOND"
+
+_DIGITS: Final = re.compile(r"time\s*\((\d)\)", re.IGNORECASE)
+
+_SECOND: Final = 1_000_000
+
+_HOUR: Final = 3600
+
+_POWERS: Final = (100_000, 10_000, 1_000, 100, 10, 1)
+
+
+def time_digits(declared: str) -> int:
+    """Return the number of fractional digits of a TIME, from its declaration, such as `time(3)`."""
+    found = _DIGITS.match(declared)
+    return int(found[1]) if found else 0
+
+
+def time_texts(values: pa.Array, digits: int) -> pa.Array:
+    """Return TIME values as text.
+
+    Args:
+        values: durations in microseconds, up to 838:59:59.999999 in either direction.
+        digits: the number of fractional digits.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from replica.rows.types.arrow_arrays import validity
+
+    count = len(values)
+    known = np.ones(count, np.bool_)
+    if values.null_count:
+        bits = np.frombuffer(values.is_valid().buffers()[1], np.uint8)
+        known = np.unpackbits(bits, count=count, bitorder="little").astype(np.bool_)
+    micros = np.where(known, np.frombuffer(values.buffers()[1], np.int64, count, values.offset * 8), 0)
+    seconds, fraction = np.divmod(np.abs(micros), _SECOND)
+    hours, rest = np.divmod(seconds, _HOUR)
+    colon, point = (np.full(count, ord(mark)) for mark in ":.")
+    parts = [
+        np.full(count, ord("-")),
+        *_digits(hours, 3),
+        colon,
+        *_digits(rest // 60, 2),
+        colon,
+        *_digits(rest % 60, 2),
+    ]
+    if digits:
+        parts += [point, *_digits(fraction, 6)[:digits]]
+    text = np.stack(parts, axis=1).astype(np.uint8)
+    written = np.repeat(known[:, None], text.shape[1], axis=1)
+    written[:, 0] &= micros < 0
+    written[:, 1] &= hours >= 100
+    offsets = np.concatenate(([0], np.cumsum(written.sum(axis=1)))).astype(np.int32)
+    data = pa.py_buffer(text[written].tobytes())
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), data, validity(known))
+
+
+def _digits(numbers: Any, count: int) -> list[Any]:
+    """Return the last `count` decimal digits of numbers as characters, one array for each digit."""
+    return [numbers // power % 10 + ord("0") for power in _POWERS[-count:]]
+
+
 ROWS_A_TASK: Final = 50_000
+
 """Fewest rows for an additional task: starting a task costs as much as decoding so many rows."""
+
 TASKS_A_CORE: Final = 2
+
 MOST_ROWS_A_TASK: Final = 1_000_000
+
 """Rows in one task above which a core gets more than TASKS_A_CORE tasks.
 
 Each task makes its own projections, statistics and file. So a core gets only as many tasks as keep all cores busy to
 the end, unless the files would be very large.
 """
+
 BROADCAST_BYTES: Final = 2 << 20
+
 """Most bytes of the binlog that Spark may broadcast in a join.
 
-Spark estimates the size of these rows from the size of their outline, and would broadcast a million of them. A byte of
+Spark estimates the size of these rows from the size of their manifest, and would broadcast a million of them. A byte of
 the binlog takes about four bytes in memory, and Spark's own limit is 10 MB.
 """
+
 OTHER_TYPES: Final = frozenset({INTERVAL, "GEOMETRY(ANY)"})
+
 """Column types that a target holds as another type, which VARIANT images already have."""
 
 
@@ -79,7 +149,7 @@ def rows_of_table(
     """Return the rows of a table.
 
     Args:
-        batch: the outlines.
+        batch: the manifests.
         name: the table.
         columns: the columns of the images; None for VARIANT.
         changes: the numbers of the table in the micro-batch.
@@ -161,7 +231,7 @@ class ToldPart(NamedTuple):
 
 
 def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
-    """Return partitions with the definition of a table as a batch of outline columns, which `told_parts` reads."""
+    """Return partitions with the definition of a table as a batch of manifest columns, which `told_parts` reads."""
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import array_of_values
@@ -185,7 +255,7 @@ def told_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[ToldPart]:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfTable:
-    """Function of the tasks: rows of outlines -> the rows of a table in their partitions.
+    """Function of the tasks: rows of manifests -> the rows of a table in their partitions.
 
     With `values` it yields only snapshot rows, without metadata of their transactions.
     """
@@ -257,6 +327,6 @@ def plan_of_table(plan: ReadPlan, name: TableName, known: TableSchema | None) ->
         catalog={} if known is None else {name: known},
         exclude=(),
         include_ddl=False,
-        shadows=True,  # the outline already excludes shadow tables
+        shadows=True,  # the manifest already excludes shadow tables
     )
     return replace(plan, tables=tables)

@@ -7,31 +7,339 @@ its targets, or by its own name.
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
+from replica.schema.known_tables import tables_from_json, tables_to_json
+from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.faults import full_disk_told
-from streaming_source.mirroring.control.control_row import COLUMNS, ControlRow, of_columns, to_columns
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.writers.choose import FORMATS, control_store
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import columns_there, replace_rows, rows_there
-from streaming_source.mirroring.writers.versions import METADATA
-from streaming_source.schema.arrow import arrow_schema
-from streaming_source.schema.row_schema import spark_type
-from streaming_source.sinks.delta_folder import known_folder
-from streaming_source.transforms.target_columns import TargetColumn
+from streaming_source.mirroring.writers.target_format import METADATA
+from streaming_source.schema.row_schema import arrow_schema, spark_type
+from streaming_source.sinks.delta import known_folder
+from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import TableSchema
+    from streaming_source.mirroring.statements.added_values import Defaults
+# In and out: values. This module reads and writes no table. Control tables and rows of older versions have to stay
+# readable.
+
+
+READING: Final = "reading"
+
+CURRENT: Final = "current"
+
+FAILED: Final = "failed"
+
+DROPPED: Final = "dropped"
+
+NO_BATCH: Final = -1
+
+"""Batch number of a target that has no micro-batch yet."""
+
+_FOREIGN_KEYS: Final = (
+    "ARRAY<STRUCT<constraint: STRING, parent_database: STRING, parent_table: STRING, actions: ARRAY<STRING>, "
+    "columns: ARRAY<STRING>, parent_columns: ARRAY<STRING>>>"
+)
+
+_CASCADE_FIELDS: Final = ("constraint", "parent_database", "parent_table", "actions", "columns", "parent_columns")
+
+_OLD_KEYS: Final = frozenset({"defaults", "cascades", "missed", "put_off", "names", "before", "made"})
+
+_DEFERRED: Final = "STRUCT<since: STRING, began: STRING, lost: BOOLEAN, foreign: BOOLEAN>"
+
+_TEXTS: Final = "MAP<STRING, STRING>"
+
+_OF_THE_DEFINITION: Final = (
+    ("definition", "STRING", "the table's definition at the position, as JSON"),
+    ("defined_at", "STRING", "GTID position at which the definition was first read"),
+)
+
+_WITH_THE_DEFINITION: Final = (
+    ("defaults", _TEXTS, "the DEFAULT of each column at the position"),
+    ("foreign_keys", _FOREIGN_KEYS, "foreign keys that cascade into the table; NULL if they are not known yet"),
+    (
+        "missed_cascade",
+        "STRING",
+        "why the target may lack changes by a foreign key, so that the table needs a re-snapshot",
+    ),
+    ("deferred_cascade", _DEFERRED, "cascades into the target that are still to be applied: after which position"),
+    ("target_names", _TEXTS, "names of columns in the target, by their current names, if statements renamed them"),
+    ("created_at", "TIMESTAMP", "when the target was created"),
+)
+
+_BEFORE: Final = "STRUCT<{}>".format(
+    ", ".join(
+        f"{name}: {kind}"
+        for name, kind, _ in (
+            ("began", "BIGINT", ""),
+            ("keys", "ARRAY<STRING>", ""),
+            ("position", "STRING", ""),
+            ("batch", "BIGINT", ""),
+            ("rows", "BIGINT", ""),
+            ("committed_at", "TIMESTAMP", ""),
+            *_OF_THE_DEFINITION,
+            *_WITH_THE_DEFINITION,
+        )
+    )
+)
+
+COLUMNS: Final = (
+    ("mirror", "STRING", "the mirror that writes the target: the id of its query"),
+    ("source_database", "STRING", "database of the table on the server"),
+    ("source_table", "STRING", "name of the table on the server"),
+    ("target", "STRING", "the target as SQL names it"),
+    (
+        "mode",
+        "STRING",
+        "what the target holds: current, soft_delete, history or append_log",
+    ),
+    ("state", "STRING", "reading, current, failed (suspended: see error), or dropped"),
+    ("keys", "ARRAY<STRING>", "the columns that identify a row"),
+    ("position", "STRING", "GTID position up to which the target has the server's changes"),
+    ("batch", "BIGINT", "the last micro-batch that is in the target"),
+    ("rows", "BIGINT", "rows read and changes applied since the beginning"),
+    ("committed_at", "TIMESTAMP", "commit time of the last change in the target"),
+    ("lag", "DOUBLE", "seconds from the commit of the newest transaction up to the position to `updated_at`"),
+    ("updated_at", "TIMESTAMP", "when this row was last written"),
+    ("error", "STRING", "why the table was suspended, or needs a re-snapshot"),
+    *_OF_THE_DEFINITION,
+    ("again", "STRING", "the word of resnapshot for which the target was last created"),
+    ("rules", "STRING", "the rule of the table, as JSON; NULL if the table is copied unchanged"),
+    ("waits_for", "STRING", "the request for a re-snapshot that has not begun yet"),
+    ("tries", "INT", "number of snapshots that were begun again since the table was last current"),
+    ("writer", "STRING", "what wrote the last rows: native, or spark with the reason"),
+    *_WITH_THE_DEFINITION,
+    ("before_snapshot", _BEFORE, "this row before the running snapshot, and the batch in which the snapshot began"),
+    (
+        "snapshot_end",
+        "STRING",
+        "GTID position of the server after the snapshot: deferred cascades are applied once the target has reached it",
+    ),
+)
+
+"""Name, type and meaning of each column."""
+
+
+class DeferredCascade(NamedTuple):
+    """Cascades into a table that are deferred until its snapshot, and those of the tables above it, are complete.
+
+    Attributes:
+        since: GTID position after which the cascades may lie.
+        began: GTID position at which the snapshot began. The snapshot includes all changes before it, except those of
+            commits in flight.
+        lost: tables above the table may have lost rows since.
+        foreign: tables outside the mirror may have lost rows during the snapshot.
+    """
+
+    since: str
+    began: str
+    lost: bool
+    foreign: bool = False
+
+
+class BeforeSnapshot(NamedTuple):
+    """Fields of a table's row before its running snapshot; `began`: the micro-batch in which the snapshot began."""
+
+    began: int
+    keys: tuple[str, ...]
+    position: str
+    batch: int
+    rows: int
+    committed_at: dt.datetime | None
+    definition: str
+    defined_at: str
+    defaults: Defaults
+    foreign_keys: tuple[Cascade, ...] | None
+    missed_cascade: str | None
+    deferred_cascade: DeferredCascade | None
+    target_names: Mapping[str, str] | None
+    created_at: dt.datetime | None
+
+
+def definition_text(table: TableSchema) -> str:
+    """Return a table's definition in the form of the control table."""
+    return tables_to_json({(table.database, table.table): table})
+
+
+class ControlRow(NamedTuple):
+    """State of one mirrored table; the fields are the columns of the control table."""
+
+    mirror: str
+    source_database: str
+    source_table: str
+    target: str
+    mode: str
+    state: str
+    keys: tuple[str, ...]
+    position: str
+    batch: int
+    rows: int
+    committed_at: dt.datetime | None
+    lag: float | None
+    updated_at: dt.datetime
+    error: str | None
+    definition: str
+    defined_at: str
+    again: str | None
+    rules: str | None
+    waits_for: str | None = None
+    tries: int = 0
+    writer: str | None = None
+    defaults: Defaults = {}  # noqa: RUF012  (never changed in place)
+    foreign_keys: tuple[Cascade, ...] | None = None
+    missed_cascade: str | None = None
+    deferred_cascade: DeferredCascade | None = None
+    target_names: Mapping[str, str] | None = None
+    created_at: dt.datetime | None = None
+    before_snapshot: BeforeSnapshot | None = None
+    snapshot_end: str | None = None
+
+    @property
+    def name(self) -> TableName:
+        """Name of the table on the server: database and table."""
+        return self.source_database, self.source_table
+
+    @property
+    def table(self) -> TableSchema:
+        """Definition of the table at the position."""
+        return _table_of(self.definition, self.name)
+
+    def defined(self, table: TableSchema, defaults: Defaults) -> ControlRow:
+        """Return the row with another definition of its table."""
+        return self._replace(definition=definition_text(table), defaults=defaults)
+
+    @property
+    def before(self) -> tuple[int, ControlRow] | None:
+        """Micro-batch in which the running snapshot began, and the row before it; None if no snapshot is running."""
+        if self.before_snapshot is None:
+            return None
+        known = self.before_snapshot._asdict()
+        return known.pop("began"), self._replace(before_snapshot=None, **known)
+
+    def with_before(self, began: int, row: ControlRow) -> ControlRow:
+        """Return this row of a snapshot that began in a micro-batch, with the row before it."""
+        known = {name: getattr(row, name) for name in BeforeSnapshot._fields[1:]}
+        return self._replace(before_snapshot=BeforeSnapshot(began, **known))
+
+    @property
+    def live(self) -> bool:
+        """Whether changes of the table are applied to its target."""
+        return self.state in (READING, CURRENT) and self.waits_for is None
+
+
+@lru_cache(maxsize=4096)
+def _table_of(definition: str, name: TableName) -> TableSchema:
+    """Return the table of a definition. It is cached: each micro-batch asks several times, mostly for the same."""
+    return tables_from_json(definition)[name]
+
+
+def to_columns(row: ControlRow) -> dict[str, Any]:
+    """Return the column values of a row, as Arrow takes them."""
+    return _plain(row._asdict())
+
+
+def of_columns(values: Mapping[str, Any]) -> ControlRow:
+    """Return the row with these column values; columns that a table of an older version lacks are NULL.
+
+    Args:
+        values: the columns, with structs and maps as dictionaries.
+    """
+    return ControlRow(**_typed(_of_older_version(values)))
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {name: _instant(value) for name, value in values.items()}
+    known["keys"] = list(known["keys"])
+    known["defaults"] = list(known["defaults"].items())
+    if known["foreign_keys"] is not None:
+        known["foreign_keys"] = [
+            dict(zip(_CASCADE_FIELDS, (key.constraint, *key.parent, *key[2:]), strict=True))
+            for key in known["foreign_keys"]
+        ]
+    if known["target_names"] is not None:
+        known["target_names"] = list(known["target_names"].items())
+    if known["deferred_cascade"] is not None:
+        known["deferred_cascade"] = known["deferred_cascade"]._asdict()
+    if known.get("before_snapshot") is not None:
+        known["before_snapshot"] = _plain(known["before_snapshot"]._asdict())
+    return known
+
+
+def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {name: _instant(value) for name, value in values.items()}
+    known["keys"] = tuple(known["keys"] or ())
+    known["defaults"] = dict(known.get("defaults") or {})  # delta-rs gives a map as pairs
+    if known.get("target_names") is not None:
+        known["target_names"] = dict(known["target_names"])
+    keys, deferred = known.get("foreign_keys"), known.get("deferred_cascade")
+    if keys is not None:
+        known["foreign_keys"] = tuple(map(_cascade, keys))
+    if deferred is not None:
+        known["deferred_cascade"] = DeferredCascade(**deferred)
+    if known.get("before_snapshot") is not None:
+        known["before_snapshot"] = BeforeSnapshot(**_typed(known["before_snapshot"]))
+    return known
+
+
+def _cascade(key: Mapping[str, Any]) -> Cascade:
+    return Cascade(
+        key["constraint"],
+        (key["parent_database"], key["parent_table"]),
+        *(tuple(key[name]) for name in ("actions", "columns", "parent_columns")),
+    )
+
+
+def _instant(value: object) -> object:
+    """Return a time in UTC; Spark returns it in the zone of this machine."""
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
+
+
+def _of_older_version(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the columns of a row of version 0.1, which kept some of them in the JSON of the definition."""
+    known = json.loads(values["definition"])
+    if not _OLD_KEYS & known.keys():
+        return values
+    found = {**values, "defaults": known.pop("defaults", {}), "definition": ""}
+    keys, deferred, made = (known.pop(name, None) for name in ("cascades", "put_off", "made"))
+    before = known.pop("before", None)
+    if keys is not None:
+        found["foreign_keys"] = [dict(zip(_CASCADE_FIELDS, (one[0], *one[1], *one[2:]), strict=True)) for one in keys]
+    if deferred is not None:
+        found["deferred_cascade"] = dict(zip(DeferredCascade._fields, deferred, strict=True))
+    found["missed_cascade"] = known.pop("missed", None)
+    found["target_names"] = known.pop("names", None)
+    found["created_at"] = None if made is None else dt.datetime.fromtimestamp(made, dt.UTC)
+    if before is not None:
+        old = dict(zip(BeforeSnapshot._fields, before, strict=False))
+        old |= dict.fromkeys(BeforeSnapshot._fields[len(before) :])
+        micros = old["committed_at"]
+        old["committed_at"] = None if micros is None else dt.datetime.fromtimestamp(micros / 1_000_000, dt.UTC)
+        found["before_snapshot"] = _of_older_version(old)
+    found["definition"] = json.dumps(known, separators=(",", ":"), ensure_ascii=False)
+    return found
+
+
 CHECKPOINT: Final = "mariadb.checkpoint"
+
 """Property of the control table that names its checkpoint."""
+
 _log = logging.getLogger(__name__)
+
 _HINT = "Give the value with which the mirror was started."
 
 

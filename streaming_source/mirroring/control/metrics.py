@@ -18,8 +18,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming_source.auditing.mirror.records import DIFFERENT, EQUAL, LEFT_OUT, NOT_REPAIRED, REPAIRED, last_audits
-from streaming_source.mirroring.control.control_row import CURRENT, DROPPED, FAILED, READING
-from streaming_source.sinks.commit_times import NewestCommit
+from streaming_source.mirroring.control.control_table import CURRENT, DROPPED, FAILED, READING
+from streaming_source.sinks.query_lag import NewestCommit
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.offsets.offset import SourceOffset
 
 METRICS: Final = (

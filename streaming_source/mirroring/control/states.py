@@ -11,28 +11,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.control import control_row
+from streaming_source.mirroring.control import control_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
 
 
 class State(enum.Enum):
     """State of a table; the value is the column `state`, and whether `waits_for` is set."""
 
-    READING = control_row.READING, False
+    READING = control_table.READING, False
     """The snapshot of the table is running. Changes are applied to the target."""
-    CURRENT = control_row.CURRENT, False
+    CURRENT = control_table.CURRENT, False
     """The target is equal to the table at the position."""
-    WAITING = control_row.READING, True
+    WAITING = control_table.READING, True
     """The table waits for a re-snapshot. Until then nothing is applied to the target."""
-    SUSPENDED = control_row.FAILED, False
+    SUSPENDED = control_table.FAILED, False
     """The table is suspended. Nothing is applied to the target."""
-    RETRIED = control_row.FAILED, True
+    RETRIED = control_table.FAILED, True
     """The table is suspended for a reason that may be transient. The mirror re-snapshots it without a request."""
-    DROPPED = control_row.DROPPED, False
+    DROPPED = control_table.DROPPED, False
     """The table was dropped on the server."""
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.modes.append_log import AppendLog
-from streaming_source.mirroring.modes.counted import CountedRows
-from streaming_source.mirroring.modes.current import CurrentRows
+from streaming_source.mirroring.modes.current import CountedRows, CurrentRows
 from streaming_source.mirroring.modes.history import History
 from streaming_source.mirroring.modes.soft_delete import SoftDelete
 from streaming_source.schema.target_modes import APPEND_LOG, CURRENT, HISTORY, SOFT_DELETE

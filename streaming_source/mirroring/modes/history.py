@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming_source.mirroring.modes.kinds import own_columns
-from streaming_source.mirroring.modes.mode import SparkChange
+from streaming_source.mirroring.modes.mode import SparkChange, own_columns
 from streaming_source.schema.target_modes import HISTORY
-from streaming_source.sinks.row_events import row_events, sequence_text
 from streaming_source.sinks.sql_text import identifier, text_value
-from streaming_source.sinks.upserts import merge_head, sql_name
+from streaming_source.sinks.upserts import merge_head, row_events, sequence_text, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +22,8 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.modes.mode import EndReason, NetChanges
-    from streaming_source.mirroring.writers.target_format import TableWriter
-    from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.mirroring.writers.target_format import Commit, TableWriter
+    from streaming_source.transforms.transformed_images import TargetColumn
 
 _PLACE = ("gtid", "committed", "sequence")
 """Fields of the place of a change, at which a version begins or ends."""

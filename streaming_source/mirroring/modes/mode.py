@@ -7,20 +7,24 @@ its `name`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+from replica.errors import SchemaError
+from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS
+from streaming_source.sinks.upserts import ADDED
+from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.writers.target_format import TableWriter
-    from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.transforms.target_columns import TargetColumn
-
+    from streaming_source.mirroring.writers.target_format import Commit, TableWriter
 
 EndReason = Literal["truncate", "drop", "again"]
+
 """Reason why all rows of a table end: TRUNCATE, a DROP that keeps the target, or the start of a re-snapshot ("again").
 """
 
@@ -107,3 +111,36 @@ class Mode(Protocol):
         Args:
             nulls: the assignments for all other rows, which a foreign key set to NULL.
         """
+
+
+# In: the name of a mode. Out: its columns, as a target has them. Refused: a table with a column of the same name.
+
+
+_NEVER_NULL: Final = frozenset({"_deleted", "_from_gtid", "_from_sequence", "_current"})
+
+CLOSE: Final = "_close"
+
+"""Column that marks the closing rows of a MERGE of versions."""
+
+
+def own_columns(mode: str) -> tuple[TargetColumn, ...]:
+    """Return the columns that a target of this mode has after the columns of its table."""
+    return tuple(
+        TargetColumn(column.name, column.type, column.name not in _NEVER_NULL, column.help.partition(";")[0])
+        for column in OWN_COLUMNS[mode]
+    )
+
+
+def check_names(table: str, mode: str, columns: Iterable[TargetColumn]) -> None:
+    """Refuse a table with a column whose name the mode needs.
+
+    Raises:
+        SchemaError: the table has such a column.
+    """
+    needed = {*ADDED, CLOSE, *(column.name for column in own_columns(mode))} if mode != CURRENT else {*ADDED}
+    for column in columns:
+        if spark_column_key(column.name) in needed:
+            raise SchemaError(
+                f"{table} has a column {column.name}, and its target in the mode {mode} needs that name.",
+                hint="Give the column another name in the target (rename in the table's rule), or leave the table out.",
+            )

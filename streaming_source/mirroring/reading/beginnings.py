@@ -14,17 +14,14 @@ from replica.errors import ConfigError, ReplicaError
 from replica.schema.patterns import matcher, table_text
 from streaming_source.mirroring.apply.faults import fault_of_all, raise_fault
 from streaming_source.mirroring.apply.suspension import kept, suspended
-from streaming_source.mirroring.control.control_row import DROPPED, NO_BATCH, ControlRow
-from streaming_source.mirroring.control.control_table import make_control
+from streaming_source.mirroring.control.control_table import DROPPED, NO_BATCH, ControlRow, make_control
 from streaming_source.mirroring.control.states import doubted, dropped
-from streaming_source.mirroring.reading.kept_target import NewReading
-from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT
+from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT, NewReading
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
 from streaming_source.mirroring.reading.targets import Targets
-from streaming_source.mirroring.statements.statement_scope import widen_views
+from streaming_source.mirroring.statements.alterations import widen_views
 from streaming_source.schema.spark_names import refuse_clash
-from streaming_source.sinks.short_errors import LONGEST_TEXT, SPARK_ERRORS, without_plan
-from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.sinks.queries import LONGEST_TEXT, SPARK_ERRORS, side_by_side, without_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.batch.batch_facts import BatchFacts
     from streaming_source.mirroring.reading.source_tables import SourceTables
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.writers.versions import Commit
+    from streaming_source.mirroring.writers.target_format import Commit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.reading_options import ReadAgain
 

@@ -7,22 +7,82 @@ checkpoint.
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
+import time
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError
+from replica.schema.effects.effect import StatementEffect
 from replica.schema.patterns import table_named, table_text
-from streaming_source.mirroring.control.control_table import CHECKPOINT, control_of
-from streaming_source.mirroring.reading.requests import ask_again
+from streaming_source.driver.deployment import private_base
+from streaming_source.mirroring.batch.batch_facts import StatementRow
+from streaming_source.mirroring.control.control_table import CHECKPOINT, FAILED, NO_BATCH, control_of
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.mode import own_columns
 from streaming_source.mirroring.writers.choose import control_store
+from streaming_source.mirroring.writers.target_format import AGAIN
+from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
+from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from replica.protocol.gtid import GtidPosition
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
+    from streaming_source.mirroring.writers.target_format import Commit, TableWriter
+    from streaming_source.transforms.transformed_images import TargetColumn
+# In: the checkpoint of the mirror, tables, a word that identifies the request. Out: a file in a folder on the driver's
+# machine. The running query takes it at its next trigger, or the mirror at its next start. Then the targets are
+# created again from the catalog, and all rows of the tables are read, while the other tables go on. Repeated requests
+# with the same word have one effect.
+
+
+RESNAPSHOT_HINT: Final = 'Re-snapshot the table: mirror_resnapshot(spark, tables=["{table}"], into=…).'
+
+"""Hint of errors that only a re-snapshot resolves."""
+
+FIRST_WAIT_S: Final = 10.0
+
+LONGEST_WAIT_S: Final = 600.0
+
+"""Longest wait before a retry. Each wait is twice the last one, so a table with endless ALTERs costs little."""
+
+MOST_TRIES: Final = 5
+
+"""Most retries after a fault; the last one comes five minutes after the first. Statements have no limit of retries."""
+
+
+def requests_folder(checkpoint: str) -> Path:
+    """Return the folder for requests to the mirror with this checkpoint, on this machine.
+
+    Raises:
+        RelayError: other users can write there.
+    """
+    path = checkpoint.removeprefix("file://").rstrip("/")
+    path = path if "://" in path else str(Path(path).absolute())
+    return private_base() / f"mirror-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+
+
+def ask_again(checkpoint: str, tables: Iterable[TableName], word: str, *, wait_s: float = 0.0) -> None:
+    """Ask the mirror with this checkpoint to re-snapshot tables, after at least `wait_s` seconds.
+
+    Raises:
+        ConfigError, RelayError: the request cannot be written.
+    """
+    request = ReadingRequest(word, tuple(sorted(tables)), time.time() + wait_s if wait_s else 0.0)
+    RequestFolder(requests_folder(checkpoint)).put(request)
+
+
+def wait_s(row: ControlRow) -> float:
+    """Return the seconds before a table is re-snapshot: 0 for the first time after a statement."""
+    tries = row.tries + (row.state == FAILED)
+    return min(FIRST_WAIT_S * 2.0 ** (tries - 1), LONGEST_WAIT_S) if tries else 0.0
 
 
 def mirror_resnapshot(
@@ -87,3 +147,73 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
             hint="Give tables as database.table. mirror_status lists all tables.",
         )
     return names
+
+
+# In: the table's row of the control table before the re-snapshot, and the micro-batch that begins it. Out: the target
+# with the table's current columns, in which all rows are ended; snapshot rows are added later. If the micro-batch is
+# repeated, commits that the target already has are skipped.
+
+
+_ORDINAL: Final = 899_999_999_999
+
+"""Ordinal of the end of the old rows within a transaction: after all changes, before the snapshot rows."""
+
+
+class NewReading(NamedTuple):
+    """Beginning of a re-snapshot.
+
+    Attributes:
+        row: the table's row of the control table before it.
+        position: the position at the end of the micro-batch.
+        commit: the token of the micro-batch.
+    """
+
+    row: ControlRow
+    position: GtidPosition
+    commit: Commit
+
+    def keeps(self, first: ControlRow) -> bool:
+        """Return True if the target keeps its rows: it has some, and the mode and the rule of `first` are the same."""
+        same = (self.row.mode, self.row.rules) == (first.mode, first.rules)
+        return same and self.row.mode != CURRENT and self.row.batch != NO_BATCH
+
+
+def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
+    """End all rows of a target, and alter it to these columns."""
+    at = reading.commit.of(AGAIN)
+    if reading.row.target_names is not None:
+        names = names_there(reading.row.target_names, columns, own_columns(reading.row.mode))
+        target.rename(names, at.step("names"))
+    target.alter(columns, at)
+    mode_of(reading.row.mode, reading.row.keys).end_all(target, _place(reading), "again", at)
+    target.finish(1, at)
+
+
+def names_there(
+    names: Mapping[str, str], columns: Sequence[TargetColumn], own: Sequence[TargetColumn]
+) -> dict[str, str | None]:
+    """Return the names of the columns in a target by their new names; None for columns that the target lacks.
+
+    Args:
+        names: the columns of the table in the target, by their current names.
+        columns: the new columns. A column that the table's rule renames keeps its name on the server in `of`.
+        own: the columns of the mode.
+    """
+    mode = {column.name for column in own}
+    old = {column.name: names.get(column.of) for column in columns if column.name not in mode}
+    same = {column.name: column.of for column in columns}
+    return {name: name if before == same[name] else before for name, before in old.items()}
+
+
+def _place(reading: NewReading) -> StatementRow:
+    """Return the place at which the old rows end: after the last change that the target has."""
+    last = next(iter(reading.position), None)
+    ended = reading.row.committed_at or dt.datetime.now(dt.UTC)
+    return StatementRow(
+        domain=0 if last is None else last.domain_id,
+        number=0 if last is None else last.seq_no,
+        ordinal=_ORDINAL,
+        gtid=str(reading.position),
+        effect=StatementEffect(""),
+        committed_us=int(ended.timestamp()) * 1_000_000,
+    )

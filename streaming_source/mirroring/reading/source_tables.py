@@ -11,19 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import PrerequisiteError
-from replica.handshake.ask import ask
-from replica.handshake.primary.catalog import read_tables
-from replica.handshake.primary.privileges import may_read
+from replica.handshake.login.login import ask
+from replica.handshake.primary.catalog import may_read, read_tables
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.protocol.gtid import GtidPosition
 from replica.schema.patterns import matcher, table_text
 from replica.schema.table import TableSchema
-from replica.snapshot.check.indexes import ask_indexes
-from replica.snapshot.check.key_choice import choose_key
+from replica.snapshot.check.catalog import choose_key
+from replica.snapshot.check.facts import ask_indexes
 from replica.snapshot.check.verdict import ABSENT, ask_verdicts
 from streaming_source.attached.folder import attached_directory
-from streaming_source.mirroring.statements.column_defaults import ask_defaults
-from streaming_source.mirroring.statements.dropped_key import ambiguous_names, sharp_indexes
+from streaming_source.mirroring.statements.added_values import ask_defaults
+from streaming_source.mirroring.statements.alter_proof import ambiguous_names, sharp_indexes
 from streaming_source.schema.origin import READINGS
 from streaming_source.selection.resolver import SelectedTables
 
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
     from replica.handshake.registration import Steps
     from replica.options.config import Endpoint, ReplicaConfig
     from replica.schema.known_tables import TableName
-    from replica.snapshot.check.indexes import TableIndex
+    from replica.snapshot.check.facts import TableIndex
     from replica.snapshot.check.table_verdict import InitialVerdict
-    from streaming_source.mirroring.statements.column_defaults import Defaults
+    from streaming_source.mirroring.statements.added_values import Defaults
     from streaming_source.options.source_options import SourceOptions
 
 _LISTED = (

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, SchemaError
 from replica.schema.patterns import table_text
 from replica.snapshot.check.table_verdict import rows_elsewhere
-from streaming_source.mirroring.control.control_row import NO_BATCH, READING, ControlRow, definition_text
+from streaming_source.mirroring.control.control_table import NO_BATCH, READING, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of
-from streaming_source.mirroring.modes.kinds import check_names
-from streaming_source.mirroring.reading.kept_target import keep_rows
-from streaming_source.mirroring.reading.rule_check import checked_rule
+from streaming_source.mirroring.modes.mode import check_names
+from streaming_source.mirroring.reading.resnapshot import keep_rows
+from streaming_source.mirroring.reading.rules import checked_rule
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.mirroring.writers.native.writer import NATIVE, renewed
 from streaming_source.schema.target_modes import CURRENT
-from streaming_source.transforms.kept_rule import kept_rule
-from streaming_source.transforms.target_columns import KEY, MIRROR, SOURCE, target_keys
+from streaming_source.transforms.table_rules import kept_rule
+from streaming_source.transforms.transformed_images import KEY, MIRROR, SOURCE, target_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.reading.kept_target import NewReading
+    from streaming_source.mirroring.reading.resnapshot import NewReading
     from streaming_source.mirroring.reading.source_tables import SourceTable
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.target_format import TableWriter

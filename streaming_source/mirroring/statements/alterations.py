@@ -12,31 +12,74 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from replica.errors import ConfigError, SchemaError
-from replica.rows.tables.widening import fits
-from replica.schema.definition.from_catalog import table_of
+from replica.rows.tables.plan import fits
+from replica.schema.definition.definition import table_of
 from replica.schema.effects.history import SchemaHistory
 from replica.schema.statements.statements import Verb, pairs
 from replica.schema.text.naming import column_key
-from streaming_source.mirroring.statements.added_values import NULL, KnownValue, value_of
+from streaming_source.mirroring.reading.source_tables import views
+from streaming_source.mirroring.statements.added_values import NULL, KnownValue, numbered, value_of
 from streaming_source.mirroring.statements.alter_proof import Kept, moved_columns, proved
-from streaming_source.mirroring.statements.column_defaults import numbered
-from streaming_source.mirroring.statements.column_names import renamed
-from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, SetType
-from streaming_source.transforms.target_columns import WHOLE, target_columns
+from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
+from streaming_source.transforms.transformed_images import WHOLE, target_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from replica.rows.types.types import ValuePolicy
-    from replica.schema.definition.alteration import Alteration
+    from replica.schema.definition.alter import Alteration
     from replica.schema.definition.definition import ColumnItem
     from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
-    from streaming_source.mirroring.statements.column_defaults import Defaults
+    from streaming_source.mirroring.batch.batch_facts import BatchFacts, StatementRow
+    from streaming_source.mirroring.statements.added_values import Defaults
     from streaming_source.mirroring.writers.target_format import TargetAction
+    from streaming_source.options.source_options import SourceOptions
     from streaming_source.transforms.table_rules import TableRule
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.transforms.transformed_images import TargetColumn
+# In: new names by old ones. Out: actions in an order in which each new name is free when it is given. Columns that
+# swap names use a temporary name. Names that differ only by case are one name for Spark.
+
+
+_PLACE: Final = "_renamed"
+
+"""Prefix of temporary names."""
+
+
+def renamed(names: Mapping[str, str], others: Collection[str] = ()) -> list[RenameColumn]:
+    """Return the actions that rename columns.
+
+    Args:
+        names: the new names by the old ones.
+        others: the columns that keep their names.
+    """
+    return [RenameColumn(old, new) for old, new in ordered(names, others)]
+
+
+def ordered(names: Mapping[str, str], others: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return (old, new) names in an order in which each new name is free."""
+    left = {old: new for old, new in names.items() if old != new}
+    taken = {name.lower() for name in (*names, *others)}
+    found: list[tuple[str, str]] = []
+    while left:
+        old = next((old for old, new in left.items() if new.lower() not in taken), None)
+        if old is None:
+            old = next(iter(left))
+            number = next(n for n in range(len(taken) + 1) if f"{_PLACE}_{n}" not in taken)
+            new = f"{_PLACE}_{number}"
+            left[new] = left.pop(old)
+        else:
+            new = left.pop(old)
+        found.append((old, new))
+        taken = taken - {old.lower()} | {new.lower()}
+    return found
+
+
+def composed(names: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
+    """Return the names before two statements by those after them; `names`: of the second; `earlier`: of the first."""
+    return {new: earlier[old] for new, old in names.items() if old in earlier}
+
 
 Policy = Literal["onTruncate", "onSwap", "onAlter"]
 
@@ -284,3 +327,30 @@ def _changes(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
         raise SchemaError(f"the column {now.name} is {was.type} in the target and would become {now.type}.")
     changes: list[TargetAction] = [SetType(now.name, now.type)] if was.type != now.type else []
     return [*changes, DropNotNull(now.name)] if now.nullable and not was.nullable else changes
+
+
+# In: the facts of a micro-batch. Out: the statements of a table in the order of the stream. They name the table, or
+# its database, or no clear table in it, or belong to sessions without a database. DML through a view names only the
+# view, so it concerns every table of its database.
+
+
+NO_DATABASE = ""
+
+
+def statements_of(facts: BatchFacts, name: TableName) -> list[StatementRow]:
+    """Return the statements of a micro-batch that concern a table, in order, without duplicates."""
+    if not (facts.statements or facts.databases):
+        return []  # called for each table, and most micro-batches have none
+    databases = (facts.databases.get(database, ()) for database in (name[0], NO_DATABASE))
+    found = [*facts.statements.get(name, ()), *(one for statements in databases for one in statements)]
+    return sorted(dict.fromkeys(found), key=lambda one: one[1:3])
+
+
+def widen_views(options: SourceOptions, facts: BatchFacts, unknown: Collection[TableName]) -> None:
+    """Make DML through a view a statement on its database; `unknown`: names of the micro-batch that are no tables.
+
+    Temporary tables, and objects that were dropped since, are left out.
+    """
+    changed = [name for name in unknown if any(changes_rows(one.effect) for one in facts.statements.get(name, ()))]
+    for name in views(options, changed) if changed else ():
+        facts.databases.setdefault(name[0], []).extend(facts.statements[name])

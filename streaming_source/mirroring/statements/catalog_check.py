@@ -18,7 +18,7 @@ from replica.errors import ReplicaError
 from replica.protocol.charset import charset_key
 from replica.protocol.gtid import covers
 from streaming_source.mirroring.reading.source_tables import read_source_tables
-from streaming_source.mirroring.statements.statement_scope import statements_of
+from streaming_source.mirroring.statements.alterations import statements_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
     from streaming_source.mirroring.batch.batch_facts import BatchFacts
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.reading.source_tables import SourceTables
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.source_options import SourceOptions

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ConfigError, SchemaError
 from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.mirroring.batch.met_definitions import unreadable_rows
-from streaming_source.mirroring.control.control_row import DROPPED, ControlRow
+from streaming_source.mirroring.batch.batch_facts import unreadable_rows
+from streaming_source.mirroring.control.control_table import DROPPED, ControlRow
 from streaming_source.mirroring.control.states import doubted, dropped
-from streaming_source.mirroring.modes.kinds import check_names
-from streaming_source.mirroring.reading.requests import RESNAPSHOT_HINT
-from streaming_source.mirroring.reading.rule_check import checked_rule
+from streaming_source.mirroring.modes.mode import check_names
+from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT
+from streaming_source.mirroring.reading.rules import checked_rule
+from streaming_source.mirroring.statements.added_values import defaults_behind, same_defaults
+from streaming_source.mirroring.statements.alter_proof import dropped_key
 from streaming_source.mirroring.statements.alterations import (
     Dropped,
     Emptied,
@@ -29,21 +31,19 @@ from streaming_source.mirroring.statements.alterations import (
     StatementDmlChange,
     asked_of,
     changes_rows,
+    composed,
 )
-from streaming_source.mirroring.statements.column_defaults import defaults_behind, same_defaults
-from streaming_source.mirroring.statements.column_names import composed
-from streaming_source.mirroring.statements.dropped_key import dropped_key
 from streaming_source.schema.target_modes import CURRENT
-from streaming_source.transforms.target_columns import WHOLE
+from streaming_source.transforms.transformed_images import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming_source.mirroring.apply.table_batch import TableBatch
+    from streaming_source.mirroring.apply.table_applier import TableBatch
     from streaming_source.mirroring.batch.batch_facts import StatementRow
+    from streaming_source.mirroring.statements.added_values import Defaults
     from streaming_source.mirroring.statements.alterations import Asked
-    from streaming_source.mirroring.statements.column_defaults import Defaults
-    from streaming_source.mirroring.writers.versions import Commit
+    from streaming_source.mirroring.writers.target_format import Commit
 
 _SHOWN_CHARACTERS = 200
 _UNORDERED = "the batch has changes of the table in several replication domains, which have no common order."

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ReplicaError, ServerError
-from replica.handshake.ask import ask
-from replica.handshake.primary.privileges import may_read
+from replica.handshake.login.login import ask
+from replica.handshake.primary.catalog import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.catalog import SYSTEM_DATABASES
 from replica.schema.text.sql_tokens import tokenize

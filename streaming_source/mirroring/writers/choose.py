@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.writers.delta import DeltaFormat
 from streaming_source.mirroring.writers.parquet import ParquetFormat
-from streaming_source.sinks.delta_folder import DELTA
+from streaming_source.sinks.delta import DELTA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

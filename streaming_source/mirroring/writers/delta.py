@@ -15,21 +15,30 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
-from replica.rows.tables.widening import fits
-from streaming_source.auditing.mirror.versions import version_of
-from streaming_source.mirroring.statements.column_names import renamed
+from replica.rows.tables.plan import fits
+from streaming_source.auditing.mirror.from_mirror import version_of
+from streaming_source.driver.hadoop_files import hadoop_path
+from streaming_source.mirroring.statements.alterations import renamed
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, has_rows, remove_rows
-from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
-from streaming_source.mirroring.writers.unfinished import create_table, remove_log
-from streaming_source.mirroring.writers.versions import METADATA, ROWS, UNNUMBERED, parts_in, version_at
+from streaming_source.mirroring.writers.target_format import (
+    METADATA,
+    ROWS,
+    UNNUMBERED,
+    AddColumns,
+    DropColumns,
+    DropNotNull,
+    RenameColumn,
+    SetType,
+    parts_in,
+    version_at,
+)
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT, MEANINGS
-from streaming_source.sinks.delta_fit import check_delta
-from streaming_source.sinks.delta_folder import DELTA, known_folder, path_of
-from streaming_source.sinks.short_errors import SPARK_ERRORS
+from streaming_source.sinks.delta import DELTA, check_delta, known_folder, path_of, planned_location
+from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.sinks.sql_text import braced, identifier, literal
-from streaming_source.transforms.target_columns import KEY, MIRROR, PROPERTIES, image_type
+from streaming_source.transforms.transformed_images import KEY, MIRROR, PROPERTIES, image_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,21 +47,63 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
-    from streaming_source.mirroring.writers.target_format import TargetAction
-    from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.mirroring.writers.target_format import Commit, TargetAction
+    from streaming_source.transforms.transformed_images import TargetColumn
+# Delta makes the folder of a table, and folders for its log, before the first commit. After a crash in between, Delta
+# refuses to create a table there, because the folder is not empty and not a Delta table. `create_table` removes such a
+# log and tries once more. It never removes a folder that has a commit, a data file or another file with an owner.
+
+
+_NOT_EMPTY: Final = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+
+_LOG: Final = "_delta_log"
+
+
+def create_table(spark: SparkSession, name: str, statement: str) -> None:
+    """Run the statement that creates a table, also after an interrupted creation of the same table."""
+    try:
+        spark.sql(statement)
+    except SPARK_ERRORS as error:
+        if _NOT_EMPTY not in str(error) or not remove_log(spark, name):
+            raise
+        spark.sql(statement)
+
+
+def remove_log(spark: SparkSession, name: str) -> bool:
+    """Remove the log of a table that has no commit; return False if the folder has anything else."""
+    location = planned_location(spark, name)
+    if location is None:
+        return False
+    place, files = hadoop_path(spark, location)
+    if [str(entry.getPath().getName()) for entry in files.listStatus(place)] != [_LOG]:
+        return False
+    log, _ = hadoop_path(spark, f"{location.rstrip('/')}/{_LOG}")
+    listed = files.listFiles(log, True)
+    while listed.hasNext():
+        if not str(listed.next().getPath().getName()).startswith("."):  # a commit that is written has such a name
+            return False
+    return bool(files.delete(log, True))
+
 
 _log = logging.getLogger(__name__)
+
 _WRITER: Final = "spark.databricks.delta.write.txnAppId"
+
 _NUMBER: Final = "spark.databricks.delta.write.txnVersion"
+
 """Token of the next write. Delta skips the write if the table has this name with this or a larger number."""
+
 _TEXT: Final = "STRING"
+
 _WIDENING: Final = "delta.enableTypeWidening"
+
 _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
+
 """Types whose values Spark converts to the same text as the server."""
+
 _FOLDER_GONE: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
 
 

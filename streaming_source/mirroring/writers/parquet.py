@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import SchemaError
 from streaming_source.driver.hadoop_files import hadoop_path, hadoop_text
-from streaming_source.mirroring.writers.versions import AGAIN
+from streaming_source.mirroring.writers.target_format import AGAIN
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import APPEND_LOG
-from streaming_source.transforms.target_columns import image_type
+from streaming_source.transforms.transformed_images import image_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
-    from streaming_source.mirroring.writers.target_format import TargetAction
-    from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.mirroring.writers.target_format import Commit, TargetAction
+    from streaming_source.transforms.transformed_images import TargetColumn
 
 ROWS_A_FILE: Final = 1_000_000
 """Rows of a micro-batch in one file: thousands of small files would be slow to list and to read."""

@@ -12,19 +12,27 @@ names.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
+from replica.handshake.login.login import ask
+from replica.handshake.primary.catalog import read_tables
 from replica.protocol.gtid import GtidPosition, ambiguous, covers
 from replica.relay_log.walks.ddl import statements_between
-from replica.schema.patterns import matcher, shadowed
+from replica.schema.patterns import matcher, shadowed, table_text
+from streaming_source.attached.folder import attached_directory
 from streaming_source.planning.definitions.remembered_selection import tables_then
 from streaming_source.ranges.cutting import SchemaStretch
-from streaming_source.schema.following import SchemaFollower, TableStep
-from streaming_source.schema.table_state import TableState, state_from_text, state_to_text
+from streaming_source.schema.changes import SchemaChanges, SchemaFollower, TableStep
+from streaming_source.schema.origin import tables_and_origin
+from streaming_source.schema.table_columns import declared_tables
+from streaming_source.schema.table_state import SchemaStore, TableState, state_from_text, state_to_text
+from streaming_source.selection.resolver import column_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -38,16 +46,20 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.ranges.places import OffsetPlace
-    from streaming_source.schema.changes import SchemaChanges
-    from streaming_source.schema.following import Reread
-    from streaming_source.schema.store import SchemaStore
+    from streaming_source.schema.changes import Reread
     from streaming_source.schema.table_state import CatalogOrigin
     from streaming_source.selection.resolver import SelectedTables
 
     _At = tuple[GtidPosition, BinlogPosition | None]
     """A position, and its place in the primary's binlog if the position may name several places."""
+    from collections.abc import Mapping
+
+    from replica.handshake.registration import Steps
+    from streaming_source.options.source_options import SourceOptions
+    from streaming_source.rows.read_plan import ReadPlan
 
 STATES_KEPT: Final = 16
+
 """States to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 _log = logging.getLogger(__name__)
@@ -325,3 +337,57 @@ def _after(position: GtidPosition, statements: Iterator[RelayStatement]) -> Iter
         last = position.get(statement.gtid.domain_id)
         if last is None or statement.gtid.seq_no > last.seq_no:
             yield statement
+
+
+# If the options name a server, the history asks it only for tables whose statement the parser did not understand, over
+# a separate connection.
+
+
+def open_history(options: SourceOptions, plan: ReadPlan) -> TableHistory:
+    """Return the history of a query in this process. It connects only if a statement needs it."""
+    described = None if plan.origin is None else plan.origin.from_rows
+    loaded = plan.tables.catalog if described is None else {(described.database, described.table): described}
+    shown = column_matcher(options.columns or ())
+    changes = SchemaChanges(options.on_schema_change, plan.columns, loaded, options.policy, shown)
+    return TableHistory(
+        plan.tables,
+        plan.origin,
+        changes,
+        SchemaStore(options.schema_location),
+        declared=declared_tables(options.schema_file),
+        reread=_rereading(options),
+        table_by_table=options.resnapshot_requests is not None,
+    )
+
+
+def _none(_: str) -> bool:
+    return False
+
+
+def _rereading(options: SourceOptions) -> Reread | None:
+    if options.replica is None:
+        return None
+    config, from_primary = options.replica, attached_directory(options) is None
+    table_by_table = options.resnapshot_requests is not None
+
+    def reread(names: list[TableName]) -> tuple[Mapping[TableName, TableSchema], GtidPosition]:
+        def read() -> Steps[dict[TableName, TableSchema]]:
+            found: dict[TableName, TableSchema] = {}
+            for name in names:
+                try:
+                    found |= yield from read_tables([name])
+                except SchemaError:
+                    continue  # dropped meanwhile: its DROP will follow
+            return found
+
+        try:
+            steps = partial(tables_and_origin, read, _none, from_primary=from_primary)
+            tables, origin = asyncio.run(ask(config, lambda _: steps()))
+        except SchemaError as error:  # altered during each attempt to read them
+            if not table_by_table:
+                raise
+            _log.warning("%s: %s", ", ".join(map(table_text, names)), error.message)
+            return {}, GtidPosition()
+        return tables, origin.position
+
+    return reread

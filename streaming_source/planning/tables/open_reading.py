@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import RelayError
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from replica.protocol.gtid import covers
 from replica.relay_log.log import RelayLog
 from streaming_source.offsets.reading_requests import RequestFolder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.snapshot.snapshot import TableSnapshot
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.planning.admission import BatchLimits
-    from streaming_source.planning.tables.key_columns import KeyColumns
+    from streaming_source.planning.tables.keys import KeyColumns
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import ChangePartition
     from streaming_source.rows.read_plan import ReadPlan
@@ -79,16 +79,14 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
 
     @cache
     def keys() -> KeyColumns:
-        from streaming_source.planning.tables.key_columns import (
-            KeyColumns,  # imports the table reader, which few queries need
-        )
+        from streaming_source.planning.tables.keys import KeyColumns
 
         unkeyed, table_by_table = options.snapshot_unkeyed == "whole", requests is not None
         host = options.snapshot_endpoint
         return KeyColumns(options.connection, host, unkeyed=unkeyed, table_by_table=table_by_table)
 
     def keys_in_rows(partitions: Sequence[ChangePartition]) -> Collection[TableName]:
-        from streaming_source.rows.other_keys import tables_with_other_keys  # imports the row decoder
+        from streaming_source.rows.reader import tables_with_other_keys  # imports the row decoder
 
         return tables_with_other_keys(partitions, plan)
 

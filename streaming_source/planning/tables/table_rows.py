@@ -13,41 +13,139 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from replica.errors import ConfigError, PrerequisiteError
+from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher, table_text
 from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.reading_requests import TablesAgain
-from streaming_source.planning.tables.changed_keys import NAMED, ChangedKeys
-from streaming_source.planning.tables.renamed import first_rename
-from streaming_source.planning.tables.row_ranges import range_of
-from streaming_source.sinks.reading_progress import progress_json, progress_line
+from streaming_source.planning.tables.keys import NAMED, ChangedKeys, first_rename
+from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
+from streaming_source.sinks.query_lag import progress_json, progress_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
-    from replica.rows.decode.open_rows.frontier import DeliveredKeys
+    from replica.rows.decode.open_rows import DeliveredKeys
     from replica.schema.known_tables import TableName
-    from replica.snapshot.chunks.choice import ReadLimit
+    from replica.snapshot.chunks.schedule import ReadLimit
+    from replica.snapshot.snapshot import Advance, SnapshotProgress
+    from replica.snapshot.spool.batches import SpoolPart
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
     from streaming_source.options.reading_options import ReadAgain
     from streaming_source.planning.admission import BatchLimits
-    from streaming_source.planning.tables.row_reading import ReadKeys, RowReading
     from streaming_source.ranges.places import Feed
-    from streaming_source.rows.partition import CatalogChanges, ChangePartition, MappedRange
+    from streaming_source.rows.partition import CatalogChanges, ChangePartition
     from streaming_source.selection.resolver import SelectedTables
 
+
+class ReadKeys(Protocol):
+    """The keys of the tables that are read: a `KeyColumns`. One thread calls it."""
+
+    def delivered(self, frontier: Frontier) -> DeliveredKeys:
+        """Return the frontier with keys that rows are compared with."""
+        ...
+
+    def changed(self, frontier: Frontier, names: Collection[TableName]) -> Collection[TableName]:
+        """Return which of these tables have another key than the one by which a part of them was delivered."""
+        ...
+
+
+class RowReading(Protocol):
+    """The reader of the tables: a `TableSnapshot`. One thread calls it."""
+
+    held_back: tuple[TableName, ...]
+    """Tables without rows as of the last position asked for, and with rows as of a later one."""
+
+    @property
+    def rekeyed(self) -> tuple[TableName, ...]:
+        """Tables whose keys changed, so that they are not read on before a re-snapshot is requested."""
+        ...
+
+    def start(self, frontier: Frontier) -> None:
+        """Begin to read after the frontier."""
+        ...
+
+    def ready(self) -> bool:
+        """Return True if rows wait to be delivered."""
+        ...
+
+    def more_comes(self, limit: ReadLimit) -> bool:
+        """Return True if a batch of this limit would get more rows by waiting."""
+        ...
+
+    def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
+        """Reconcile waiting rows with V and make them durable; None if no rows can be delivered now."""
+        ...
+
+    def parts(
+        self, before: Frontier, after: Frontier, v: RelayHead, *, without: Collection[TableName]
+    ) -> Sequence[SpoolPart]:
+        """Return the rows between two frontiers as of V. Lost rows are read again. `without`: tables that have no rows
+        here.
+        """
+        ...
+
+    def keep_from(self) -> RelayLocation | None:
+        """Return the first place of the relay log that is still needed."""
+        ...
+
+    def release(self, frontier: Frontier) -> None:
+        """Release the rows before the frontier."""
+        ...
+
+    def progress(self) -> SnapshotProgress:
+        """Return the progress of the read."""
+        ...
+
+    def close(self) -> None:
+        """End all reading."""
+        ...
+
+
+# `range_of` takes a part of a file of rows and the offset at which they hold.
+
+
+def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -> MappedRange:
+    """Return snapshot rows in the form that a task reads. They hold at the offset `end`."""
+    gtid, timestamp = _last_transaction(end)
+    return MappedRange(
+        *(str(part.path), part.start, part.end, False),
+        around=Surroundings(part.head, part.tail),
+        catalog=catalog,
+        read=ReadRows(gtid.domain_id, gtid.server_id, gtid.seq_no, timestamp, part.first_row, len(end.position) > 1),
+    )
+
+
+def _last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
+    """Return the last transaction before an offset, and its time in seconds; 0 if the time is unknown.
+
+    It comes from the offset, so it is the same in every replay of a batch. An offset without a received group does not
+    name it; then the result is the transaction of its first domain.
+    """
+    if end.last is not None:
+        return end.last.gtid, end.last.time
+    return next(iter(end.position), Gtid(0, 0, 0)), 0
+
+
 MAX_NAMED: Final = 500
+
 """Most tables that an offset names: some 20 KB, in each report of progress until they are read."""
+
 LONGEST_REASON: Final = 500
+
 """Most characters of a reason in an offset: a sentence and its hint."""
+
 READY_POLL_S: Final = 0.02
+
 """Seconds between two checks for rows. A chunk takes some 0.5 s to read."""
+
 SAY_EVERY_S: Final = 60.0
+
 """Seconds between two log messages about the progress."""
 
 _log = logging.getLogger(__name__)
@@ -294,7 +392,7 @@ class SnapshotRows:
 
     def _limit(self, *, changes: bool, bounded: bool) -> ReadLimit:
         """Return the share of snapshot rows in a batch. Changes share the limits if there are any."""
-        from replica.snapshot.chunks.choice import ReadLimit  # imports the table reader, which few queries need
+        from replica.snapshot.chunks.schedule import ReadLimit  # imports the table reader, which few queries need
 
         limits = self._limits.beside_changes() if changes else self._limits
         return ReadLimit(limits.max_rows, limits.max_bytes) if bounded else ReadLimit()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pymysql.err import OperationalError
 
-from replica.arrow.reading import read_relay_log
+from replica.arrow import read_relay_log
 from tests.fixtures.mariadb import wait_until
 from tests.integration.table_reading import TableReading
 

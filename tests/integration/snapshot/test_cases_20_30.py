@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from replica.errors import DataLossError, PositionPurgedError, PrerequisiteError, ReplicaError, StatementDmlError
-from replica.schema.generated import omits_generated
+from replica.schema.catalog import omits_generated
 from replica.snapshot.snapshot import TableSnapshot
 from tests.integration.snapshot.query import READ, SnapshotQuery, server_state
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids

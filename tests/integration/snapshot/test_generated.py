@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.arrow.reading import read_relay_log
-from replica.schema.generated import omits_generated
-from replica.snapshot.chunks.choice import ReadLimit
+from replica.arrow import read_relay_log
+from replica.schema.catalog import omits_generated
+from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.table_reading import TableReading

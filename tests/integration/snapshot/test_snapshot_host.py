@@ -14,9 +14,9 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.options.values import Endpoint
-from replica.snapshot.chunks.choice import ReadLimit
+from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.pace import Pace
-from replica.snapshot.watermark import lagging as server_lag
+from replica.snapshot.watermark import low as server_lag
 from tests.fixtures.beside import beside
 from tests.fixtures.mariadb import wait_until
 from tests.integration.table_reading import TableReading, Writers

@@ -12,7 +12,7 @@ import pytest
 
 from replica.errors import PrerequisiteError
 from replica.protocol.gtid import GtidPosition
-from replica.snapshot.chunks import unmoved_tables
+from replica.snapshot.chunks import table_reading
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.integration.running_statement import running_statement
@@ -112,7 +112,7 @@ def test_a_batch_that_is_lost_is_made_again_from_changed_tables(server: MariaDb,
 @pytest.fixture
 def always_written(server: MariaDb, monkeypatch: pytest.MonkeyPatch) -> Iterator[MariaDb]:
     """The server, while someone writes to `isam` all the time; a reading of a table that is never still ends sooner."""
-    monkeypatch.setattr(unmoved_tables, "MOST_UNSETTLED", 3)
+    monkeypatch.setattr(table_reading, "MOST_UNSETTLED", 3)
     begun, ending = threading.Event(), threading.Event()
 
     def write() -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from replica.cli import program
 from replica.errors import AuthenticationError, ConfigError, PrerequisiteError
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from replica.options.config import ReplicaConfig
 from replica.schema.patterns import matcher
 from replica.snapshot.check.facts import TableFacts, ask_table_facts

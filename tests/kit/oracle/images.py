@@ -16,14 +16,14 @@ from replica.protocol.constants import EventType
 from replica.protocol.mysql.partial_update import apply_partial_update
 from replica.protocol.rows.rows_event import RowsKind
 from replica.protocol.wire import Cursor, is_set
+from replica.rows.tables.layout import StoredColumns
 from replica.rows.tables.plan import PREPARED_PREFIX
-from replica.rows.tables.stored import StoredColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from replica.protocol.rows.column_def import ColumnDef
     from replica.protocol.rows.rows_event import RowsEvent
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.protocol.wire import Buffer
     from replica.rows.tables.layout import RowLayout
 

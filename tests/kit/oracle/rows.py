@@ -22,8 +22,7 @@ from replica.protocol.wire import Cursor, is_set
 from replica.rows.tables.layout import ABSENT
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS
-from replica.rows.types.types import ValuePolicy
-from replica.rows.types.variant_metadata import variant_metadata
+from replica.rows.types.types import ValuePolicy, variant_metadata
 from tests.kit.oracle.variant import variant_object
 
 if TYPE_CHECKING:

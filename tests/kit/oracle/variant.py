@@ -1,7 +1,7 @@
 """Row images as Spark VARIANT values: the plain writer, and the oracle of the kernel that does the same.
 
 In: a layout's columns and the values of one image. Out: VARIANT's `value`, an object of the columns that the image
-holds: an absent column has no field, a NULL is the VARIANT null. Its `metadata` is of types/variant_metadata.py.
+holds: an absent column has no field, a NULL is the VARIANT null. Its `metadata` is of types/types.py.
 
 The encoding is Spark's (org.apache.spark.types.variant.VariantUtil): integers in their smallest width, DECIMAL in the
 width of its declared precision. What VARIANT has no type for is text as SELECT prints it: TIME, and DECIMAL beyond 38
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from replica.protocol.rows.values import EPOCH, format_time
 from replica.rows.types.entry import Variant
 from replica.rows.types.registry import KINDS
-from replica.rows.types.values.decimals import MAX_DECIMAL_PRECISION
-from replica.rows.types.variant_metadata import width_of
+from replica.rows.types.types import width_of
+from replica.rows.types.values.numbers import MAX_DECIMAL_PRECISION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

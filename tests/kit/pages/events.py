@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from replica.protocol.constants import EventType
-from replica.protocol.event_row import OUTSIDE, Role
+from replica.protocol.constants import OUTSIDE, EventType, Role
 
 _INTRODUCTION = """\
 # Events

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replica.errors import TruncatedError
 from replica.protocol.events.binlog_file import walk
 from replica.protocol.events.decode import decode
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.events.transaction_events import GtidEvent, XaPrepareEvent, XidEvent
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent

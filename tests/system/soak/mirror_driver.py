@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from streaming_source.sinks.query_start import TOO_SLOW
+from streaming_source.sinks.queries import TOO_SLOW
 from tests.mirroring.session import session_settings
 from tests.recipes.workbench import Workbench
 from tests.system.soak.spark_driver import kill_application

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from streaming_source.sinks.query_start import TOO_SLOW
+from streaming_source.sinks.queries import TOO_SLOW
 from tests.fixtures.installation import PROJECT
 from tests.fixtures.jars import delta_settings
 from tests.fixtures.spark_home import spark_python

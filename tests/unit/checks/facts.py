@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from replica.checks.machine.relay_end import RelayEnd
-from replica.checks.server.facts import ServerFacts
+from replica.checks.machine import RelayEnd
+from replica.checks.server import ServerFacts
 from replica.daemon.config import DaemonConfig
 from replica.handshake.primary.progress import PrimaryAnswer
 from replica.handshake.primary.server import ServerInfo

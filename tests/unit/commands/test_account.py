@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.commands.account import add_home_file, warn_of_exposed_files
+from replica.commands.arguments import add_home_file, warn_of_exposed_files
 from replica.options.config import ReplicaConfig
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from replica.commands.arguments.options_page import example
 from replica.commands.check import check_command
+from replica.commands.options_page import example
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from replica.commands.arguments.options_page import EXAMPLE, example
 from replica.commands.files import PACKAGED, SHIPPED, content, files
+from replica.commands.options_page import EXAMPLE, example
 from replica.errors import ConfigError
 
 if TYPE_CHECKING:

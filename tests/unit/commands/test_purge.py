@@ -148,7 +148,7 @@ def test_beside_a_writer(directory: Path) -> None:
 
 
 def test_the_lock_is_waited_for_and_not_for_ever(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replica.commands.purging.LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr("replica.commands.purge.LOCK_WAIT_S", 0.0)
     (directory / "readers").mkdir(exist_ok=True)
     with removal_lock(directory):
         assert "is held for more than" in str(refusal(directory, "--all-but-last"))

@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from replica.daemon.beginning import beginning
-from replica.daemon.status.file import write_status
+from replica.daemon.run import beginning
+from replica.daemon.status.record import write_status
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.directory.identity import take_identity

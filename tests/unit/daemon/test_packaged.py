@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from replica.daemon.config import DaemonConfig
 from replica.daemon.fleet import FOR_PEOPLE
-from replica.daemon.http.metrics import Metrics
+from replica.daemon.metrics import Metrics
 from replica.errors import (
     AuthenticationError,
     ConfigError,

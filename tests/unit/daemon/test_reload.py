@@ -11,8 +11,8 @@ import pytest
 
 from replica.daemon.config import DaemonConfig
 from replica.daemon.logs import LogWriter
-from replica.daemon.reload import RELOADED, Reloader, differences
 from replica.daemon.retain import Retaining
+from replica.daemon.run import RELOADED, Reloader, differences
 from replica.live.client import Replica
 from replica.options.values import Endpoint
 from replica.protocol.gtid import GtidPosition

@@ -6,9 +6,8 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from replica.row_reader.names import Names
-from replica.row_reader.notices import Notices
-from replica.row_reader.reading import OPTIONS, Reading
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.progress import Notices
+from replica.row_reader.reading import OPTIONS, ChosenTransactions, Reading
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:

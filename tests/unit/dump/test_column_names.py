@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.dump.event_words import declaration, quoted
+from replica.dump.text import declaration, quoted
 from replica.protocol.events.decode import TableMapEvent, decode, decode_description
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy

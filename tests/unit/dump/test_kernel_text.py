@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica.dump.rows import kernel_digits as kd
-from replica.dump.rows import kernel_escapes as ke
+from replica.dump.rows import kernel_text as kd
+from replica.dump.rows import kernel_text as ke
 from replica.native.compile import kernel
 
 ROOM = 4096

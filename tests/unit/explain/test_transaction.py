@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.explain.in_files import explain_files
-from replica.explain.in_relay_log import Acknowledged, explain_relay
-from replica.explain.words import Page
+from replica.explain.answer import Page
+from replica.explain.look_up import Acknowledged, explain_files, explain_relay
 from replica.protocol.gtid import BinlogPosition, Gtid
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
-from replica.tail.colours import Colours
+from replica.tail.lines import Colours
 from tests.unit.dump.files import vector
 from tests.unit.tail.relay_logs import FILE, recorded_log
 from tests.vectors.load import listing
@@ -19,7 +18,7 @@ from tests.vectors.load import listing
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.explain.found import Answer
+    from replica.explain.answer import Answer
 
 VECTOR = vector("11.8/transactions")
 NOW = 1_700_000_090.0

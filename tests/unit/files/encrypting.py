@@ -7,8 +7,7 @@ import struct
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
-from replica.protocol.events.binlog_file import walk
-from replica.protocol.events.encode import encode_event
+from replica.protocol.events.binlog_file import encode_event, walk
 from tests.kit import bodies
 
 

@@ -13,10 +13,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from replica.errors import ProtocolError
-from replica.files.cipher import ALGORITHMS, EventCipher
-from replica.files.decrypted import Decrypted
+from replica.files.decrypted import ALGORITHMS, Decrypted, EventCipher
 from replica.files.ranges import Walk
-from replica.files.window import StreamWindow
+from replica.files.readers import StreamWindow
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
 from replica.protocol.events.decode import decode_description
 from tests.kit.tree import files
@@ -24,7 +23,7 @@ from tests.unit.files.test_window import Chunks
 from tests.vectors.load import BINLOGS, HERE
 
 if TYPE_CHECKING:
-    from replica.files.damage import Damage
+    from replica.files.ranges import Damage
 
 PAGE = mmap.PAGESIZE
 PAGES = 64

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replica.errors import ProtocolError
-from replica.files.opening import open_binlog
+from replica.files.binlog import open_binlog
 from replica.protocol.constants import BINLOG_MAGIC, CHECKSUM_LENGTH, ChecksumAlgorithm
 from replica.protocol.events.binlog_file import walk
 from replica.protocol.groups.groups import GroupTracker, Place
@@ -15,8 +15,7 @@ from tests.vectors.load import HERE, raw_events
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.files.damage import Damage
-    from replica.files.ranges import FileRange
+    from replica.files.ranges import Damage, FileRange
 
 TRANSACTIONS = (HERE / "11.8" / "transactions.binlog").read_bytes()
 """Groups of every shape, with checksums."""

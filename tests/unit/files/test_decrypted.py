@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, TruncatedError
 from replica.files import decrypted
-from replica.files.cipher import EventCipher
-from replica.files.decrypted import Decrypted
-from replica.files.keys import KeyRing
-from replica.protocol.events.binlog_file import walk
-from replica.protocol.events.encode import encode_event
+from replica.files.decrypted import Decrypted, EventCipher
+from replica.files.encryption import KeyRing
+from replica.protocol.events.binlog_file import encode_event, walk
 from tests.unit.files.encrypting import encrypt_again, encrypt_event
 from tests.unit.files.reading import CRC32, DESCRIPTION, NONE, UNCHECKED, read_bytes, units
 from tests.unit.files.test_readers import drained

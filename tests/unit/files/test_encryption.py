@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, UnsupportedEventError
-from replica.files.keys import KeyRing
-from replica.files.opening import open_binlog
+from replica.files.binlog import open_binlog
+from replica.files.encryption import KeyRing
 from replica.protocol.constants import BINLOG_MAGIC, HeaderFlag
 from replica.protocol.events.binlog_file import walk
 from tests.kit.tree import files

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from replica.files.keys import MAX_KEY_FILE_BYTES, KeyRing
+from replica.files.encryption import MAX_KEY_FILE_BYTES, KeyRing
 from tests.vectors.load import HERE
 
 if TYPE_CHECKING:

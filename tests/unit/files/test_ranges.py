@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, UnsupportedEventError
-from replica.files.opening import open_binlog
+from replica.files.binlog import open_binlog
 from replica.protocol.constants import BINLOG_MAGIC, EventType, GtidFlag, HeaderFlag
-from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.binlog_file import decode_file, encode_event
 from replica.protocol.events.decode import QueryEvent
-from replica.protocol.events.encode import encode_event
 from tests.kit import bodies
 from tests.kit.some import some
 from tests.kit.tree import files

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from replica.files.window import ByteSource
+    from replica.files.readers import ByteSource
 
 
 def zstd(data: bytes) -> bytes:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ConfigError, ProtocolError
-from replica.files import window
+from replica.files import readers
 from replica.files.ranges import Walk
-from replica.files.window import StreamWindow
+from replica.files.readers import StreamWindow
 from replica.protocol.events.decode import decode_description
 from tests.unit.files.reading import DESCRIPTION, TRANSACTIONS, as_file, units
 from tests.unit.files.reading import read_bytes as read_bytes_of
@@ -23,8 +23,7 @@ from tests.unit.files.test_ranges import GROUP, ROWS, XID, gtid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.files.damage import Damage
-    from replica.files.ranges import FileRange
+    from replica.files.ranges import Damage, FileRange
 
 
 class Chunks:
@@ -71,7 +70,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 def shrink(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
     for name, size in sizes.items():
-        monkeypatch.setattr(window, name, size)
+        monkeypatch.setattr(readers, name, size)
 
 
 @settings(max_examples=60)
@@ -176,4 +175,4 @@ def test_a_claimed_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     event[9:13] = (1 << 30).to_bytes(4, "little")
     with pytest.raises(ProtocolError, match="1073741824 bytes, but only"):
         list(ranges(Chunks([as_file([gtid(1), bytes(event)])])))
-    assert set(stream_sizes) == {window.BUFFER_BYTES}
+    assert set(stream_sizes) == {readers.BUFFER_BYTES}

@@ -12,8 +12,8 @@ import zstandard
 
 from replica.errors import ReplicaError
 from replica.protocol.constants import ChecksumAlgorithm, EventType
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.events.decode import TransactionPayloadEvent, decode
-from replica.protocol.events.encode import encode_event
 from replica.protocol.mysql.binary_json import parse_json
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.scan.scan import scan

@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import DisconnectedError, ProtocolError, ReplicaError, ServerError
-from replica.handshake.ask import ask
 from replica.handshake.login import login as login_module
-from replica.handshake.login.login import log_in
+from replica.handshake.login.login import ask, log_in
 from replica.handshake.primary.catalog import read_tables
 from replica.handshake.primary.server import inspect_server
 from replica.handshake.registration import MAX_REPLY_BYTES
-from replica.handshake.start.peek import event_at
+from replica.handshake.start.binlog import event_at
 from replica.handshake.start.start import latest_position
 from replica.options.config import Endpoint, ReplicaConfig
 from replica.protocol.gtid import BinlogPosition, GtidPosition

@@ -15,7 +15,7 @@ from tests.kit.bodies import block
 from tests.kit.oracle.images import plain_rows
 from tests.kit.parsed import rows_event
 from tests.kit.rows import Column, image, table_map
-from tests.unit.rows.decode.images.test_images import BLOB, ID, counted, number, packed
+from tests.unit.rows.decode.test_images import BLOB, ID, counted, number, packed
 
 MAP = parse_table_map(memoryview(table_map(7, [ID, BLOB])))
 LAYOUT = compile_layout(MAP, None, None, ValuePolicy())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import VariantVal
 
 from replica.protocol.constants import ColumnType
-from replica.rows.types.variant_metadata import variant_metadata
+from replica.rows.types.types import variant_metadata
 from tests.kit.oracle.variant import variant_object
 from tests.kit.parsed import BINARY, column, integer, layout_of, varchar
 

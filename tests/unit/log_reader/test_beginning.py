@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, DataLossError
-from replica.log_reader.beginning import Beginning, behind, earliest, last_transactions
+from replica.log_reader.following import Beginning, behind, earliest, last_transactions
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation

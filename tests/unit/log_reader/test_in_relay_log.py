@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.log_reader.found import NextGroup
 from replica.log_reader.in_relay_log import RelayLogReader
+from replica.log_reader.reader import NextGroup
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.groups.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import GtidSearch
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter

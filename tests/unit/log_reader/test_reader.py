@@ -10,10 +10,10 @@ import pytest
 from replica.log_reader.in_files import FilesReader
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.log_reader.reader import LogReader, StoredLog
-from replica.primary_reader.on_primary import PrimaryReader
+from replica.primary_reader import PrimaryReader
 from replica.protocol.events.decode import GtidEvent
 from replica.protocol.gtid import Gtid
-from replica.relay_log.groups.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import GtidSearch
 from tests.kit.some import some
 from tests.unit.dump.files import vector
 from tests.unit.tail.relay_logs import recorded_log
@@ -21,7 +21,7 @@ from tests.unit.tail.relay_logs import recorded_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replica.log_reader.part import Part
+    from replica.log_reader.reader import Part
 
 VECTOR = vector("11.8/transactions")
 

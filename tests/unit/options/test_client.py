@@ -10,8 +10,8 @@ import pytest
 
 from replica.daemon.config import DaemonConfig
 from replica.errors import ConfigError
-from replica.options.client import home_file, option_file_password
 from replica.options.config import ReplicaConfig
+from replica.options.file import home_file, option_file_password
 from tests.fixtures.installation import installations
 
 

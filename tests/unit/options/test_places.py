@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.options.places import CommitTime, ending_place, start_of_log, starting_place
+from replica.options.values import CommitTime, ending_place, start_of_log, starting_place
 from replica.protocol.gtid import GtidPosition
 
 T = 1_795_291_200  # 2026-11-21T20:00:00Z

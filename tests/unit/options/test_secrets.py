@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.options.secrets import exposed
+from replica.options.file import exposed
 
 if TYPE_CHECKING:
     from pathlib import Path

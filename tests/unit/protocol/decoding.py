@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from replica.protocol.constants import ChecksumAlgorithm, EventType
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.events.decode import Event, FormatDescriptionEvent, decode
-from replica.protocol.events.encode import encode_event
 from tests.vectors.load import raw_events
 
 _Event = TypeVar("_Event", bound=Event)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, TruncatedError
-from replica.protocol.checksum import append, event_crc32, strip
 from replica.protocol.constants import ChecksumAlgorithm
+from replica.protocol.header import append, event_crc32, strip
 from tests.vectors.load import raw_events
 
 # The artificial ROTATE that MariaDB 10.5 sent first in a dump.

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from replica.protocol.constants import ROLES, EventType
-from replica.protocol.event_row import BOTH, MARIADB, MYSQL, EventRow, Role
+from replica.protocol.constants import BOTH, MARIADB, MYSQL, ROLES, EventRow, EventType, Role
 from replica.protocol.events.decode import DECODERS
 
 # A server's file and function or class with its version, or a page of the documentation.

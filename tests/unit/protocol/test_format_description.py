@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ChecksumError, ProtocolError, ReplicaError
-from replica.protocol.checksum import append
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.events.decode import FormatDescriptionEvent, decode, decode_description
+from replica.protocol.header import append
 from tests.vectors.load import VERSIONS, raw_events
 
 # type, body offset of fields inside the event

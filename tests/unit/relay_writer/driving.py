@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid
-from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.lookup import read_file_head
 from replica.relay_log.files.scan import group_ends
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.location import relay_numbers, relay_path

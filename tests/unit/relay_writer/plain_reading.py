@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from replica.protocol import checksum as checksums
+from replica.protocol import header as checksums
 from replica.protocol.constants import ChecksumAlgorithm, EventType
 from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.gtid import Gtid, GtidPosition

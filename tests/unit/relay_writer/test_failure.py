@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DiskFullError, RelayError
-from replica.relay_writer.failure import LogFailure
+from replica.relay_writer.open_file import LogFailure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.constants import HeaderFlag
-from replica.protocol.events.encode import encode_gtid_list
+from replica.protocol.events.binlog_file import encode_gtid_list
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_writer.receiver import Receiver
 from replica.relay_writer.writer import RelayWriter

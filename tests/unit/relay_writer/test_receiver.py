@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, ProtocolError, RelayError, ReplicaError, UnsupportedEventError
 from replica.protocol.constants import EventType, GtidFlag, HeaderFlag
-from replica.protocol.events.binlog_file import decode_file
+from replica.protocol.events.binlog_file import decode_file, encode_event, encode_rotate
 from replica.protocol.events.decode import ExecuteLoadQueryEvent, GtidEvent, QueryEvent
-from replica.protocol.events.encode import encode_event, encode_rotate
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.protocol.packets.packets import EofPacket, ErrPacket, pack
 from replica.relay_log.kernels.stream_record import Cell

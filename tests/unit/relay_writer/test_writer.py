@@ -9,8 +9,8 @@ import pytest
 
 from replica.errors import DiskFullError, RelayError
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log.files.file_head import read_file_head
 from replica.relay_log.files.index import FileIndex
+from replica.relay_log.files.lookup import read_file_head
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog

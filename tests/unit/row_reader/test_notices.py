@@ -3,8 +3,8 @@ from __future__ import annotations
 import io
 
 from replica.errors import DataLossError, SchemaError
-from replica.row_reader import notices as module
-from replica.row_reader.notices import Notices
+from replica.row_reader import progress as module
+from replica.row_reader.progress import Notices
 
 
 def test_each_is_said_once() -> None:

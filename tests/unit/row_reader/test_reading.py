@@ -13,7 +13,7 @@ from replica.protocol.events.decode import GtidEvent
 from replica.protocol.gtid import Gtid
 from replica.row_reader import reading as module
 from tests.unit.dump.files import reading, said, vector
-from tests.unit.dump.outputs.test_json_rows import rows, write_json_rows
+from tests.unit.dump.outputs.test_json_lines import rows, write_json_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

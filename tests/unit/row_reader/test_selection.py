@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from replica.protocol.gtid import GtidPosition
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.reading import ChosenTransactions
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
 

@@ -12,7 +12,7 @@ import pytest
 
 from replica.dump.outputs.count import Summary, write_counts
 from replica.dump.outputs.human import HumanDump
-from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.json_lines import write_json_rows
 from replica.dump.outputs.sql import SqlDump
 from replica.errors import ProtocolError
 from replica.protocol.events.binlog_file import decode_file

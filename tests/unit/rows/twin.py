@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from replica.protocol.events.binlog_file import decode_file
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.events.transaction_events import GtidEvent, XaId, XaPrepareEvent
 from replica.protocol.groups.savepoints import SavepointText, inside_statement, last_named, savepoint_text
 from replica.protocol.rows.rows_event import RowsEvent

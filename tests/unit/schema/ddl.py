@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.protocol.events.query import QueryEvent, StatusVars
+from replica.protocol.events.statement_events import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.schema.generated import omits_generated, without_generated
+from replica.schema.catalog import omits_generated, without_generated
 from replica.schema.table import ColumnSchema, TableSchema
 
 

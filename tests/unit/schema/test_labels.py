@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import SchemaError
-from replica.schema.labels import doubtful_labels
+from replica.schema.catalog import doubtful_labels
 from replica.schema.table import ColumnSchema, TableSchema
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.events.binlog_file import decode_file
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.rows.tables.match import catalog_columns
 from replica.schema.effects.history import SchemaHistory

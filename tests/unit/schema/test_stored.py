@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import SchemaError
-from replica.schema.stored import tables_from_json, tables_to_json
+from replica.schema.known_tables import tables_from_json, tables_to_json
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
 
 TEXTS = st.text(max_size=8)

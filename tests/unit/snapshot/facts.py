@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.snapshot.check.facts import ListedTable, TableFacts
-from replica.snapshot.check.indexes import IndexPart, TableIndex
+from replica.snapshot.check.facts import IndexPart, ListedTable, TableFacts, TableIndex
 
 VARIABLES = {
     "binlog_format": "ROW",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from replica.protocol.constants import EventType, GtidFlag
 from streaming_source.files.load_files import LoadedFiles, load_files
-from streaming_source.files.reader import read_file_changes
+from streaming_source.files.partition import read_file_changes
 from tests.kit.real_rows import TABLE
 
 if TYPE_CHECKING:

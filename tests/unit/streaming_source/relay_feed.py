@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from replica.handshake.start.end import ServerEnd
-from replica.handshake.start.start import Latest
+from replica.handshake.start.start import Latest, ServerEnd
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
@@ -21,7 +20,7 @@ from streaming_source.planning.planner import ChangePlanner
 from streaming_source.ranges.cutting import Origin, RangeCutter
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.changes import SchemaChanges
-from streaming_source.schema.store import SchemaStore
+from streaming_source.schema.table_state import SchemaStore
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit.primary import SERVER_ID, Primary
 from tests.unit.relay_writer.driving import receive

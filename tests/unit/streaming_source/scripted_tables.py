@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from replica.options.config import ReplicaConfig
 from replica.options.values import Endpoint
-from replica.rows.decode.open_rows.frontier import DeliveredKeys, OpenTable
+from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
 from replica.schema.table import TableSchema
 from replica.snapshot.chunks.names import FollowedNames
 from replica.snapshot.frontier import NOTHING

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from replica.errors import KeyChangedError
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
-from replica.protocol.events.encode import encode_event
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.gtid import Gtid
-from replica.rows.decode.open_rows.frontier import DeliveredKeys, OpenTable
+from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema
 from replica.snapshot.frontier import NOTHING, Frontier
-from replica.snapshot.progress import SnapshotProgress
-from replica.snapshot.snapshot import Advance
+from replica.snapshot.snapshot import Advance, SnapshotProgress
 from replica.snapshot.spool.batches import SpoolPart
 from streaming_source.planning.admission import Admission, BatchLimits
 from streaming_source.planning.definitions.remembered_selection import RememberedSelection, selection_of
@@ -27,8 +26,7 @@ from streaming_source.planning.definitions.statement_dml import StatementDml
 from streaming_source.planning.planner import ChangePlanner
 from streaming_source.planning.tables.table_rows import SnapshotRows
 from streaming_source.ranges.cutting import Origin, RangeCutter, origin_of
-from streaming_source.rows.other_keys import tables_with_other_keys
-from streaming_source.rows.reader import read_changes
+from streaming_source.rows.reader import read_changes, tables_with_other_keys
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.real_rows import images
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.table import TableSchema
-    from replica.snapshot.chunks.choice import ReadLimit
+    from replica.snapshot.chunks.schedule import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import RequestFolder
     from streaming_source.options.reading_options import ReadAgain

@@ -43,7 +43,7 @@ def test_what_every_worker_imports_is_light(statement: str) -> None:
 
 def test_what_load_asks_a_server_with_brings_no_compiler() -> None:
     # Each load() starts an interpreter that imports this: a quarter of a second for numba alone.
-    loaded = _imports("import streaming_source.load, streaming_source.batch.end_at_load")
+    loaded = _imports("import streaming_source.load, streaming_source.batch.server")
     assert "asyncio" in loaded
     assert not loaded & {"numba", "pandas", "streaming_source.planning.planner"}
 

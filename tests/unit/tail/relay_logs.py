@@ -6,14 +6,14 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from replica.protocol.constants import ChecksumAlgorithm
-from replica.protocol.events.encode import encode_rotate
+from replica.protocol.events.binlog_file import encode_rotate
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.row_reader.live_names import LiveNames
-from replica.row_reader.notices import Notices
+from replica.row_reader.names import LiveNames
+from replica.row_reader.progress import Notices
 from replica.row_reader.reading import OPTIONS, Reading
-from replica.tail.changes import ChosenInDomains
+from replica.tail.source import ChosenInDomains
 from tests.kit.primary import packet
 from tests.unit.relay_writer.driving import receive
 from tests.vectors.load import raw_events

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.json_lines import write_json_rows
 from replica.errors import DataLossError
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation, index_path, relay_path
-from replica.row_reader.live_names import DefinedBefore
-from replica.row_reader.notices import Notices
-from replica.row_reader.prepared_before import PreparedBefore
+from replica.row_reader.names import DefinedBefore
+from replica.row_reader.progress import Notices
+from replica.row_reader.reading import PreparedBefore
 from replica.row_reader.without_rows import StatementChanges
-from replica.tail.changes import OPERATIONS, Changes
-from replica.tail.colours import Colours
+from replica.tail.lines import Colours, Transactions
+from replica.tail.source import OPERATIONS, Changes
 from replica.tail.tailing import JsonLines, PrettyLines, Tail
-from replica.tail.transactions import Transactions
 from tests.unit.dump.files import reading as file_reading
 from tests.unit.dump.files import said, vector
 from tests.unit.tail.relay_logs import live_reading, recorded_log

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.relay_log.directory.lock import RelayLock
-from replica.tail.writer_watch import LOOK_EVERY_S, WriterWatch
+from replica.tail.tailing import LOOK_EVERY_S, WriterWatch
 
 if TYPE_CHECKING:
     from pathlib import Path

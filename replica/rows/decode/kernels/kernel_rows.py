@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from replica.native.compile import helper, inlined
 from replica.native.memory import load_u1, load_u4, load_u8, prefetch, store_u1, store_u4, store_u8
 from replica.rows.decode import records as d
-from replica.rows.decode.kernels.kernel_unchanged import end_if_same
-from replica.rows.decode.kernels.kernel_walk import begin_event, skip_image
+from replica.rows.decode.kernels.kernel_images import begin_event, end_if_same, skip_image
 from replica.rows.decode.records import RowColumns, RunState, SideRecord, SlotRecord, TailRecord
 from replica.rows.scan import records as r
 from replica.rows.scan.records import EventRecord

@@ -29,7 +29,7 @@ from replica.native.memory import (
 from replica.rows.decode import records as d
 from replica.rows.decode.kernels.kernel_rows import decode_rows
 from replica.rows.decode.records import SlotRecord, TailRecord
-from replica.rows.types import plan_record as pr
+from replica.rows.types import kinds as pr
 from replica.rows.types.kernels.kernel_charsets import NO_TEXT
 from replica.rows.types.kernels.kernel_dates import closed_version, temporal
 from replica.rows.types.kernels.kernel_numbers import (
@@ -44,8 +44,7 @@ from replica.rows.types.kernels.kernel_numbers import (
     short_little_endian,
 )
 from replica.rows.types.kernels.kernel_text import label, text_room, write_text
-from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import PlanRecord
+from replica.rows.types.kinds import Kind, PlanRecord
 
 
 @helper

@@ -15,7 +15,7 @@ from replica.native.memory import copy, load_u1, load_u8, move, store_u1, store_
 from replica.rows.decode import records as d
 from replica.rows.decode.kernels.kernel_rows import decode_rows
 from replica.rows.decode.records import RunState, SideRecord, SlotRecord, TailRecord
-from replica.rows.types import plan_record as pr
+from replica.rows.types import kinds as pr
 from replica.rows.types.kernels.kernel_charsets import NO_TEXT
 from replica.rows.types.kernels.kernel_dates import closed_version
 from replica.rows.types.kernels.kernel_numbers import INVALID, NO_BRANCH, short_little_endian
@@ -28,8 +28,7 @@ from replica.rows.types.kernels.kernel_variant_values import (
     put_value,
     value_room,
 )
-from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import PlanRecord
+from replica.rows.types.kinds import Kind, PlanRecord
 
 OBJECT = 2
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from replica.native.compile import kernel
-from replica.native.kernel_group import QUERY_FIELDS, STATEMENT
-from replica.native.kernel_header import HEADER, event_length, is_whole, role_of
+from replica.native.kernel_group import HEADER, QUERY_FIELDS, STATEMENT, event_length, is_whole, role_of
 from replica.native.kernel_statement import NO_SAVEPOINT, ROLLS_BACK_TO, savepoint_role
 from replica.native.memory import load_u8, store_u8
 from replica.native.record import Record, word

@@ -16,31 +16,42 @@ from replica.native.kernel_group import (
     BEGIN,
     COMPLETES_XA,
     END,
+    HEADER,
     LOST,
     MYSQL_BEGIN,
     NO_GROUP,
     PAYLOAD,
     QUERY_FIELDS,
     REFUSED,
+    ROLES,
     STATEMENT,
     STRANGER,
     TRANSACTION,
     UNDECIDED,
     belongs_outside,
     commits,
+    event_length,
+    event_type,
     group_step,
+    is_ignorable,
     is_unreadable,
+    is_whole,
     may_stand_outside,
     mysql_statement,
 )
-from replica.native.kernel_header import HEADER, ROLES, event_length, event_type, is_ignorable, is_whole
 from replica.native.kernel_statement import NO_SAVEPOINT, ROLLS_BACK_TO, savepoint_role
 from replica.native.memory import load_u1, load_u4, load_u8, prefetch, store_u8
 from replica.protocol.constants import EventType, GtidFlag
-from replica.rows.scan.kernels.kernel_gtid import gtid_group
-from replica.rows.scan.kernels.kernel_maps import active_place, map_slot, table_id_at
-from replica.rows.scan.kernels.kernel_mysql import mysql_gtid_group
-from replica.rows.scan.kernels.kernel_rows_events import ENDS_STATEMENT, RECORDED, is_rows_event, rows_event
+from replica.rows.scan.kernels.kernel_gtid import gtid_group, mysql_gtid_group
+from replica.rows.scan.kernels.kernel_rows_events import (
+    ENDS_STATEMENT,
+    RECORDED,
+    active_place,
+    is_rows_event,
+    map_slot,
+    rows_event,
+    table_id_at,
+)
 from replica.rows.scan.kernels.kernel_state import (
     BAD_EVENT,
     DONE,

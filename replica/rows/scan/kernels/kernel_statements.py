@@ -13,14 +13,19 @@ from replica.native.kernel_group import (
     COMPRESSED_STATEMENT,
     GTID_FIELDS,
     GTID_FLAGS_AT,
+    HEADER,
     LOAD,
     MEMBER,
     MYSQL_BEGIN,
     NO_GROUP,
     STATEMENT,
+    described_trailer,
+    event_length,
+    event_type,
     group_step,
+    is_whole,
+    role_of,
 )
-from replica.native.kernel_header import HEADER, described_trailer, event_length, event_type, is_whole, role_of
 from replica.native.kernel_statement import is_border
 from replica.native.memory import load_u1, load_u8, store_u8
 from replica.native.record import Record, word

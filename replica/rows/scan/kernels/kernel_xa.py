@@ -9,16 +9,21 @@ from replica.native.kernel_group import (
     END,
     GTID_FIELDS,
     GTID_FLAGS_AT,
+    HEADER,
     MEMBER,
     MYSQL_BEGIN,
     NO_GROUP,
     QUERY_FIELDS,
     STATEMENT,
     UNDECIDED,
+    described_trailer,
+    event_length,
+    event_type,
     group_step,
+    is_whole,
     mysql_statement,
+    role_of,
 )
-from replica.native.kernel_header import HEADER, described_trailer, event_length, event_type, is_whole, role_of
 from replica.native.memory import load_u1, load_u8, store_u8
 from replica.native.record import Record, word
 from replica.protocol.constants import EventType, GtidFlag

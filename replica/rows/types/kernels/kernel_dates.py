@@ -6,8 +6,7 @@ from __future__ import annotations
 from replica.native.compile import helper
 from replica.native.memory import load_i1, load_u1, load_u2, load_u4, load_u4be, load_u8
 from replica.rows.types.kernels.kernel_numbers import INVALID, NO_BRANCH, big_endian, short_big_endian
-from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import HISTORY_CLOSED, HISTORY_CURRENT
+from replica.rows.types.kinds import HISTORY_CLOSED, HISTORY_CURRENT, Kind
 
 MICROS = 1_000_000
 DATETIME_OFFSET = 0x8000000000

@@ -20,8 +20,7 @@ from replica.native.memory import (
     store_u4,
 )
 from replica.rows.types.kernels.kernel_dates import DATETIME_OFFSET, TIME_OFFSET
-from replica.rows.types.kinds import KeyForm
-from replica.rows.types.plan_record import KeyRecord
+from replica.rows.types.kinds import KeyForm, KeyRecord
 
 ROOM = 8
 SPOT_BYTES = 16  # a value's address and size, one pair per key part, in key order

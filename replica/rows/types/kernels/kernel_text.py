@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from replica.native.compile import helper
 from replica.native.memory import copy, load_u1, load_u2, load_u4, load_u4be, load_u8, store_u1
-from replica.rows.types import plan_record as pr
+from replica.rows.types import kinds as pr
 from replica.rows.types.kernels.kernel_charsets import write_multibyte, write_table_text, write_utf16, write_utf32
 from replica.rows.types.kernels.kernel_dates import MICROS, datetime_bits, fraction, old_clock
 from replica.rows.types.kernels.kernel_numbers import (
@@ -21,8 +21,7 @@ from replica.rows.types.kernels.kernel_numbers import (
     little_endian,
     sign_mask,
 )
-from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import PlanRecord
+from replica.rows.types.kinds import Kind, PlanRecord
 
 # The longest text of a value of bounded length: DECIMAL(65,0..38) with sign, point and a zero before the point.
 MAX_TEXT = 80

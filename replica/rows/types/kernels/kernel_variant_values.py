@@ -23,7 +23,7 @@ from replica.native.memory import (
     store_u4,
     store_u8,
 )
-from replica.rows.types.kernels.kernel_charsets import NO_TEXT
+from replica.rows.types.kernels.kernel_charsets import NO_TEXT, is_ascii, is_utf8, write_repaired
 from replica.rows.types.kernels.kernel_dates import temporal
 from replica.rows.types.kernels.kernel_numbers import (
     CORRUPT,
@@ -37,9 +37,7 @@ from replica.rows.types.kernels.kernel_numbers import (
     short_little_endian,
 )
 from replica.rows.types.kernels.kernel_text import MAX_TEXT, label, text_room, time_text, write_text
-from replica.rows.types.kernels.kernel_utf8 import is_ascii, is_utf8, write_repaired
-from replica.rows.types.kinds import Kind
-from replica.rows.types.plan_record import KIND_ROUNDED_DOUBLE, KIND_ROUNDED_FLOAT, PlanRecord
+from replica.rows.types.kinds import KIND_ROUNDED_DOUBLE, KIND_ROUNDED_FLOAT, Kind, PlanRecord
 
 # First bytes of primitive values: type number << 2.
 NULL = 0

@@ -1,4 +1,4 @@
-"""CHAR, VARCHAR and the TEXT types, in every character set.
+"""CHAR, VARCHAR and the TEXT types in every character set, ENUM and SET.
 
 The registry gives a text type the kind TEXT. The plan of a column replaces it with LATIN1 or ENCODED_TEXT if the
 character set is not UTF-8 (`kind_of_charset`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.protocol.constants import ColumnType
+from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Parentheses,
     ResultType,
@@ -24,11 +25,13 @@ from replica.rows.types.kinds import KeyForm, Kind, Transcoding
 
 if TYPE_CHECKING:
     from replica.protocol.charset import Charset
-    from replica.protocol.rows.column_def import ColumnDef
+    from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.types.entry import ColumnFacts
 
 BLOB_SIZES: Final = ("TINY", "", "MEDIUM", "LONG")  # by the size of the length prefix, 1 to 4 bytes
+
 INFLATED: Final = "The value itself, inflated. Bytes that do not inflate are an error."
+
 _COMPRESSED: Final = (ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED)
 
 
@@ -44,7 +47,7 @@ def _read(data: bytes, column: ColumnFacts) -> str:
     return column.charset.decode(data)
 
 
-KINDS = (
+TEXT_KINDS = (
     printed(Kind.TEXT, WireValue(_read, Told.TEXT), Sql.CHARACTERS),
     printed(Kind.LATIN1, WireValue(_read, Told.CHARSET), Sql.CHARACTERS),
     printed(Kind.ENCODED_TEXT, WireValue(_read, Told.CHARSET), Sql.CHARACTERS),
@@ -73,7 +76,7 @@ def sized(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
     return with_charset(f"{BLOB_SIZES[min(column.length, 4) - 1]}{word}", column, plan)
 
 
-TYPES = (
+TEXT_TYPES = (
     TypeEntry(
         declared="CHAR",
         names=(SqlName.of("char", Parentheses.LENGTH_OR_1, "CHARACTER", as_bytes="binary"),),
@@ -120,3 +123,39 @@ TYPES = (
         remarks=INFLATED,
     ),
 )
+
+LABEL_KINDS = (
+    printed(Kind.ENUM, WireValue(lambda data, column: v.enum(data, column.labels), Told.LABELS), Sql.CHARACTERS),
+    printed(Kind.SET, WireValue(lambda data, column: v.set_(data, column.labels), Told.LABELS), Sql.CHARACTERS),
+)
+
+# The query asks for the number, because a label is ambiguous: several labels can be equal by the collation, and '' is
+# also the error value. The server answers the cast with LONG if all labels are short (10.5 to 11.8).
+_NUMBER = ResultType(
+    "CAST({c} AS UNSIGNED)", (ColumnType.LONGLONG, ColumnType.LONG), ColumnType.STRING, Transcoding.NUMBER
+)
+
+LABEL_TYPES = (
+    TypeEntry(
+        declared="ENUM",
+        names=(SqlName.of("enum", Parentheses.LABELS),),
+        binlog=WireType((ColumnType.ENUM,), "1-2"),
+        result_set=_NUMBER,
+        key=KeyForm.UNSIGNED,
+        kind=Kind.ENUM,
+        remarks="The label; '' for the error value 0.",
+    ),
+    TypeEntry(
+        declared="SET",
+        names=(SqlName.of("set", Parentheses.LABELS),),
+        binlog=WireType((ColumnType.SET,), "1-8"),
+        result_set=_NUMBER,
+        key=KeyForm.UNSIGNED,
+        kind=Kind.SET,
+        remarks="Labels in the order of the declaration, comma between.",
+    ),
+)
+
+# The order decides which of the types that share a code is taken without a catalog (registry.py).
+KINDS: Final = (*LABEL_KINDS, *TEXT_KINDS)
+TYPES: Final = (*LABEL_TYPES, *TEXT_TYPES)

@@ -13,19 +13,27 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import threading
+from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from streaming_source.mirroring.writers.native.data_files import NativeWriteError, parquet_columns, remove_files
+from streaming_source.mirroring.writers.native.data_files import (
+    NativeWriteError,
+    files_of,
+    old_bytes,
+    parquet_columns,
+    remove_files,
+    with_deletion_vectors,
+)
 from streaming_source.mirroring.writers.native.merge.query import merge_by_query, quoted
-from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
     files_with_keys,
     is_rewritable,
     rewritten,
 )
-from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes, with_deletion_vectors
-from streaming_source.mirroring.writers.versions import ROWS
+from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.row_schema import spark_type
 
 if TYPE_CHECKING:
@@ -34,33 +42,108 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties
 
-    from streaming_source.mirroring.writers.native.data_files import DataFile
-    from streaming_source.mirroring.writers.native.table_files import TableFile
-    from streaming_source.mirroring.writers.versions import Commit
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
+    from streaming_source.mirroring.writers.target_format import Commit
+    from streaming_source.transforms.transformed_images import TargetColumn
+# To open a table, delta-rs reads its log since the last checkpoint, which takes as long as the rest of a small commit.
+# A cached table reads only the commits since its last use. `opened` takes a table out of the cache, and `keep` puts it
+# back, so no two threads share one.
+
+
+MOST_TABLES: Final = 200
+
+"""Most tables in the cache of a process."""
+
+MOST_FILES: Final = 100
+
+"""Most files of a cached table. Their log entries take some 100 KB, so a full cache takes 20 MB."""
+
+
+class _Kept(NamedTuple):
+    table: DeltaTable
+    commit: tuple[int, int]
+
+
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+
+_lock = threading.Lock()
+
+
+def opened(folder: str) -> DeltaTable:
+    """Return the current version of the table in a folder.
+
+    Raises:
+        TableNotFoundError: there is no table.
+    """
+    from deltalake import DeltaTable
+
+    with _lock:
+        kept = _kept.pop(folder, None)
+    # A folder that was removed and created again, or restored, has other files under the same names.
+    if kept is None or kept.commit != _commit(folder, kept.table.version()):
+        return DeltaTable(folder)
+    kept.table.update_incremental()
+    return kept.table
+
+
+def keep(folder: str, table: DeltaTable) -> None:
+    """Keep a table in the cache for `opened`, if it is small."""
+    commit = _commit(folder, table.version())
+    if commit is None or len(table.file_uris()) > MOST_FILES:
+        return
+    with _lock:
+        _kept[folder] = _Kept(table, commit)
+        while len(_kept) > MOST_TABLES:
+            _kept.popitem(last=False)
+
+
+def _commit(folder: str, version: int) -> tuple[int, int] | None:
+    """Return inode and time of a commit's file, which differ if another file replaced it; None if there is no file."""
+    try:
+        there = Path(folder, "_delta_log", f"{version:020d}.json").stat()
+    except OSError:
+        return None
+    return there.st_ino, there.st_mtime_ns
+
 
 MOST_BYTES: Final = 256 << 20
+
 """Most bytes of a table that a task merges by a query: delta-rs needs four times the size of its files in memory."""
+
 LEAST_LOOKED_AT: Final = 16 << 20
+
 """Rewritten bytes of a commit from which the folder is searched for old files."""
+
 MOST_OLD_BYTES: Final = 8 << 30
+
 """Most bytes of old files of a table, which are kept for an hour.
 
 A commit each second that rewrites 30 MB would leave 100 GB. Above the limit, Spark marks rows as deleted instead.
 """
+
 TRIES: Final = 5
+
 """Most attempts of a commit.
 
 A commit of another writer (OPTIMIZE, an append) fails an attempt, and the next one starts with the table after it.
 """
+
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
+
 """Table features that delta-rs writes as Spark expects; each was tested. delta-rs 1.6 refuses row tracking and more."""
+
 _OLDEST_WITH_FEATURES: Final = 7
+
 _PLAIN_WRITER: Final = 2
+
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
+
 _FEATURE: Final = "delta.feature."
+
 _FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+
 _LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+
 """Property that column mapping adds to those with which a table is created."""
 
 

@@ -16,9 +16,10 @@ from streaming_source.mirroring.writers.native.data_files import (
     NativeWriteError,
     physical_name,
     remove_files,
+    rows_of,
+    with_deletion_vectors,
     write_file,
 )
-from streaming_source.mirroring.writers.native.table_files import rows_of, with_deletion_vectors
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
-    from streaming_source.mirroring.writers.native.data_files import DataFile
-    from streaming_source.mirroring.writers.native.table_files import TableFile
+    from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
 
 MOST_BYTES: Final = 1 << 30
 """Most bytes of files that one task rewrites, in some ten seconds. Above, Spark marks rows as deleted on all cores."""

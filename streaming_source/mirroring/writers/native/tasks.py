@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import PackedPart
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
-    from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
     from streaming_source.mirroring.writers.native.delta_rows import TargetShape
     from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
-    from streaming_source.mirroring.writers.native.table_files import TableFile
-    from streaming_source.mirroring.writers.versions import Commit
+    from streaming_source.mirroring.writers.target_format import Commit
 
 Rows = Literal["new", "first", "inserted", "counted"]
 """Rows that a task writes: "new" are snapshot rows, or all rows in append_log; other values include changes."""
@@ -159,7 +158,7 @@ def _reason(folder: str, write: Callable[[], None]) -> str | None:
     """Return why a table could not be written; None if it was."""
     from replica.errors import ConfigError
     from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-    from streaming_source.mirroring.writers.native.installed import check_worker
+    from streaming_source.mirroring.writers.native.writer import check_worker
 
     try:
         check_worker()

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from replica.errors import ReplicaError
+from replica.errors import ConfigError, ReplicaError
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.omitted_columns import columns_left_out
+from streaming_source.mirroring.apply.table_applier import columns_left_out
 from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
-from streaming_source.mirroring.reading.rule_check import transformed_table
+from streaming_source.mirroring.reading.rules import transformed_table
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, remove_files
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
@@ -28,11 +30,11 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     remove_rows,
 )
 from streaming_source.mirroring.writers.native.tasks import ChangesTask, CountedTask, RowsTask, TaskOutcome, run
-from streaming_source.mirroring.writers.versions import METADATA, READS
+from streaming_source.mirroring.writers.target_format import METADATA, READS
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
-from streaming_source.sinks.delta_folder import folder_of, known_folder
-from streaming_source.sinks.short_errors import SPARK_ERRORS
-from streaming_source.transforms.target_columns import MIRROR, SOURCE
+from streaming_source.sinks.delta import folder_of, known_folder
+from streaming_source.sinks.queries import SPARK_ERRORS
+from streaming_source.transforms.transformed_images import MIRROR, SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,32 +42,39 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.apply.table_applier import TableApplier
-    from streaming_source.mirroring.apply.table_batch import TableBatch
+    from streaming_source.mirroring.apply.table_applier import TableApplier, TableBatch
     from streaming_source.mirroring.batch.batch_facts import BatchFacts, PackedPart, TableChanges
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.native.data_files import DataFile
     from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
     from streaming_source.mirroring.writers.native.tasks import Rows, Task
-    from streaming_source.mirroring.writers.versions import Commit
+    from streaming_source.mirroring.writers.target_format import Commit
     from streaming_source.schema.row_schema import TableColumn
-    from streaming_source.transforms.target_columns import TargetColumn
+    from streaming_source.transforms.transformed_images import TargetColumn
 
     Outcomes = dict[int, list[TaskOutcome]]
     Parts = Mapping[TableName, list[PackedPart]]
 
 NATIVE: Final = "native"
+
 SPARK: Final = "spark"
+
 TASKS_A_CORE: Final = 4
+
 """Most tasks for each core. Small tables share a Spark task, which costs as much as writing one of them."""
+
 MOST_BATCH_BYTES: Final = 256 << 20
+
 """Most bytes of the binlog that one task merges. A micro-batch has no more, unless a transaction is larger.
 
 A few long rows, for instance of 100 MB, would need a much larger JVM if Spark wrote them.
 """
+
 LONGEST_REASON: Final = 300
+
 """Most characters of a reason in the control table."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -376,3 +385,39 @@ def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
     if work.part.mode.append_only or written == expected:
         return None
     return f"its files have {written} of {expected} rows"
+
+
+OLDEST: Final = (1, 6, 6)
+
+NEXT: Final = (1, 7)
+
+"""First version that is not supported. pyproject.toml has the same limits."""
+
+_HINT: Final = (
+    'Install "deltalake>=1.6.6,<1.7" in the driver and on all executors, or have Spark write all tables (writer=spark).'
+)
+
+
+@cache
+def check_worker() -> None:
+    """Refuse to write in a worker without a supported deltalake; the result is cached in each process.
+
+    Raises:
+        ConfigError: deltalake is not installed, or has another version.
+    """
+    check_deltalake()
+
+
+def check_deltalake() -> None:
+    """Refuse to start without a supported version of deltalake.
+
+    Raises:
+        ConfigError: deltalake is not installed, or has another version.
+    """
+    try:
+        found = version("deltalake")
+    except PackageNotFoundError:
+        raise ConfigError("a mirror writes Delta tables with deltalake, which is not installed.", hint=_HINT) from None
+    numbers = tuple(int(part) if part.isdigit() else 0 for part in found.split(".")[:3])
+    if not OLDEST <= numbers < NEXT:
+        raise ConfigError(f"deltalake {found} is installed, a version that the mirror does not support.", hint=_HINT)

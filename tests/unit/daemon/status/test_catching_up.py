@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from structlog.testing import capture_logs
 
-from replica.daemon.status.catching_up import CatchingUp
+from replica.daemon.status.lag import CatchingUp
 from tests.unit.daemon.records import NOW, record
 
 if TYPE_CHECKING:

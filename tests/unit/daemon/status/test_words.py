@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.daemon.status.words import moment, size, span
+from replica.daemon.status.page import moment, size, span
 
 
 @pytest.mark.parametrize(

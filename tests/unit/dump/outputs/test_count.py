@@ -9,9 +9,9 @@ import pytest
 from replica.dump.outputs.count import Summary
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.gtid import GtidPosition
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.reading import ChosenTransactions
 from tests.unit.dump.files import reading, said, vector
-from tests.unit.dump.outputs.test_json_rows import rows
+from tests.unit.dump.outputs.test_json_lines import rows
 from tests.vectors.load import BINLOGS, name_of
 
 MARIADB = [path for path in BINLOGS if not path.parent.name.startswith("mysql")]

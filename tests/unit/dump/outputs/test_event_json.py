@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from replica.dump.outputs.event_json import write_events
+from replica.dump.outputs.json_lines import write_events
 from tests.unit.dump.files import reading, vector
 from tests.vectors.load import BINLOGS, name_of
 

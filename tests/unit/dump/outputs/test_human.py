@@ -5,7 +5,7 @@ from typing import Any
 
 from replica.dump.outputs.human import HumanDump
 from replica.protocol.gtid import GtidPosition
-from replica.row_reader.selection import ChosenTransactions
+from replica.row_reader.reading import ChosenTransactions
 from tests.unit.dump.files import reading, vector
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from replica.dump.outputs.session_settings import SessionSettings
-from replica.dump.outputs.sql import HEAD, SqlDump
+from replica.dump.outputs.sql import HEAD, SessionSettings, SqlDump
 from tests.unit.dump.files import reading, said, vector
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from replica.errors import AuthenticationError, ProtocolError, ReplicaError
 from replica.handshake.login.authentication import MAX_ROUNDS, Conversation, authenticate
-from replica.handshake.plugins.plugin import NONCE_BYTES, Secret
-from replica.handshake.plugins.table import PLUGINS
+from replica.handshake.plugins import NONCE_BYTES, PLUGINS, Secret
 from tests.unit.handshake import conversations
 
 PRIVATE = Secret(conversations.PASSWORD, private=True)

@@ -7,7 +7,7 @@ import pytest
 from replica.errors import AuthenticationError
 from replica.handshake.login import connection as certificate
 from replica.handshake.login.authentication import Authenticated, authenticate
-from replica.handshake.plugins.plugin import Secret
+from replica.handshake.plugins import Secret
 from tests.unit.handshake import conversations
 
 DER = b"the certificate"

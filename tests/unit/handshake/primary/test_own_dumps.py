@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ServerError
-from replica.handshake.primary.own_dumps import ServerThread, end_dump, is_leaving, namesake, this_thread
+from replica.handshake.primary.server import ServerThread, end_dump, is_leaving, namesake, this_thread
 from replica.handshake.registration import Query, Rows
 from tests.unit.handshake.steps import converse
 

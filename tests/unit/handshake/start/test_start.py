@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, PrerequisiteError
-from replica.handshake.start.binlog_files import state_at
+from replica.handshake.start.binlog import state_at
 from replica.handshake.start.start import gtids, latest_and_prepared, starting_position
 from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import Gtid, GtidPosition

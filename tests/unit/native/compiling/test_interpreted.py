@@ -9,7 +9,7 @@ import pytest
 
 from replica.dump.outputs.count import write_counts
 from replica.dump.outputs.human import HumanDump
-from replica.dump.outputs.json_rows import write_json_rows
+from replica.dump.outputs.json_lines import write_json_rows
 from replica.dump.outputs.sql import SqlDump
 from replica.native import memory, wide
 from replica.native.compiling.interpreted import _made

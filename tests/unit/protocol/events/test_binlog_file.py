@@ -9,7 +9,7 @@ import pytest
 
 from replica.errors import ChecksumError, ProtocolError, TruncatedError, UnsupportedEventError
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType, HeaderFlag, TableMapFlag
-from replica.protocol.events.binlog_file import decode_file, walk
+from replica.protocol.events.binlog_file import decode_file, encode_event, walk
 from replica.protocol.events.decode import (
     AnnotateRowsEvent,
     BinlogCheckpointEvent,
@@ -22,7 +22,6 @@ from replica.protocol.events.decode import (
     TableMapEvent,
     XidEvent,
 )
-from replica.protocol.events.encode import encode_event
 from tests.vectors.load import BINLOGS, HERE, listing, name_of, raw_events
 
 if TYPE_CHECKING:

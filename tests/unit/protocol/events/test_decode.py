@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ChecksumError, ProtocolError, ReplicaError, TruncatedError, UnsupportedEventError
-from replica.protocol.checksum import append
 from replica.protocol.constants import ChecksumAlgorithm, EventType, HeaderFlag
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.events.decode import DECODERS, FormatDescriptionEvent, UnknownEvent, decode
-from replica.protocol.events.encode import encode_event
+from replica.protocol.header import append
 from replica.protocol.packets.packets import PacketSplitter, parse_reply
 from replica.semisync.frame import strip
 from tests.unit.protocol.decoding import DESCRIPTION

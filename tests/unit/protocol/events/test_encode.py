@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.protocol.constants import ChecksumAlgorithm
+from replica.protocol.events.binlog_file import encode_event, encode_gtid_list, encode_rotate
 from replica.protocol.events.decode import FormatDescriptionEvent, GtidListEvent, RotateEvent, decode
-from replica.protocol.events.encode import encode_event, encode_gtid_list, encode_rotate
 from replica.protocol.gtid import Gtid
 from replica.protocol.packets.packets import PacketSplitter
 from tests.vectors.load import BINLOGS, STREAMS, decode_file, name_of

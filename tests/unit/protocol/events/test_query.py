@@ -7,7 +7,7 @@ import pytest
 from replica.errors import ProtocolError, ReplicaError
 from replica.protocol.constants import EventType
 from replica.protocol.events.decode import QueryEvent
-from replica.protocol.events.query import StatusVars, read_status_vars
+from replica.protocol.events.statement_events import StatusVars, read_status_vars
 from replica.protocol.wire import Cursor
 from tests.unit.protocol.decoding import decode_body
 from tests.vectors.load import HERE, VERSIONS, decode_file

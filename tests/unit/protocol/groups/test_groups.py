@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol import checksum
+from replica.protocol import header
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag, HeaderFlag
-from replica.protocol.events.binlog_file import walk
-from replica.protocol.events.encode import encode_event
+from replica.protocol.events.binlog_file import encode_event, walk
 from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.header import parse_header
 from tests.vectors.load import BINLOGS, HERE, VERSIONS, listing, name_of
@@ -40,7 +39,7 @@ def test_each_gtid_of_a_binlog_opens_a_group_that_ends_before_the_next(path: Pat
     tracker = GroupTracker()
     ended = []
     for found in walk(path.read_bytes()):
-        place = tracker.feed(found.header, checksum.strip(found.event, found.description.checksum))
+        place = tracker.feed(found.header, header.strip(found.event, found.description.checksum))
         if place is Place.END:
             ended.append(f"GTID {tracker.gtid}")
         assert tracker.is_open == (place in (Place.BEGIN, Place.MEMBER))
@@ -56,7 +55,7 @@ def test_the_events_that_end_groups(version: str) -> None:
     kinds = [
         EventType(found.header.event_type).name
         for found in walk(data)
-        if tracker.feed(found.header, checksum.strip(found.event, found.description.checksum)) is Place.END
+        if tracker.feed(found.header, header.strip(found.event, found.description.checksum)) is Place.END
     ]
     assert set(kinds) == {"QUERY", "XID", "XA_PREPARE"}
     assert kinds.count("XA_PREPARE") == 2
@@ -143,7 +142,7 @@ def test_groups_of_mysql_end_before_the_next_gtid(name: str) -> None:
     tracker = GroupTracker()
     ended = 0
     for found in walk(read(name)):
-        place = tracker.feed(found.header, checksum.strip(found.event, found.description.checksum))
+        place = tracker.feed(found.header, header.strip(found.event, found.description.checksum))
         ended += place is Place.END
         assert tracker.gtid is None
     assert (ended, tracker.cut_groups, tracker.is_open) == (len(listed_gtids(name)), 0, False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
 from replica.protocol.mysql.partial_update import apply_partial_update
-from replica.protocol.rows.column_def import ColumnDef
+from replica.protocol.rows.table_map import ColumnDef
 from tests.unit.protocol.wire_json import binary
 
 T = ColumnType

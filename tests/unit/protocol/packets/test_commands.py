@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.protocol.constants import DumpFlag
-from replica.protocol.packets.commands import com_binlog_dump, com_register_slave
+from replica.protocol.packets.packets import com_binlog_dump, com_register_slave
 
 
 def test_com_register_slave() -> None:

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
-from replica.protocol.checksum import strip
 from replica.protocol.constants import ChecksumAlgorithm, DumpFlag
+from replica.protocol.header import strip
 from replica.protocol.packets import packets
-from replica.protocol.packets.commands import com_binlog_dump
 from replica.protocol.packets.packets import (
     MAX_MESSAGE,
     EofPacket,
     ErrPacket,
     OkPacket,
     PacketSplitter,
+    com_binlog_dump,
     pack,
     parse_reply,
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
-from replica.protocol.packets.result_set import MAX_COLUMNS, ErrorReply, Reply, read_reply
+from replica.protocol.packets.results import MAX_COLUMNS, ErrorReply, Reply, read_reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, ReplicaError, UnsupportedColumnError
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows.column_def import ColumnDef, read_column_type
+from replica.protocol.rows.table_map import ColumnDef, read_column_type
 from replica.protocol.wire import Cursor
 
 T = ColumnType

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from replica.errors import ProtocolError, ReplicaError
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows.optional_metadata import OptionalMetadata, read_optional_metadata
+from replica.protocol.rows.table_map import OptionalMetadata, read_optional_metadata
 from replica.protocol.wire import Cursor
 
 T = ColumnType

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ProtocolError
-from replica.protocol.checksum import append
 from replica.protocol.constants import ChecksumAlgorithm, EventType
+from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.events.decode import PartialRowDataEvent
-from replica.protocol.events.encode import encode_event
-from replica.protocol.rows.partial_row_data import Assembler
+from replica.protocol.header import append
+from replica.protocol.rows.rows_event import Assembler
 from tests.unit.protocol.decoding import decode_body
 
 ROWS = encode_event(EventType.UPDATE_ROWS_V1, bytes(range(200)), server_id=9, checksum=ChecksumAlgorithm.NONE)

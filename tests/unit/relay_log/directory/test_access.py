@@ -14,7 +14,7 @@ import pytest
 
 from replica.errors import ConfigError, RelayError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.directory.access import Access, grant, make_folder
+from replica.relay_log.directory.disk import Access, grant, make_folder
 from replica.relay_log.directory.head import HEAD_NAME, read_head
 from replica.relay_log.directory.identity import take_identity
 from replica.relay_log.directory.lock import LOCK_NAME, lock_holder

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import RelayError
-from replica.relay_log.directory.lock import RelayLock
-from replica.relay_log.directory.presence import NamedFile
+from replica.relay_log.directory.lock import NamedFile, RelayLock
 
 if TYPE_CHECKING:
     from pathlib import Path

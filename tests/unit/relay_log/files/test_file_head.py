@@ -6,10 +6,9 @@ import pytest
 
 from replica.errors import ProtocolError, RelayError
 from replica.protocol.constants import EventType
-from replica.protocol.events.binlog_file import walk
-from replica.protocol.events.encode import encode_rotate
+from replica.protocol.events.binlog_file import encode_rotate, walk
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
-from replica.relay_log.files.file_head import encode_file_head, file_identity, read_file_head
+from replica.relay_log.files.lookup import encode_file_head, file_identity, read_file_head
 from tests.kit.primary import CRC32, NONE, format_description
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replica.relay_log.files.removal import remove_files, remove_oldest
+from replica.relay_log.files.lookup import remove_files, remove_oldest
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_writer.writer import RelayWriter
 from tests.unit.relay_writer.driving import receive

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.files import scan
-from replica.relay_log.files.file_head import read_file_head
+from replica.relay_log.files.lookup import read_file_head
 from replica.relay_log.files.scan import group_ends, position_after, scan_file
 from replica.relay_log.location import relay_path
 from replica.relay_writer.writer import RelayWriter

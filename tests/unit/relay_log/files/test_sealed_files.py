@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from replica.relay_log.files.sealed_files import SealedFiles
+from replica.relay_log.files.lookup import SealedFiles
 from replica.relay_log.location import relay_path
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import pytest
 from replica.errors import ConfigError, RelayError
 from replica.native.kernel_group import STANDALONE
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.relay_log.files.state import StreamState
-from replica.relay_log.kernels import stops
+from replica.relay_log.files.scan import StreamState
+from replica.relay_log.kernels import stream_record
 from replica.relay_log.kernels.domains import MAX_DOMAINS
 from replica.relay_log.kernels.stream_record import Cell
 from replica.relay_writer.receiver import refusal
@@ -32,4 +32,4 @@ def test_more_domains_than_a_position_may_have() -> None:
     with pytest.raises(ConfigError, match="4097"):
         StreamState(GtidPosition(tuple(Gtid(d, 1, 1) for d in range(MAX_DOMAINS + 1))), framed=True)
     state = StreamState(GtidPosition(tuple(Gtid(d, 1, 1) for d in range(MAX_DOMAINS))), framed=True)
-    assert type(refusal(stops.TOO_MANY_DOMAINS, state, "bin.000001")) is RelayError
+    assert type(refusal(stream_record.TOO_MANY_DOMAINS, state, "bin.000001")) is RelayError

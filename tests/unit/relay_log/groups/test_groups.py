@@ -9,8 +9,7 @@ import pytest
 
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.directory.head import HeadFile, Snapshot
-from replica.relay_log.groups.groups import DISORDER_S, RelayGroups
-from replica.relay_log.groups.gtid_search import GtidSearch
+from replica.relay_log.groups.groups import DISORDER_S, GtidSearch, RelayGroups
 from replica.relay_log.location import RelayLocation, index_path, relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter

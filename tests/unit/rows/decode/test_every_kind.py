@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.outputs import json_rows, sql
-from replica.dump.rows.kernel_escapes import JSON, SQL
+from replica.dump.outputs import json_lines, sql
+from replica.dump.rows.kernel_text import JSON, SQL
 from replica.dump.rows.kernel_values import EXACT_IN_JSON
 from replica.dump.rows.rows_text import RangeOrigin, RowTexts
 from replica.errors import ProtocolError
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.table_map import TableMapEvent
 from replica.protocol.rows.values import format_time
-from replica.rows.decode import binding
+from replica.rows.decode import slots
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.tables.target import TableTarget
+from replica.rows.tables.layout import TableTarget
 from replica.rows.types.charsets import Conversion
 from replica.rows.types.entry import Json, Sql
 from replica.rows.types.kinds import Kind
@@ -34,7 +34,7 @@ from tests.unit.rows.kind_samples import NAMES, SAMPLES, Sample
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 if TYPE_CHECKING:
-    from replica.dump.rows.templates import Program
+    from replica.dump.rows.rows_text import Program
     from replica.rows.decode.slots import CompiledTable
     from replica.rows.tables.plan import ColumnPlan
 
@@ -145,7 +145,7 @@ def dumped(sample: Sample, notation: int, program: Any) -> list[bytes]:
 
 
 def json_program(table: CompiledTable) -> Program:
-    return json_rows.program(table, "both", unnamed=False)
+    return json_lines.program(table, "both", unnamed=False)
 
 
 # A dump asks for dates as text: their other kinds do not come to its kernel.
@@ -181,7 +181,7 @@ def test_dates_of_the_calendar_never_come_to_the_dump_kernel(kind: Kind) -> None
 
 @pytest.mark.parametrize("shape", ["envelope", "variant"])
 def test_text_of_an_unknown_kind_is_an_error(monkeypatch: pytest.MonkeyPatch, shape: Any) -> None:
-    monkeypatch.setattr(binding, "conversion", lambda _: Conversion(UNHEARD_OF))
+    monkeypatch.setattr(slots, "conversion", lambda _: Conversion(UNHEARD_OF))
     sample = next(sample for sample in SAMPLES if sample.kind == Kind.ENCODED_TEXT)
     with pytest.raises(ProtocolError, match=r"column c of d\.t has a type that the decoder does not support"):
         kernel_rows(sample.file(), RangeDecoder(tables(sample), options(sample, shape=shape), outputs(sample, shape)))
@@ -190,14 +190,14 @@ def test_text_of_an_unknown_kind_is_an_error(monkeypatch: pytest.MonkeyPatch, sh
 @pytest.mark.parametrize("shape", ["envelope", "variant"])
 @pytest.mark.parametrize("kind", [Kind.UINT64, Kind.INT8, Kind.DATE])
 def test_a_number_of_an_unknown_kind_is_an_error(monkeypatch: pytest.MonkeyPatch, kind: Kind, shape: Any) -> None:
-    fill = binding.Template._parameters
+    fill = slots.Template._parameters
 
-    def unheard_of(self: binding.Template, record: Any, plan: ColumnPlan, policy: Any) -> None:
+    def unheard_of(self: slots.Template, record: Any, plan: ColumnPlan, policy: Any) -> None:
         fill(self, record, plan, policy)
         if plan.name == "c":
             record["kind"] = UNHEARD_OF
 
-    monkeypatch.setattr(binding.Template, "_parameters", unheard_of)
+    monkeypatch.setattr(slots.Template, "_parameters", unheard_of)
     sample = next(sample for sample in SAMPLES if sample.kind == kind)
     with pytest.raises(ProtocolError, match=r"column c of d\.t has a type that the decoder does not support"):
         kernel_rows(sample.file(), RangeDecoder(tables(sample), options(sample, shape=shape), outputs(sample, shape)))

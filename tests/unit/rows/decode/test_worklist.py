@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.tables.target import TableTarget
+from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import OutputColumn
 from replica.schema.patterns import ColumnMatcher
 from tests.kit import bodies

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from replica.errors import TruncatedError
-from replica.rows.scan.faults import scan_fault
 from replica.rows.scan.kernels import kernel_state as s
+from replica.rows.scan.scan import scan_fault
 
 CODES = {
     name: value

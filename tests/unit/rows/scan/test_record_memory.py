@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from replica.protocol.constants import EventType
-from replica.rows.scan.record_memory import KEPT_BYTES, RecordMemory
 from replica.rows.scan.records import EventRecord, GroupRecord
-from replica.rows.scan.scan import scan_until
+from replica.rows.scan.scan import KEPT_BYTES, RecordMemory, scan_until
 from tests.kit.primary import Primary
 from tests.kit.rows import DELETE, INSERT, UPDATE, Column, image, rows, table_map
 

@@ -10,7 +10,7 @@ from replica.errors import TruncatedError
 from replica.protocol.constants import BINLOG_MAGIC, GtidFlag
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.events.decode import ExecuteLoadQueryEvent, FormatDescriptionEvent, GtidEvent, decode
-from replica.protocol.events.query import QueryEvent
+from replica.protocol.events.statement_events import QueryEvent
 from replica.rows.scan import statements, windows
 from replica.rows.scan.statements import LoggedStatement, LoggedText, logged_statements, logged_texts
 from tests.kit.tree import files

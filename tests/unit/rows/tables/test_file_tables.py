@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.constants import ColumnType
-from replica.protocol.events.query import QueryEvent, StatusVars
+from replica.protocol.events.statement_events import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
 from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout

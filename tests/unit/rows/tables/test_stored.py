@@ -4,9 +4,9 @@ import pytest
 
 from replica.errors import ProtocolError
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows.column_def import ColumnDef
+from replica.protocol.rows.table_map import ColumnDef
+from replica.rows.tables.layout import StoredColumns
 from replica.rows.tables.plan import plan_column, skip_column
-from replica.rows.tables.stored import StoredColumns
 from replica.rows.types.types import ValuePolicy
 
 T = ColumnType

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.constants import ColumnType
-from replica.protocol.rows.column_def import METADATA_LENGTHS
+from replica.protocol.rows.table_map import METADATA_LENGTHS
 from replica.rows.tables.layout import compile_layout
-from replica.rows.tables.unnamed import unnamed_schema
+from replica.rows.tables.match import unnamed_schema
 from replica.rows.types.kinds import Kind
 from replica.rows.types.types import ValuePolicy
 from tests.kit.parsed import BINARY, LATIN1, column, table_map

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from replica.errors import SchemaError
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.tables.widening import fits
+from replica.rows.tables.plan import fits
 from replica.rows.types.types import OutputColumn
 from tests.kit.primary import Primary
 from tests.kit.rows import INSERT, UPDATE, Column, image, rows, table_map

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import pyspark.sql.types
 from replica import decode_files
-from streaming_source.mirroring.batch.outline_reader import read_outline
+from streaming_source.mirroring.batch.manifest import read_manifest
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
@@ -47,7 +47,7 @@ tables = SelectedTables(("*.*",), {}, include_ddl=True)
 counts = [0, 0, 0]
 for path in sorted(Path("tests/vectors").glob("1*/metadata_full.binlog")):
     part = ChangePartition((MappedRange(str(path), 4, path.stat().st_size, checksum=True, file=path.name),))
-    for place, read in enumerate((read_changes, read_outline)):
+    for place, read in enumerate((read_changes, read_manifest)):
         plan = ReadPlan("variant", tables, None, "127.0.0.1:3306", include_sql=True)
         counts[place] += sum(batch.num_rows for batch in read(part, plan))
 for batch in decode_files(["tests/vectors/11.8/metadata_full.binlog"], "`v.1`.strings"):

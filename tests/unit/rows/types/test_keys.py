@@ -14,7 +14,7 @@ from replica.native.arrays import address
 from replica.native.compile import kernel
 from replica.protocol.constants import ColumnType as T
 from replica.protocol.rows import values as v
-from replica.protocol.rows.column_def import ColumnDef
+from replica.protocol.rows.table_map import ColumnDef
 from replica.rows.types.kernels.kernel_keys import key_room, write_key
 from replica.rows.types.keys import KeyPart, key_bytes_of, key_part, key_records
 from replica.rows.types.kinds import KeyForm

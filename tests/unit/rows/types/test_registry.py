@@ -31,7 +31,7 @@ def loading(mutation: str) -> str:
 
 
 def test_a_kind_without_an_entry_stops_the_import_with_its_name() -> None:
-    said = loading("from replica.rows.types.values import integers as f\nf.KINDS = f.KINDS[:2] + f.KINDS[3:]")
+    said = loading("from replica.rows.types.values import numbers as f\nf.KINDS = f.KINDS[:2] + f.KINDS[3:]")
     assert said == "TypeError: no family under rows/types/values handles the kind INT16"
 
 

@@ -14,7 +14,7 @@ from replica.rows.types.types import (
     output_column,
     type_of,
 )
-from replica.rows.types.values.spatial import GEOMETRY_ARROW
+from replica.rows.types.values.binary import GEOMETRY_ARROW
 from replica.schema.table import ColumnSchema
 from tests.unit.rows.kind_samples import SAMPLES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import SchemaError
-from replica.schema.definition.alteration import Alteration, altered
+from replica.schema.definition.alter import Alteration, altered
 from replica.schema.definition.column import Column
 from replica.schema.definition.definition import ColumnItem, Encoding, Key, Table, with_keys
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.schema.definition.column_types import ORACLE
+from replica.schema.definition.column import ORACLE
 from tests.unit.schema.ddl import column, refusal
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import SchemaError
-from replica.schema.definition.alter import read_alteration
-from replica.schema.definition.alteration import altered
-from replica.schema.definition.from_catalog import encoding_of, table_of
+from replica.schema.definition.alter import altered, read_alteration
+from replica.schema.definition.definition import encoding_of, table_of
 from replica.schema.definition.session import StatementContext
 from replica.schema.statements.statements import read_statement
 from replica.schema.table import ColumnSchema, TableSchema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.protocol.events.query import QueryEvent, StatusVars
+from replica.protocol.events.statement_events import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
 from replica.schema.definition.definition import UNKNOWN, Encoding
 from replica.schema.definition.session import EXPLICIT_TIMESTAMPS, ServerRules, charset_name, session_of, text_of

@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.constants import GtidExtraFlag
-from replica.schema.effects.renames import new_names
+from replica.schema.effects.effect import new_names
 from tests.unit.schema.ddl import logged
 
 T, U, V = ("d", "t"), ("d", "u"), ("e", "v")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.protocol.constants import GtidExtraFlag
-from replica.protocol.events.query import QueryEvent, StatusVars
+from replica.protocol.events.statement_events import QueryEvent, StatusVars
 from replica.protocol.header import EventHeader
 from replica.schema.statements.changed_tables import Changed, changed_tables
 from replica.schema.text.sql_tokens import ANSI_QUOTES

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from replica.protocol.constants import HeaderFlag
 from replica.schema.definition.session import ServerRules
-from replica.schema.statements.temporary_tables import TemporaryTables
+from replica.schema.statements.statements import TemporaryTables
 from tests.unit.schema.ddl import logged
 
 if TYPE_CHECKING:
-    from replica.protocol.events.query import QueryEvent
+    from replica.protocol.events.statement_events import QueryEvent
 
 
 def marked(sql: str, *, thread: int = 7) -> QueryEvent:

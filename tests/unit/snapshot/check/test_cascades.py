@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from replica.errors import ServerError
-from replica.snapshot.check.cascades import Cascade, ask_cascades, read_cascades
+from replica.snapshot.check.facts import Cascade, ask_cascades, read_cascades
 from tests.unit.handshake.steps import converse
 
 # As MariaDB 10.5 and 11.8 print it, with the quote in a constraint's name as it is.

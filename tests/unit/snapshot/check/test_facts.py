@@ -3,8 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replica.errors import ServerError
-from replica.snapshot.check.cascades import Cascade
-from replica.snapshot.check.facts import MOST_SHOWN, TableFacts, ask_table_facts
+from replica.snapshot.check.facts import MOST_SHOWN, Cascade, TableFacts, ask_table_facts
 from tests.unit.handshake.steps import converse
 from tests.unit.snapshot.facts import index
 

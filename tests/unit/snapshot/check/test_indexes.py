@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from replica.snapshot.check.indexes import IndexPart, TableIndex, ask_indexes, read_indexes
+from replica.snapshot.check.facts import IndexPart, TableIndex, ask_indexes, read_indexes
 from tests.unit.handshake.steps import converse
 
 

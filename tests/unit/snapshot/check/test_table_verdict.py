@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.snapshot.check.cascades import Cascade
+from replica.snapshot.check.facts import Cascade
 from replica.snapshot.check.table_verdict import (
     BYTES_A_SECOND,
     ROWS_A_SECOND,
@@ -17,8 +17,7 @@ from replica.snapshot.check.table_verdict import (
 from tests.unit.snapshot.facts import column, index, listed, told
 
 if TYPE_CHECKING:
-    from replica.snapshot.check.facts import ListedTable
-    from replica.snapshot.check.indexes import TableIndex
+    from replica.snapshot.check.facts import ListedTable, TableIndex
 
 LATIN = {"charset": "latin1", "collation": "latin1_swedish_ci", "nullable": False}
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.protocol.gtid import GtidPosition, covers
-from replica.snapshot.chunks.choice import ALL, ReadLimit, choose_chunks
-from replica.snapshot.chunks.schedule import ReadingList
+from replica.snapshot.chunks.schedule import ALL, ReadingList, ReadLimit, choose_chunks
 from replica.snapshot.spool.spool import Spool
 from tests.unit.snapshot.chunks.test_schedule import A, chunk, take
 from tests.unit.streaming_source.relay_feed import RelayFeed

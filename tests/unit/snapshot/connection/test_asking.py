@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from replica.errors import DisconnectedError, PrerequisiteError, ServerError
-from replica.snapshot.connection import asking
-from replica.snapshot.connection.asking import asked
+from replica.snapshot.connection import connection
+from replica.snapshot.connection.connection import asked
 
 if TYPE_CHECKING:
-    from replica.snapshot.connection.asking import SnapshotConnection
+    from replica.snapshot.connection.connection import SnapshotConnection
 
 LOCKED, NO_TABLE = 1205, 1146
 
@@ -25,7 +25,7 @@ class Connection:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "POLL_S", 0.0)
+    monkeypatch.setattr(connection, "POLL_S", 0.0)
     Connection.closed = 0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from replica.errors import ServerError
 from replica.protocol.packets.packets import PacketSplitter, pack
-from replica.snapshot.connection.result_stream import ResultStream, RowStretch
+from replica.snapshot.connection.packets import ResultStream, RowStretch
 
 
 def test_a_stretch_is_whole_packets() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import RelayError
-from replica.snapshot.reconcile import key_order
-from replica.snapshot.reconcile.key_order import KeyOrder
+from replica.snapshot.reconcile import whole_rows
+from replica.snapshot.reconcile.whole_rows import KeyOrder
 from replica.snapshot.spool import spool
 from replica.snapshot.spool.spool import Spool
 from tests.unit.snapshot.blocks import block_of, ids_of, int_map
@@ -44,8 +44,8 @@ def test_rows_under_other_table_maps_stand_in_blocks_of_their_own(tmp_path: Path
 
 
 def test_many_rows_come_in_stretches_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_order, "SAMPLE_ROWS", 16)
-    monkeypatch.setattr(key_order, "STRETCH_SAMPLES", 4)
+    monkeypatch.setattr(whole_rows, "SAMPLE_ROWS", 16)
+    monkeypatch.setattr(whole_rows, "STRETCH_SAMPLES", 4)
     monkeypatch.setattr(spool, "IN_MEMORY_BYTES", 100)
     ids = random.Random(1).sample(range(-100_000, 100_000), 5_000)
     found = ordered(tmp_path, [ids[at : at + 700] for at in range(0, 5_000, 700)])

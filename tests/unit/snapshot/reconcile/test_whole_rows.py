@@ -12,7 +12,7 @@ import pytest
 
 from replica.native.arrays import address
 from replica.snapshot.images.half_record import IS_WHOLE, PUTS, HalfRecord
-from replica.snapshot.images.partial_rows import PartialRowError
+from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, recounted
 from replica.snapshot.rows.row_block import RowBlock
 from tests.kit.rows import Column, table_map

@@ -27,7 +27,7 @@ from replica.rows.scan.scan import scan
 from replica.rows.types.keys import key_bytes_of, key_part
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.images import row_halves
-from replica.snapshot.images.partial_rows import PartialRowError
+from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.reconcile.reconciler import moved
 from replica.snapshot.reconcile.window import BackfillWindow, place_of
 from replica.snapshot.rows.row_block import RowBlock, TableKey

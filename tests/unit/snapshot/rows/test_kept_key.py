@@ -11,7 +11,7 @@ import pytest
 
 from replica.errors import KeyChangedError, ProtocolError, SchemaError
 from replica.protocol.constants import ColumnType as T
-from replica.protocol.rows.column_def import ColumnDef
+from replica.protocol.rows.table_map import ColumnDef
 from replica.schema.table import ColumnSchema
 from replica.snapshot.rows.kept_key import kept_integer, kept_integers, kept_key, key_bytes, key_literals, key_parts
 from replica.snapshot.rows.row_block import TableKey

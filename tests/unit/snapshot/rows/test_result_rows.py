@@ -17,8 +17,7 @@ from replica.errors import ProtocolError
 from replica.native.arrays import address
 from replica.protocol.rows.table_map import parse_table_map
 from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_parts
-from replica.snapshot.rows.records import RowOutcome
-from replica.snapshot.rows.result_plan import plan_result, refusal
+from replica.snapshot.rows.result_plan import RowOutcome, plan_result, refusal
 from replica.snapshot.rows.result_rows import FIRST_ROWS, ResultRows
 from replica.snapshot.rows.row_block import TableKey
 from tests.kit.plain_result_rows import PlainRow, RefusedRow, transcode_row
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from replica.schema.table import TableSchema
-    from replica.snapshot.connection.result_stream import RowStretch
+    from replica.snapshot.connection.packets import RowStretch
     from replica.snapshot.rows.row_block import RowBlock
 
 KEYS = [number for number, case in enumerate(CASES) if case.column.data_type not in {

@@ -8,8 +8,7 @@ import pytest
 
 from replica.errors import SchemaError, UnsupportedColumnError
 from replica.protocol.charset import BINARY, charset_of
-from replica.protocol.rows.column_def import CHARACTER
-from replica.protocol.rows.table_map import parse_table_map
+from replica.protocol.rows.table_map import CHARACTER, parse_table_map
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.table import ROW_PERIOD, ColumnSchema

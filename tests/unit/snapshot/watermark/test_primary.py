@@ -13,8 +13,14 @@ from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.relay_log.location import relay_numbers
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.snapshot.watermark.primary import MAX_AHEAD, MAX_PAIRS, TEN_SECONDS, PrimaryWatermark, ServerStatus
-from replica.snapshot.watermark.xa import ROWLESS
+from replica.snapshot.watermark.primary import (
+    MAX_AHEAD,
+    MAX_PAIRS,
+    ROWLESS,
+    TEN_SECONDS,
+    PrimaryWatermark,
+    ServerStatus,
+)
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 

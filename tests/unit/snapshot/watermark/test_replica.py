@@ -10,9 +10,8 @@ from replica.protocol.events.transaction_events import XaId
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from replica.snapshot.watermark.primary import MAX_PAIRS, TEN_SECONDS, ServerStatus
+from replica.snapshot.watermark.primary import MAX_PAIRS, ROWLESS, TEN_SECONDS, ServerStatus
 from replica.snapshot.watermark.replica import ReplicaWatermark
-from replica.snapshot.watermark.xa import ROWLESS
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.daemon.status.file import STATUS_NAME, write_status
+from replica.daemon.status.record import STATUS_NAME, write_status
 from replica.errors import RelayError
 from replica.relay_log.directory.head import HEAD_NAME
 from replica.relay_log.directory.lock import RelayLock
-from streaming_source.attached import daemon as attached_daemon
-from streaming_source.attached.daemon import DaemonWatch, is_held
+from streaming_source.attached import folder as attached_daemon
+from streaming_source.attached.folder import DaemonWatch, is_held
 from tests.unit.daemon.records import record
 from tests.unit.streaming_source.relay_feed import next_file_time
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.daemon.status.file import write_status
+from replica.daemon.status.record import write_status
 from replica.errors import ConfigError, DataLossError, RelayError
-from replica.options.places import shown_instant
+from replica.options.values import shown_instant
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.directory.readers import mark_dropped, registered_readers
 from replica.relay_log.location import RelayLocation, index_path, relay_path
-from streaming_source.attached import daemon as attached_daemon
 from streaming_source.attached import feed as attached_feed
+from streaming_source.attached import folder as attached_daemon
 from streaming_source.attached.feed import AttachedFeed
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
@@ -316,7 +316,7 @@ def test_available_now_ends_where_the_log_ended(daemon: Daemon) -> None:
 def test_two_queries_of_the_same_tables_have_two_names(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon.arrive(*GROUPS)
     one, two = daemon.plan(), daemon.plan()
-    monkeypatch.setattr("streaming_source.attached.name.PATIENCE_S", 0.0)
+    monkeypatch.setattr("streaming_source.attached.registration.PATIENCE_S", 0.0)
     one.latest_offset(_offset("0-1-1"), bounded=True)
     two.latest_offset(_offset("0-1-4"), bounded=True)
     assert sorted(daemon.kept.values()) == [2, 5]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.daemon.status.file import write_status
+from replica.daemon.status.record import write_status
 from replica.errors import ConfigError, RelayError
 from replica.options.config import ReplicaConfig
 from replica.relay_log.directory.head import HEAD_NAME

@@ -9,8 +9,8 @@ import pytest
 
 from replica.errors import RelayError
 from replica.relay_log.directory.readers import make_readers_directory
-from streaming_source.attached import name as attached_name
-from streaming_source.attached.name import made_name, take_name
+from streaming_source.attached import registration as attached_name
+from streaming_source.attached.registration import made_name, take_name
 from streaming_source.options.source_options import SourceOptions
 
 if TYPE_CHECKING:

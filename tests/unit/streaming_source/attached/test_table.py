@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import SchemaError
-from replica.protocol.events.encode import encode_rotate
+from replica.protocol.events.binlog_file import encode_rotate
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.rows.types.types import ValuePolicy, output_column
-from replica.schema.definition.from_catalog import table_of
+from replica.schema.definition.definition import table_of
 from streaming_source.attached import table as attached_table
 from streaming_source.attached.table import newest_table
 from tests.kit.primary import CRC32, packet

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from replica.errors import PositionPurgedError, SchemaError
-from streaming_source.auditing.typed_errors import error_of_ours, typed_errors
+from streaming_source.auditing.comparison import error_of_ours, typed_errors
 
 
 def test_the_error_is_of_its_class_again() -> None:

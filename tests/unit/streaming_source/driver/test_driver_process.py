@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from streaming_source.driver import driver_process
-from streaming_source.driver.driver_process import DriverProcess, lives, this_driver
+from streaming_source.driver import deployment
+from streaming_source.driver.deployment import DriverProcess, lives, this_driver
 
 if TYPE_CHECKING:
     import pytest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def test_a_driver_lives_until_its_process_ends() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    found = driver_process._process(child.pid)
+    found = deployment._process(child.pid)
     assert found is not None
     driver = DriverProcess(child.pid, found.started)
     assert found.parent == os.getpid()
@@ -28,7 +28,7 @@ def test_a_driver_lives_until_its_process_ends() -> None:
 
 def test_the_java_process_above_us_is_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     above = {os.getppid(): ("python3 (x) y", 71, 5), 71: ("java", 72, 6), 72: ("bash", 1, 7)}
-    monkeypatch.setattr(driver_process, "_process", lambda pid: driver_process._Process(*above[pid]))
+    monkeypatch.setattr(deployment, "_process", lambda pid: deployment._Process(*above[pid]))
     assert this_driver() == DriverProcess(71, 6)
     above[71] = ("bash", 72, 6)
     above[1] = ("init", 0, 1)
@@ -37,6 +37,6 @@ def test_the_java_process_above_us_is_the_driver(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_proc_every_driver_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_process, "_process", lambda _: None)
+    monkeypatch.setattr(deployment, "_process", lambda _: None)
     assert this_driver() == DriverProcess(os.getppid(), 0)
     assert lives(DriverProcess(4194305, 9))

@@ -10,7 +10,7 @@ import pytest
 
 from replica.errors import RelayError
 from replica.relay_log.directory.lock import RelayLock
-from streaming_source.driver.relay_directory import is_free, relay_directory
+from streaming_source.driver.deployment import is_free, relay_directory
 from streaming_source.options.source_options import SourceOptions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source import source
-from streaming_source.driver.spark_versions import SPARK_VERSIONS, require_spark, warn_of_newer_spark
+from streaming_source.driver.spark_border import SPARK_VERSIONS, require_spark, warn_of_newer_spark
 from streaming_source.source import MariaDbBinlogSource
 
 

@@ -14,7 +14,7 @@ from streaming_source.mirroring.call import mirror
 from streaming_source.mirroring.settings import MirrorSettings, check_trigger, mirror_settings
 from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
-from streaming_source.transforms.target_columns import NOT_NATIVE, PROPERTIES
+from streaming_source.transforms.transformed_images import NOT_NATIVE, PROPERTIES
 from tests.kit.pages.arguments import PAGE, with_arguments
 
 SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.planning.tables.changed_keys import named_between
+from streaming_source.planning.tables.keys import named_between
 from tests.unit.streaming_source.row_feed import small
 from tests.unit.streaming_source.table_feed import A, T, TableFeed, U, alter
 

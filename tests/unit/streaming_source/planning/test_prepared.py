@@ -11,7 +11,7 @@ from replica.errors import DataLossError, RelayError
 from replica.protocol.gtid import GtidPosition
 from replica.rows.scan.xa import XaAction, find_xa_groups
 from streaming_source.offsets.offset import SourceOffset
-from streaming_source.ranges import partition_size
+from streaming_source.ranges import cutting
 from tests.unit.streaming_source.relay_feed import RelayFeed, plan
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_partitions_of_one_batch_carry_to_each_other(tmp_path: Path, monkeypatch
     feed.arrive("0-1-1 prepare x", "0-1-2 prepare y", rows=100_000)
     feed.arrive("0-1-3", "0-1-4 commit y", "0-1-5", rows=100_000)
     feed.arrive("0-1-6 commit x")
-    monkeypatch.setattr(partition_size, "MOST_BYTES", 90_000)
+    monkeypatch.setattr(cutting, "MOST_BYTES", 90_000)
     ((_, parts),) = _batches(plan(feed, max_bytes=1 << 30), _offset(""))
     assert len(parts) > 3
     assert sorted(_carried(parts)) == [("0-1-1", b"x"), ("0-1-2", b"y")]

@@ -15,9 +15,8 @@ from replica.protocol.gtid import Gtid, GtidPosition
 from streaming_source.offsets.offset import GroupPart, SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
-from streaming_source.ranges import cutting, partition_size
-from streaming_source.ranges.cutting import RangeCutter, SchemaStretch
-from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges import cutting
+from streaming_source.ranges.cutting import PartitionSize, RangeCutter, SchemaStretch
 from streaming_source.ranges.places import OffsetPlace
 from streaming_source.rows.partition import InlineRange
 from streaming_source.rows.read_plan import ReadPlan
@@ -107,7 +106,7 @@ def expected(gtid: str, events: int, first: int = 0, end: int | None = None) -> 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions of 64 KB, the least there is."""
-    monkeypatch.setattr(partition_size, "MOST_BYTES", 1)
+    monkeypatch.setattr(cutting, "MOST_BYTES", 1)
 
 
 @pytest.mark.parametrize("inline", [False, True])

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.ranges.group_cut import GroupCut
+from streaming_source.ranges.cutting import GroupCut
 
 if TYPE_CHECKING:
-    from replica.rows.decode.keys.row_index import RowIndex
+    from replica.rows.decode.row_index import RowIndex
 
 
 class _Index:

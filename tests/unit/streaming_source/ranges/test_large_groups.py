@@ -18,14 +18,13 @@ from hypothesis import strategies as st
 from replica.protocol.constants import EventType
 from replica.relay_log.log import RelayRange
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, count_group, count_rows
-from replica.rows.decode.keys.row_index import index_rows
+from replica.rows.decode.row_index import index_rows
 from replica.rows.scan import windows
 from replica.rows.scan.scan import scan
 from streaming_source.ranges import large_groups
 from streaming_source.ranges.large_groups import LargeGroups
-from streaming_source.rows.change_rows import RangeFacts, numbers
+from streaming_source.rows.change_rows import RangeFacts, RowMemory, numbers
 from streaming_source.rows.partition import MappedRange, RowBounds
-from streaming_source.rows.row_memory import RowMemory
 from streaming_source.selection.resolver import SelectedTables
 from tests.kit import bodies
 from tests.kit.primary import Primary

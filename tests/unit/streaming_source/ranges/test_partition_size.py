@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.ranges.partition_size import PartitionSize
+from streaming_source.ranges.cutting import PartitionSize
 
 MB = 1 << 20
 

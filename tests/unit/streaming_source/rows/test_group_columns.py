@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
-from streaming_source.rows.change_rows import NUMBERS, numbers
-from streaming_source.rows.row_memory import RowMemory
+from streaming_source.rows.change_rows import NUMBERS, RowMemory, numbers
 
 if TYPE_CHECKING:
     from streaming_source.rows.change_rows import Bytes

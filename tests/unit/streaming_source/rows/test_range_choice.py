@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
-from streaming_source.rows.partition import GroupBounds
-from streaming_source.rows.range_choice import wanted_groups
+from streaming_source.rows.partition import GroupBounds, wanted_groups
 
 _groups = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 20)), max_size=30)
 _bounds = st.none() | st.dictionaries(st.integers(0, 3), st.integers(0, 20)).map(lambda d: tuple(d.items()))

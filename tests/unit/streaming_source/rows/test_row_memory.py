@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming_source.rows.row_memory import RowMemory
+from streaming_source.rows.change_rows import RowMemory
 
 
 def test_memory_is_that_of_the_batch_before_unless_it_was_smaller() -> None:

@@ -8,8 +8,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from replica.errors import SchemaError
-from streaming_source.schema.arrow import arrow_schema, arrow_type
-from streaming_source.schema.row_schema import TableColumn, envelope_schema, flat_schema
+from streaming_source.schema.row_schema import TableColumn, arrow_schema, arrow_type, envelope_schema, flat_schema
 
 ATOMS = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.schema import store as schema_store
-from streaming_source.schema.store import SchemaStore
+from streaming_source.schema import table_state as schema_store
+from streaming_source.schema.table_state import SchemaStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.schema.stored import tables_to_json
+from replica.schema.known_tables import tables_to_json
 from streaming_source.schema.table_state import TableState, state_from_text, state_to_text, with_changes
 from tests.unit.schema.ddl import table
 

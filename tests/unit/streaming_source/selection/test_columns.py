@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import SchemaError
-from streaming_source.selection.columns import check_columns, column_matcher
+from streaming_source.selection.resolver import check_columns, column_matcher
 
 NAMES = ["id", "Name", "price_net", "price_gross", "a.b"]
 

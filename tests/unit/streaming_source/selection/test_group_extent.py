@@ -6,7 +6,7 @@ import numpy as np
 
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
-from streaming_source.selection.group_extent import GroupExtent, extent_of
+from streaming_source.selection.pushed_filters import GroupExtent, extent_of
 
 
 def groups_of(*rows: tuple[int, int, int]) -> Groups:

@@ -14,8 +14,7 @@ from pyspark.sql import datasource as spark
 
 from replica.rows.decode.batch import Groups
 from replica.rows.scan.records import GroupRecord
-from streaming_source.selection.group_extent import GroupExtent, extent_of
-from streaming_source.selection.pushed_filters import push_filters
+from streaming_source.selection.pushed_filters import GroupExtent, extent_of, push_filters
 
 FIELDS = ("domain_id", "server_id", "sequence_number", "commit_timestamp")
 COMPARISONS: tuple[Any, ...] = (

@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from replica.errors import ConfigError, SchemaError
-from replica.rows.tables.target import TableTarget
+from replica.rows.tables.layout import TableTarget
 from replica.schema.definition.session import ServerRules
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.options.source_options import SourceOptions
-from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
-from streaming_source.selection.unreadable import Unreadable
+from streaming_source.selection.resolver import SelectedTables, Unreadable, announce_selection, selected_tables
 
 ORDERS = TableSchema(database="shop", table="orders", columns=())
 SELECTED = SelectedTables(("shop.*", "crm.cust*", "*.audit", "odd.a+b"), {("shop", "orders"): ORDERS})

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from streaming_source.sinks.commit_times import NewestCommit
+from streaming_source.sinks.query_lag import NewestCommit
 
 
 def test_a_commit_is_not_older_than_one_before_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.sinks.delta_fit import _told_by
+from streaming_source.sinks.delta import _told_by
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from py4j.protocol import Py4JError
 
-from streaming_source.sinks.ended_executions import forget_ended
+from streaming_source.sinks.queries import forget_ended
 from tests.kit.connect_session import ConnectSession
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from streaming_source.sinks.side_by_side import side_by_side
+from streaming_source.sinks.queries import side_by_side
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from streaming_source.transforms.hash_key import HashKey
-from streaming_source.transforms.kept_rule import fingerprint_of_text, kept_rule, rule_of_text
-from streaming_source.transforms.table_rules import TableRule
+from streaming_source.transforms.hashes import HashKey
+from streaming_source.transforms.table_rules import TableRule, fingerprint_of_text, kept_rule, rule_of_text
 
 KEY = HashKey(b"k" * 32)
 RULE = TableRule(

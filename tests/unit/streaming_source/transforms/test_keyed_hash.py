@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streaming_source.transforms.hash_key import HashKey
-from streaming_source.transforms.keyed_hash import _KeyedHash
+from streaming_source.transforms.hashes import HashKey, _KeyedHash
 
 KEY = HashKey(b"k" * 32)
 

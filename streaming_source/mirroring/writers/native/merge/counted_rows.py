@@ -4,7 +4,7 @@ A change removes one row that equals its before image bit by bit, and adds one t
 of changes is irrelevant, and a micro-batch is a number for each distinct row. `counted_changes` finds the numbers, and
 `counted_files` rewrites the files of the target from which rows are removed. It removes no file and makes no commit:
 the driver does both at once, and only if the files still exist (`append_files`). So a late or repeated task changes
-nothing. The Spark form of this is `streaming_source/mirroring/modes/counted.py`.
+nothing. The Spark form of this is `streaming_source/mirroring/modes/current.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from streaming_source.mirroring.batch.latest_rows import CHANGE, HISTORY
 from streaming_source.mirroring.writers.native.data_files import (
     NativeWriteError,
     copied,
+    files_of,
     physical_name,
     remove_files,
+    rows_of,
+    with_deletion_vectors,
     write_file,
 )
-from streaming_source.mirroring.writers.native.delta_rows import check_old_files, check_target, refused
+from streaming_source.mirroring.writers.native.delta_rows import check_old_files, check_target, keep, opened, refused
 from streaming_source.mirroring.writers.native.merge.equal_rows import EqualRows, flags, row_codes
 from streaming_source.mirroring.writers.native.merge.net_changes import inserted, ordered_rows
 from streaming_source.mirroring.writers.native.merge.partial_images import ABSENT, whole_rows
-from streaming_source.mirroring.writers.native.open_tables import keep, opened
 from streaming_source.mirroring.writers.native.rewritten_files import (
     MOST_BYTES,
     SMALL_BYTES,
@@ -33,7 +35,6 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
     rewritten,
     whole_numbers,
 )
-from streaming_source.mirroring.writers.native.table_files import files_of, rows_of, with_deletion_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,10 +45,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming_source.mirroring.batch.latest_rows import LatestOfTable
-    from streaming_source.mirroring.writers.native.data_files import DataFile
+    from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
     from streaming_source.mirroring.writers.native.delta_rows import TargetShape
     from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
-    from streaming_source.mirroring.writers.native.table_files import TableFile
 
     Numbers = npt.NDArray[np.int64]
 

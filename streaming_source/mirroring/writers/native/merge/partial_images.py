@@ -3,8 +3,8 @@
 The task that decodes the rows calls `key_events`, which returns the events of each key. Each column has the value of
 the newest image, up to the event, that has the column. If no image of the micro-batch has it, the target's value stays.
 An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Unknown values are
-refused, and Spark refuses them for the same reason. The rules are those of `streaming_source/sinks/row_events.py` and
-of `apply/omitted_columns.py`.
+refused, and Spark refuses them for the same reason. The rules are those of `streaming_source/sinks/upserts.py` and
+of `apply/table_applier.py`.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 
-from replica.schema.stored import tables_to_json
+from replica.schema.known_tables import tables_to_json
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.snapshot.check.cascades import Cascade
+from replica.snapshot.check.facts import Cascade
 from streaming_source.auditing.mirror import from_mirror
 from streaming_source.auditing.mirror.from_mirror import mirrored_copies
-from streaming_source.mirroring.control.control_row import ControlRow, to_columns
+from streaming_source.mirroring.control.control_table import ControlRow, to_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

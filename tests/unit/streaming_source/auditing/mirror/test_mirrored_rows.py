@@ -13,10 +13,9 @@ from replica.errors import ConfigError
 from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory
-from streaming_source.auditing.mirror.mirrored_rows import AS_IT_IS, MirroredRows, mirrored_rows
-from streaming_source.transforms.hash_key import HashKey
-from streaming_source.transforms.kept_rule import kept_rule
-from streaming_source.transforms.table_rules import TableRule
+from streaming_source.auditing.mirror.from_mirror import AS_IT_IS, MirroredRows, mirrored_rows
+from streaming_source.transforms.hashes import HashKey
+from streaming_source.transforms.table_rules import TableRule, kept_rule
 
 if TYPE_CHECKING:
     from replica.schema.table import TableSchema

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, write_deltalake
 from pyspark.errors import PySparkException
 
 from replica.errors import DataLossError
-from streaming_source.auditing.mirror.versions import batch_of, commits_of, version_of
+from streaming_source.auditing.mirror.from_mirror import batch_of, commits_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

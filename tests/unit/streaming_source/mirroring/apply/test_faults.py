@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, DiskFullError, SchemaError
 from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, full_disk_told, may_pass
-from streaming_source.sinks.short_errors import told_by
+from streaming_source.sinks.queries import told_by
 
 DISK = PySparkException("java.io.IOException: No space left on device")
 TABLE = AnalysisException("[DELTA_MERGE_UNRESOLVED_EXPRESSION] no such column")

@@ -12,8 +12,8 @@ from replica.errors import ConfigError
 from streaming_source.mirroring.apply import suspension
 from streaming_source.mirroring.apply.suspension import suspended_by_work
 from streaming_source.mirroring.control.states import State, refused, state_of
-from streaming_source.mirroring.writers.versions import Commit
-from tests.unit.streaming_source.mirroring.control.test_control_row import row
+from streaming_source.mirroring.writers.target_format import Commit
+from tests.unit.streaming_source.mirroring.control.test_control_table import row
 
 ERROR = PySparkException("the job was broken")
 

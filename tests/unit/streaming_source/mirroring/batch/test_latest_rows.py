@@ -22,12 +22,11 @@ from streaming_source.mirroring.batch.latest_rows import (
     fits_one_task,
     last_places,
 )
-from streaming_source.mirroring.batch.outline_reader import read_outline
+from streaming_source.mirroring.batch.manifest import read_manifest
 from streaming_source.mirroring.batch.table_rows import RowsOfTable, ToldPart, numbered
 from streaming_source.rows.partition import ChangePartition
-from streaming_source.schema.arrow import arrow_schema
-from streaming_source.schema.row_schema import TableColumn
-from tests.unit.streaming_source.mirroring.batch.test_outline_reader import FILE, PLAN, READ, _only, partition
+from streaming_source.schema.row_schema import TableColumn, arrow_schema
+from tests.unit.streaming_source.mirroring.batch.test_manifest import FILE, PLAN, READ, _only, partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,11 +108,11 @@ def test_keys_of_several_columns_are_told_apart(rows: list[tuple[Any, ...]]) -> 
 
 def test_real_changes_end_as_their_rows_do() -> None:
     name = ("v.1", "prefix_key")
-    outline = _only(list(read_outline(partition(), PLAN)), name)
-    rows = [row for batch in RowsOfTable(*name, None)(outline) for row in batch.to_pylist()]
+    manifest = _only(list(read_manifest(partition(), PLAN)), name)
+    rows = [row for batch in RowsOfTable(*name, None)(manifest) for row in batch.to_pylist()]
     assert {row["op"] for row in rows} == {"insert", "update", "delete"}
     columns = (*(TableColumn(one, "INT") for one in ("a", "b", "x1", "x2", "x3")), TableColumn("c", "STRING"))
-    (batch,) = LatestOfTable(name, columns, ("0", "5"))(outline)
+    (batch,) = LatestOfTable(name, columns, ("0", "5"))(manifest)
     assert batch.schema == arrow_schema(numbered(columns).add("6", "boolean"))
     assert batch.to_pylist() == [{"0": 1, "1": 3, "2": 3, "3": 4, "4": 5, "5": "abc", "6": True}]
 
@@ -121,8 +120,8 @@ def test_real_changes_end_as_their_rows_do() -> None:
 def test_rows_that_were_read_are_left_to_who_appends_them() -> None:
     name = ("v.1", "simple_key")
     columns = (TableColumn("a", "INT"), TableColumn("b", "INT"), TableColumn("c", "STRING"))
-    outline = _only(list(read_outline(partition(READ), PLAN)), name)
-    assert list(LatestOfTable(name, columns, ("0",))(outline)) == []
+    manifest = _only(list(read_manifest(partition(READ), PLAN)), name)
+    assert list(LatestOfTable(name, columns, ("0",))(manifest)) == []
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,22 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.protocol.rows.table_map import parse_table_map
-from streaming_source.mirroring.batch.outline_reader import read_outline
+from streaming_source.mirroring.batch.manifest import read_manifest
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
 from tests.unit.schema.ddl import table
-from tests.unit.streaming_source.mirroring.batch.test_outline_reader import FILE, PLAN, READ, partition, rows
+from tests.unit.streaming_source.mirroring.batch.test_manifest import FILE, PLAN, READ, partition, rows
 
 if TYPE_CHECKING:
-    from streaming_source.mirroring.batch.met_maps import MetMap
+    from streaming_source.mirroring.batch.manifest import MetMap
 
 BARE = FILE.with_name("transactions.binlog")
 
 
 def met(plan: ReadPlan = PLAN, **more: Any) -> dict[tuple[str, str], tuple[list[MetMap], int]]:
-    (batch,) = read_outline(partition(**more), plan)
+    (batch,) = read_manifest(partition(**more), plan)
     return {
         (row["database"], row["table"]): (pickle.loads(row["maps"]), row["reads"] + row["changes"])  # noqa: S301
         for row in batch.to_pylist()
@@ -73,7 +73,7 @@ def test_rows_without_names_and_without_a_definition(lenient: bool) -> None:  # 
         with pytest.raises(SchemaError):
             list(read_changes(ChangePartition((part,)), plan))
         return
-    (batch,) = read_outline(ChangePartition((part,)), plan)
+    (batch,) = read_manifest(ChangePartition((part,)), plan)
     maps = [pickle.loads(row["maps"]) for row in batch.to_pylist() if row["maps"] is not None]  # noqa: S301
     assert maps
     assert all("do not name their columns" in run.fault for runs in maps for run in runs)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.batch.time_text import time_digits, time_texts
+from streaming_source.mirroring.batch.table_rows import time_digits, time_texts
 
 LARGEST = (838 * 3600 + 59 * 60 + 59) * 1_000_000 + 999_999
 

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from replica.protocol.constants import RowsFlag
-from streaming_source.mirroring.batch.outline_reader import read_outline
-from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS, UNCHECKED, UPDATES, TouchedTables
+from streaming_source.mirroring.batch.manifest import DELETES, INSERTS, UNCHECKED, UPDATES, TouchedTables, read_manifest
 from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.selection.resolver import SelectedTables
@@ -38,7 +37,7 @@ def test_a_server_says_whether_foreign_keys_counted(server_version: str, tmp_pat
         copy.write_bytes(binlog.read_bytes())
     plan = ReadPlan("variant", SelectedTables(("shop.a",), {}), None, "")
     part = MappedRange(str(copy), 4, copy.stat().st_size, checksum=True, file=copy.name)
-    (batch,) = read_outline(ChangePartition((part,)), plan)
+    (batch,) = read_manifest(ChangePartition((part,)), plan)
     rows: list[dict[str, Any]] = batch.to_pylist()
     assert {row["table"]: row["touched"] for row in rows if row["touched"] is not None} == {
         "a": INSERTS | DELETES | UNCHECKED,

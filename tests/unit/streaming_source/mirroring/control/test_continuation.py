@@ -9,7 +9,7 @@ from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.control import continuation
 from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, is_there
 from streaming_source.offsets.offset import SourceOffset
-from tests.unit.streaming_source.mirroring.reading.test_rules_at_start import row
+from tests.unit.streaming_source.mirroring.reading.test_rules import row
 
 ROWS = [
     row(batch=4, position="0-1-40"),

@@ -11,10 +11,10 @@ import pytest
 from streaming_source.mirroring.control import states
 from streaming_source.mirroring.control.states import WAYS, Happening, State
 from tests.kit.tree import files
-from tests.unit.streaming_source.mirroring.control.test_control_row import row
+from tests.unit.streaming_source.mirroring.control.test_control_table import row
 
 if TYPE_CHECKING:
-    from streaming_source.mirroring.control.control_row import ControlRow
+    from streaming_source.mirroring.control.control_table import ControlRow
 
 PROJECT = Path(__file__).resolve().parents[5]
 PAGE = PROJECT / "docs" / "mirror-reference.md"

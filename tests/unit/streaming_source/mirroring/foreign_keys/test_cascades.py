@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from replica.snapshot.check.cascades import Cascade
-from streaming_source.mirroring.foreign_keys.cascades import _from_below, uppermost
-from streaming_source.mirroring.foreign_keys.deferred import above_each
-from streaming_source.mirroring.foreign_keys.links import links_by_parent
+from replica.snapshot.check.facts import Cascade
+from streaming_source.mirroring.foreign_keys.cascades import _from_below, above_each, uppermost
+from streaming_source.mirroring.foreign_keys.keys import links_by_parent
 
 P, Q, R = (("d", name) for name in "pqr")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica.protocol.gtid import GtidPosition
-from replica.snapshot.check.cascades import Cascade
-from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS
-from streaming_source.mirroring.control.control_row import READING, ControlRow, DeferredCascade
-from streaming_source.mirroring.foreign_keys import deferred as module
-from streaming_source.mirroring.foreign_keys.deferred import (
+from replica.snapshot.check.facts import Cascade
+from streaming_source.mirroring.batch.manifest import DELETES, INSERTS
+from streaming_source.mirroring.control.control_table import READING, ControlRow, DeferredCascade
+from streaming_source.mirroring.foreign_keys import cascades as module
+from streaming_source.mirroring.foreign_keys.cascades import (
     above_each,
     defer_cascades,
     deferral_from,
@@ -19,7 +19,7 @@ from streaming_source.mirroring.foreign_keys.deferred import (
     lowest,
     reached,
 )
-from streaming_source.mirroring.foreign_keys.links import links_by_parent
+from streaming_source.mirroring.foreign_keys.keys import links_by_parent
 from streaming_source.offsets.offset import SourceOffset
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def test_what_is_put_off_goes_back_behind_a_batch_that_was_planned_long_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written: dict[str, str] = {}
-    monkeypatch.setattr("streaming_source.mirroring.control.checkpoint.hadoop_text", lambda _, path: written.get(path))
+    monkeypatch.setattr(
+        "streaming_source.mirroring.control.continuation.hadoop_text", lambda _, path: written.get(path)
+    )
 
     def log(number: int, seconds: int, offset: SourceOffset) -> None:
         told = json.dumps({"batchTimestampMs": 1_000 * seconds})

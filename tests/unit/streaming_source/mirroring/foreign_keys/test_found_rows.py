@@ -3,9 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streaming_source.mirroring.foreign_keys.found_rows import FoundRows, merge_of_found
 from streaming_source.mirroring.foreign_keys.lost_values import Lost
-from streaming_source.mirroring.foreign_keys.stale_rows import Stale
+from streaming_source.mirroring.foreign_keys.stale_rows import FoundRows, Stale, merge_of_found
 from streaming_source.mirroring.modes.choose import mode_of
 
 LOST = Lost(

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.protocol.gtid import Gtid, GtidPosition
-from replica.snapshot.check.cascades import Cascade
+from replica.snapshot.check.facts import Cascade
 from streaming_source.mirroring.batch.batch_facts import TableChanges
-from streaming_source.mirroring.batch.met_maps import MetMap
-from streaming_source.mirroring.batch.touched_tables import DELETES, INSERTS, UPDATES
-from streaming_source.mirroring.foreign_keys.links import links_by_parent
+from streaming_source.mirroring.batch.manifest import DELETES, INSERTS, UPDATES, MetMap
+from streaming_source.mirroring.foreign_keys.keys import links_by_parent
 from streaming_source.mirroring.foreign_keys.lost_values import Lost, latest_losses
 from streaming_source.mirroring.foreign_keys.stale_rows import Stale
 from streaming_source.mirroring.foreign_keys.walk import CascadeWalk
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from replica.schema.known_tables import TableName
-    from streaming_source.mirroring.foreign_keys.links import Link
+    from streaming_source.mirroring.foreign_keys.keys import Link
 
 COLUMNS = ("id", "a", "b")
 """Each table has a key and two columns that may refer to keys."""

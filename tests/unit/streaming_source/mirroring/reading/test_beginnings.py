@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.reading.beginnings import Beginnings, unmade
-from streaming_source.mirroring.writers.versions import Commit
+from streaming_source.mirroring.writers.target_format import Commit
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.mirroring.test_settings import SERVER, settings
 

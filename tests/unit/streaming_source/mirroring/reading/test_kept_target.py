@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streaming_source.mirroring.modes.kinds import own_columns
-from streaming_source.mirroring.reading.kept_target import names_there
-from streaming_source.transforms.target_columns import TargetColumn
+from streaming_source.mirroring.modes.mode import own_columns
+from streaming_source.mirroring.reading.resnapshot import names_there
+from streaming_source.transforms.transformed_images import TargetColumn
 
 
 def column(name: str, source: str = "") -> TargetColumn:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming_source.driver import relay_directory
-from streaming_source.mirroring.reading.requests import ask_again, requests_folder
+from streaming_source.driver import deployment
+from streaming_source.mirroring.reading.resnapshot import ask_again, requests_folder
 from streaming_source.offsets.reading_requests import RequestFolder
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ A, B = ("shop", "a"), ("shop", "b")
 
 
 def test_a_checkpoint_has_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_directory.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(deployment.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.chdir(tmp_path)
     folder = requests_folder(str(tmp_path / "mirror"))
     assert folder.is_relative_to(tmp_path)
@@ -26,7 +26,7 @@ def test_a_checkpoint_has_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_request_is_due_when_its_time_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_directory.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(deployment.tempfile, "gettempdir", lambda: str(tmp_path))
     ask_again("mirror", [B, A], "now")
     ask_again("mirror", [A], "now")
     ask_again("mirror", [A, B], "later", wait_s=3600)

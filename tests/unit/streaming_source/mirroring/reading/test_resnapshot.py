@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.mirroring.control.control_row import ControlRow
+from streaming_source.mirroring.control.control_table import ControlRow
 from streaming_source.mirroring.reading.resnapshot import chosen_tables
 
 

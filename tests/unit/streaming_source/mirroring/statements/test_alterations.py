@@ -14,7 +14,7 @@ from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.statements.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.transforms.table_rules import TableRule
-from streaming_source.transforms.target_columns import WHOLE, TargetColumn
+from streaming_source.transforms.transformed_images import WHOLE, TargetColumn
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TargetAction

@@ -12,7 +12,7 @@ from replica.errors import DisconnectedError
 from replica.protocol.gtid import GtidPosition
 from replica.schema.table import ColumnSchema, TableSchema
 from streaming_source.mirroring.batch.batch_facts import BatchFacts
-from streaming_source.mirroring.control.control_row import CURRENT, ControlRow, definition_text
+from streaming_source.mirroring.control.control_table import CURRENT, ControlRow, definition_text
 from streaming_source.mirroring.reading.source_tables import SourceTable, SourceTables
 from streaming_source.mirroring.statements import catalog_check
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.statements.column_defaults import Defaults, defaults_behind, numbered, same_defaults
+from streaming_source.mirroring.statements.added_values import Defaults, defaults_behind, numbered, same_defaults
 
 BEFORE: Defaults = {"id": "AUTO_INCREMENT", "v": "5", "note": "'it\\'s'", "b": None}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.statements.column_names import composed, ordered, renamed
+from streaming_source.mirroring.statements.alterations import composed, ordered, renamed
 from streaming_source.mirroring.writers.target_format import RenameColumn
 
 NAMES = st.sampled_from(["a", "A", "b", "c", "d", "_renamed_0", "_renamed_1"])

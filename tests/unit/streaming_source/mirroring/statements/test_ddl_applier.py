@@ -15,11 +15,11 @@ from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.batch.batch_facts import StatementRow, TableChanges
-from streaming_source.mirroring.control.control_row import DROPPED, ControlRow, definition_text
+from streaming_source.mirroring.control.control_table import DROPPED, ControlRow, definition_text
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.ddl_applier import DdlApplier
-from streaming_source.mirroring.writers.versions import READS, Commit
+from streaming_source.mirroring.writers.target_format import READS, Commit
 from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
 from tests.unit.streaming_source.mirroring import test_settings
 from tests.unit.streaming_source.mirroring.control import test_control_row

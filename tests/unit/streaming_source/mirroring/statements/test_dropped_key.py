@@ -11,8 +11,8 @@ from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
 from replica.schema.table import ColumnSchema, TableSchema
-from replica.snapshot.check.indexes import IndexPart, TableIndex
-from streaming_source.mirroring.statements.dropped_key import ambiguous_names, dropped_key, sharp_indexes
+from replica.snapshot.check.facts import IndexPart, TableIndex
+from streaming_source.mirroring.statements.alter_proof import ambiguous_names, dropped_key, sharp_indexes
 
 SESSION = StatementContext(database="shop")
 UNIQUE = "CREATE TABLE t (code CHAR(3) NOT NULL, part INT NOT NULL, v INT, UNIQUE k (code, part), KEY other (v))"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.handshake.ask import ask
+from replica.handshake.login.login import ask
 from streaming_source.mirroring.statements.merge_tables import MergeTables, members_of
 from streaming_source.options.source_options import SourceOptions
 

@@ -13,7 +13,7 @@ from streaming_source.mirroring.writers.target_format import (
     SetType,
     TargetAction,
 )
-from streaming_source.transforms.target_columns import TargetColumn
+from streaming_source.transforms.transformed_images import TargetColumn
 
 COLUMNS = (
     TargetColumn("id", "INT", nullable=False, comment=""),

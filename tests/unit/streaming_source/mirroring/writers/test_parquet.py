@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import SchemaError
 from streaming_source.mirroring.writers.parquet import batch_name, merged
-from streaming_source.transforms.target_columns import TargetColumn, image_type
+from streaming_source.transforms.transformed_images import TargetColumn, image_type
 
 
 def behind(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:

@@ -18,8 +18,7 @@ from streaming_source.ranges.cutting import SchemaStretch
 from streaming_source.ranges.places import OffsetPlace
 from streaming_source.schema.changes import SchemaChanges
 from streaming_source.schema.row_schema import TableColumn
-from streaming_source.schema.store import SchemaStore
-from streaming_source.schema.table_state import CatalogOrigin
+from streaming_source.schema.table_state import CatalogOrigin, SchemaStore
 from streaming_source.selection.resolver import SelectedTables
 from tests.unit.relay_writer.driving import receive
 from tests.unit.schema.ddl import history as declared

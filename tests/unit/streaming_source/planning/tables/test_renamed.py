@@ -10,7 +10,7 @@ from replica.errors import SchemaError
 from replica.protocol.gtid import Gtid
 from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.planning.planner import MOST
-from streaming_source.planning.tables.renamed import first_rename
+from streaming_source.planning.tables.keys import first_rename
 from streaming_source.selection.resolver import SelectedTables
 from tests.unit.relay_writer.driving import receive
 from tests.unit.streaming_source.relay_feed import RelayFeed
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.relay_log.location import RelayHead
-    from replica.snapshot.chunks.choice import ReadLimit
+    from replica.snapshot.chunks.schedule import ReadLimit
     from replica.snapshot.snapshot import Advance
     from streaming_source.offsets.offset import SourceOffset
 

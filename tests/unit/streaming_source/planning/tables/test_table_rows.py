@@ -15,7 +15,7 @@ from replica.snapshot.frontier import NOTHING, Frontier
 from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder, TablesAgain
 from streaming_source.options.reading_options import ReadAgain
 from streaming_source.planning.tables import table_rows
-from streaming_source.rows.read_rows import FIRST_ORDINAL
+from streaming_source.rows.read_plan import FIRST_ORDINAL
 from tests.unit.streaming_source.relay_feed import plan
 from tests.unit.streaming_source.row_feed import Group, again, offset, small
 from tests.unit.streaming_source.table_feed import TABLES, FakeTables, Sink, T, TableFeed, U, read, reading_planner

@@ -13,11 +13,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from streaming_source.auditing.mirror.versions import version_of
-from streaming_source.mirroring.writers.native import compaction
-from streaming_source.mirroring.writers.native.compaction import FEW_FILES, compact
+from streaming_source.auditing.mirror.from_mirror import version_of
+from streaming_source.mirroring.writers.native import upkeep
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.versions import Commit, parts_in
+from streaming_source.mirroring.writers.native.upkeep import FEW_FILES, compact
+from streaming_source.mirroring.writers.target_format import Commit, parts_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,8 +107,8 @@ def test_a_table_of_few_files_stays(tmp_path: Path) -> None:
 def test_only_the_smallest_files_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t", FEW_FILES)
     sizes = sorted(pa.table(DeltaTable(folder).get_add_actions()).column("size_bytes").to_pylist())
-    monkeypatch.setattr(compaction, "MOST_BYTES", sum(sizes[:FEW_FILES]) - 1)
-    monkeypatch.setattr(compaction, "FEW_FILES", FEW_FILES - 1)
+    monkeypatch.setattr(upkeep, "MOST_BYTES", sum(sizes[:FEW_FILES]) - 1)
+    monkeypatch.setattr(upkeep, "FEW_FILES", FEW_FILES - 1)
     before = rows_of(folder)
     assert compact(folder) == FEW_FILES - 1
     assert len(DeltaTable(folder).file_uris()) == 2
@@ -147,14 +147,14 @@ def test_a_version_belongs_to_the_batch_that_it_had_before(tmp_path: Path) -> No
 
 def test_a_row_that_another_deletes_meanwhile_stays_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t")
-    whole = compaction.write_file
+    whole = upkeep.write_file
 
     def beside(*arguments: Any) -> Any:
         file = whole(*arguments)
         DeltaTable(folder).delete("id = 3")
         return file
 
-    monkeypatch.setattr(compaction, "write_file", beside)
+    monkeypatch.setattr(upkeep, "write_file", beside)
     with pytest.raises(CommitFailedError):
         compact(folder)
     assert len(rows_of(folder)) == FEW_FILES - 1
@@ -163,13 +163,13 @@ def test_a_row_that_another_deletes_meanwhile_stays_deleted(tmp_path: Path, monk
 
 def test_a_row_that_another_appends_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = made(tmp_path / "t")
-    whole = compaction.write_file
+    whole = upkeep.write_file
 
     def beside(*arguments: Any) -> Any:
         insert(folder, 500, 50)
         return whole(*arguments)
 
-    monkeypatch.setattr(compaction, "write_file", beside)
+    monkeypatch.setattr(upkeep, "write_file", beside)
     assert compact(folder) == FEW_FILES
     assert len(rows_of(folder)) == FEW_FILES + 1
 

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from streaming_source.mirroring.writers.native import delta_rows, open_tables, rewritten_files
+from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
@@ -42,7 +42,7 @@ from streaming_source.mirroring.writers.native.delta_rows import (
 from streaming_source.mirroring.writers.native.merge import counted_rows
 from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, counted_files
 from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
-from streaming_source.mirroring.writers.versions import READS, Commit
+from streaming_source.mirroring.writers.target_format import READS, Commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,7 +231,7 @@ class TargetUnderTrouble(RuleBasedStateMachine):
 
     @rule()
     def another_process(self) -> None:
-        open_tables._kept.clear()
+        delta_rows._kept.clear()
 
     @rule()
     def cleaned_log(self) -> None:
@@ -325,7 +325,7 @@ class CountsUnderTrouble(TargetUnderTrouble):
         while True:
             try:
                 with refused():
-                    files, replaced = counted_files(open_tables.opened(self.folder), self.folder, counted)
+                    files, replaced = counted_files(delta_rows.opened(self.folder), self.folder, counted)
                 return append_files(self.folder, files, self.target, commit, once=True, replaced=replaced)
             except NativeWriteError as error:
                 if "lacks a changed row" in str(error) and has_rows(self.folder, commit):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streaming_source.mirroring.writers.native import data_files
 from streaming_source.mirroring.writers.native.data_files import DataFile, NativeWriteError, remove_files, write_file
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files
-from streaming_source.mirroring.writers.versions import READS, Commit
+from streaming_source.mirroring.writers.target_format import READS, Commit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
-from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, files_of, old_bytes
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
     append_files,
@@ -30,9 +30,8 @@ from streaming_source.mirroring.writers.native.delta_rows import (
     rows_there,
 )
 from streaming_source.mirroring.writers.native.rewritten_files import is_rewritable
-from streaming_source.mirroring.writers.native.table_files import files_of, old_bytes
-from streaming_source.mirroring.writers.versions import READS, Commit
-from streaming_source.transforms.target_columns import TargetColumn
+from streaming_source.mirroring.writers.target_format import READS, Commit
+from streaming_source.transforms.transformed_images import TargetColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

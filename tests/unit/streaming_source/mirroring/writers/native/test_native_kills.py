@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from streaming_source.mirroring.writers.native.data_files import write_file
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows
-from streaming_source.mirroring.writers.versions import READS, Commit
+from streaming_source.mirroring.writers.target_format import READS, Commit
 
 PROJECT = Path(__file__).resolve().parents[6]
 BATCHES = 40

@@ -12,8 +12,8 @@ from deltalake.exceptions import TableNotFoundError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_source.mirroring.writers.native import open_tables
-from streaming_source.mirroring.writers.native.open_tables import keep, opened
+from streaming_source.mirroring.writers.native import delta_rows
+from streaming_source.mirroring.writers.native.delta_rows import keep, opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,9 +87,9 @@ def test_a_folder_that_is_gone_has_no_table(tmp_path: Path) -> None:
 
 
 def test_few_tables_are_kept_and_none_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_tables, "MOST_TABLES", 2)
-    monkeypatch.setattr(open_tables, "MOST_FILES", 1)
-    monkeypatch.setattr(open_tables, "_kept", type(open_tables._kept)())
+    monkeypatch.setattr(delta_rows, "MOST_TABLES", 2)
+    monkeypatch.setattr(delta_rows, "MOST_FILES", 1)
+    monkeypatch.setattr(delta_rows, "_kept", type(delta_rows._kept)())
     folders = [str(tmp_path / str(number)) for number in range(4)]
     for folder in folders:
         DeltaTable.create(folder, ROW.schema)
@@ -97,4 +97,4 @@ def test_few_tables_are_kept_and_none_of_many_files(tmp_path: Path, monkeypatch:
     append(folders[3])
     for folder in folders:
         keep(folder, DeltaTable(folder))
-    assert list(open_tables._kept) == folders[1:3]
+    assert list(delta_rows._kept) == folders[1:3]

@@ -13,14 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_source.mirroring.writers.native import rewritten_files
-from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
+from streaming_source.mirroring.writers.native.data_files import (
+    NativeWriteError,
+    TableFile,
+    files_of,
+    old_bytes,
+    rows_of,
+    write_file,
+)
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
     files_with_keys,
     is_rewritable,
     rewritten,
 )
-from streaming_source.mirroring.writers.native.table_files import TableFile, files_of, old_bytes, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path

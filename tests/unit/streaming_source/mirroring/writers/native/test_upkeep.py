@@ -14,8 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 
 from streaming_source.mirroring.writers.native import upkeep
-from streaming_source.mirroring.writers.native.compaction import FEW_FILES
-from streaming_source.mirroring.writers.native.upkeep import LOOK_EVERY, Upkeep, upkeep_properties
+from streaming_source.mirroring.writers.native.upkeep import FEW_FILES, LOOK_EVERY, Upkeep, upkeep_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

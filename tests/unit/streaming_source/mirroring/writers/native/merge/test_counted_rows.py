@@ -20,7 +20,7 @@ from streaming_source.mirroring.writers.native.delta_rows import TargetShape, ap
 from streaming_source.mirroring.writers.native.merge import counted_rows, net_changes
 from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, count_in, counted_files
 from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
-from streaming_source.mirroring.writers.versions import READS, Commit
+from streaming_source.mirroring.writers.target_format import READS, Commit
 from streaming_source.schema.row_schema import TableColumn
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ from deltalake import DeltaTable
 from replica.rows.types.arrow_arrays import array_of, array_of_values
 from streaming_source.mirroring.writers.native.merge.counted_rows import CountedChanges, counted_files
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows
-from streaming_source.mirroring.writers.versions import Commit, READS
+from streaming_source.mirroring.writers.target_format import Commit, READS
 
 folder, history = sys.argv[1:]
 schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])

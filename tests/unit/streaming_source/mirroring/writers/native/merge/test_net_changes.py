@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from streaming_source.mirroring.batch import latest_rows
 from streaming_source.mirroring.batch.latest_rows import LatestOfTable
-from streaming_source.mirroring.modes.kinds import own_columns
+from streaming_source.mirroring.modes.mode import own_columns
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, merge_rows
 from streaming_source.mirroring.writers.native.merge import net_changes as module
@@ -26,9 +26,8 @@ from streaming_source.mirroring.writers.native.merge.net_changes import (
     new_rows,
 )
 from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
-from streaming_source.mirroring.writers.versions import Commit
-from streaming_source.schema.arrow import arrow_schema
-from streaming_source.schema.row_schema import FLAT, TableColumn, spark_type
+from streaming_source.mirroring.writers.target_format import Commit
+from streaming_source.schema.row_schema import FLAT, TableColumn, arrow_schema, spark_type
 from tests.mirroring import mode_model
 from tests.spark import test_latest_changes
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, merge_rows
 from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
-from streaming_source.mirroring.writers.versions import Commit
+from streaming_source.mirroring.writers.target_format import Commit
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,1 +1,0 @@
-"""Checks of this machine: its relay directory, disk, Spark."""

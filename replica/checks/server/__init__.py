@@ -1,1 +1,0 @@
-"""Checks of one server, and of several servers together."""

@@ -1,1 +1,0 @@
-"""HTTP interface of the daemon: server, guard, endpoints, metrics."""

@@ -1,1 +1,0 @@
-"""Row images: column values of a row before or after its change."""

@@ -1,1 +1,0 @@
-"""Keys of rows, and the index of rows by key."""

@@ -1,0 +1,290 @@
+"""Selection of the rows that lie inside the delivered part of their tables, while the snapshot of these tables runs.
+
+`OpenRows` removes tables of which nothing is delivered. For partly delivered tables, `find` decides which rows the
+worklist must contain, and `settle` corrects the batch. An update that crosses the border counts as an insert or a
+delete: `op` says which, and `kept` marks the rows that count. Images without their key are refused, and so are rows
+that enter with some of their columns: both require binlog_row_image=FULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from replica.errors import KeyChangedError, PrerequisiteError
+from replica.native.arrays import address
+from replica.rows.decode import records as d
+from replica.rows.decode.images import Arena, PlainImages
+from replica.rows.decode.kernels.kernel_frontier import (
+    DROPPED,
+    ENTERS,
+    LEAVES,
+    MAX_KEY_BYTES,
+    MORE_FLAGS,
+    PARTIAL_ROW,
+    UNTOLD_KEY,
+    FrontierRecord,
+    KeyScratch,
+    KeyValueRecord,
+    find_halves,
+)
+from replica.rows.decode.row_keys import RowKeys
+from replica.rows.decode.slots import TableCache
+from replica.rows.decode.writers import run_fault
+from replica.rows.scan import records as r
+from replica.rows.scan.scan import scan_until
+from replica.rows.scan.xa import deliver
+from replica.rows.types.types import ValuePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from replica.errors import SchemaError
+    from replica.native.record import Records
+    from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.decode.slots import SlotTable
+    from replica.rows.scan.scan import Bytes, Scan
+    from replica.rows.scan.xa import CarriedGroup
+    from replica.rows.tables.layout import TableResolver
+    from replica.schema.known_tables import TableName
+    from replica.schema.table import ColumnSchema
+
+FIRST_FLAGS: Final = 1 << 12
+
+"""Initial number of rows of the flag array; it doubles when it is full."""
+
+
+class OpenRows:
+    """The rows of one range. `opened` marks the table maps of partly delivered tables."""
+
+    def __init__(
+        self,
+        found: Scan,
+        slots: SlotTable,
+        delivered: DeliveredKeys,
+        rows_before: int,
+        unfit: dict[int, SchemaError] | None = None,
+    ) -> None:
+        """Remove the tables of which nothing is delivered.
+
+        Args:
+            found: The scan of the range.
+            slots: The tables of its slots.
+            delivered: The delivered part of the tables.
+            rows_before: Rows of the first group before the range.
+            unfit: Receives the table maps that lack the key of their tables, as in `RowKeys`.
+        """
+        upto: dict[tuple[str, str], bytes] = {}
+        columns: dict[tuple[str, str], tuple[ColumnSchema, ...]] = {}
+        count = len(slots.records)
+        left_out = np.zeros(count, np.bool_)
+        for slot in np.flatnonzero(slots.wanted).tolist():
+            name = slots.table(slot).name
+            known = delivered.of(name)
+            if isinstance(known, bool):
+                left_out[slot] = not known
+            elif known.upto is not None:
+                upto[name], columns[name] = known.upto, known.columns
+        slots.leave_out(left_out)
+        self._found = found
+        self._slots = slots
+        self._rows_before = rows_before
+        self.refused: int | None = None
+        """Number of the table map whose rows `find` refused, None if it refused none."""
+        self._keys = RowKeys(slots, columns.get, unfit)
+        self.opened = self._keys.asked
+        self._frontiers: Records = np.zeros(count, FrontierRecord.dtype)
+        self._upto = {name: np.frombuffer(key or b"\0", np.uint8) for name, key in upto.items()}
+        for slot in np.flatnonzero(self.opened).tolist():
+            table = slots.table(slot)
+            self._frontiers[slot] = (
+                1,
+                address(self._upto[table.name]),
+                len(upto[table.name]),
+                table.operations,
+                table.delivered,
+                int(table.compares),
+            )
+        slots.take_halves(self.opened)
+        self._bases: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._flags: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def find(self, work: npt.NDArray[np.uint32], lengths: npt.NDArray[np.int64]) -> None:
+        """Decide which rows of these events lie inside the delivered part.
+
+        Args:
+            work: uint32 event numbers of whole groups, up to their last event of an open table.
+            lengths: int64 per event of the range. For events of open tables, receives the bytes of images up to the
+                last selected row.
+
+        Raises:
+            PrerequisiteError: An image lacks a required column.
+            ProtocolError: Images that do not fit their table map.
+        """
+        slots = self._slots
+        slots.load(self._found, work)
+        images = PlainImages(self._found, slots, work, Arena())
+        found = images.found
+        run = np.zeros((), d.RunState.dtype)
+        run["group"] = -1
+        self._bases = np.zeros(len(found.events), np.int64)
+        flags = np.empty(FIRST_FLAGS, np.uint8)
+        values = np.zeros((2, self._keys.most), KeyValueRecord.dtype)
+        key = np.empty(MAX_KEY_BYTES, np.uint8)
+        scratch = np.array((address(values[0]), address(values[1]), address(key)), KeyScratch.dtype)
+        while run["item"] < len(work):
+            stop = images.advance()
+            if images.fault is not None and stop == run["item"]:
+                raise images.fault.error
+            status = MORE_FLAGS
+            while status == MORE_FLAGS:
+                status = find_halves(
+                    *(address(found.data), address(found.events), address(work), stop, address(slots.records)),
+                    *(address(self._keys.records), address(self._frontiers), address(scratch)),
+                    *(address(lengths), address(self._bases), address(flags), len(flags)),
+                    *(self._rows_before, address(run)),
+                )
+                if status == MORE_FLAGS:
+                    flags = np.concatenate((flags, np.empty_like(flags)))
+            if status in (UNTOLD_KEY, PARTIAL_ROW):
+                self.refused = int(self._found.events[int(run["event"])]["slot"])
+                raise self._partial(status, run)
+            if status != d.DONE:
+                raise run_fault(status, run, found, slots)
+        self._flags = flags[: int(run["rows"])]
+
+    def settle(self, batch: ChangeBatch, *, flat: bool) -> None:
+        """Change updates that cross the border to inserts and deletes, and mark the rows that count."""
+        if not self.opened.any() or batch.event is None:
+            return
+        opened = self.opened[self._found.events["slot"][batch.event]]
+        rows = np.flatnonzero(opened)
+        if not len(rows):
+            return
+        flags = self._flags[self._bases[batch.event[rows]] + batch.ordinal[rows]]
+        kept = np.ones(batch.rows, np.bool_)
+        kept[rows] = flags != DROPPED
+        leaves, enters = rows[flags == LEAVES], rows[flags == ENTERS]
+        if flat:
+            first = batch.op == r.OP_UPDATE
+            kept[leaves] = first[leaves]
+            kept[enters] = ~first[enters]
+            dropped = np.flatnonzero(~kept & batch.last)
+            batch.last[dropped[batch.op[dropped] == d.FLAT_AFTER] - 1] = True
+        batch.op[leaves] = d.FLAT_DELETE if flat else r.OP_DELETE
+        batch.op[enters] = r.OP_INSERT
+        if not kept.all():
+            batch.kept = kept
+
+    def _partial(self, status: int, run: Records) -> PrerequisiteError:
+        event = self._found.events[int(run["event"])]
+        group = self._found.groups[int(event["group"])]
+        sequence = int(group["sequence"]) & 0xFFFFFFFFFFFFFFFF
+        gtid = f"{int(group['domain'])}-{int(group['server'])}-{sequence}"
+        what = "do not contain the key of a row" if status == UNTOLD_KEY else "hold only a part of the columns of a row"
+        return partial_images(gtid, self._slots.name(int(event["slot"])), what)
+
+
+def partial_images(gtid: str, table: str, what: str) -> PrerequisiteError:
+    """Make the error for a transaction without whole row images, in a table whose snapshot is running."""
+    return PrerequisiteError(
+        f"the row images of transaction {gtid} {what} of {table} while the snapshot of the table is running.",
+        hint="Let every session write with binlog_row_image=FULL, and start again with a new checkpoint.",
+    )
+
+
+# Tables are delivered in the order of their names, and a table in the order of its key. A change of the stream counts
+# if its row lies inside the delivered part. Other rows are delivered later, when the snapshot reaches them.
+
+
+class OpenTable(NamedTuple):
+    """A table whose delivered part does not follow from its name.
+
+    Attributes:
+        name: Database and table.
+        columns: The catalog's definitions of the key columns, in key order.
+        upto: The canonical bytes of the last delivered key; None if the whole table is delivered.
+    """
+
+    name: tuple[str, str]
+    columns: tuple[ColumnSchema, ...]
+    upto: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredKeys:
+    """The delivered part of a stream's tables.
+
+    Attributes:
+        after: The last delivered table, in the byte order of UTF-8; None if no table is delivered. Every table up to
+            this name is delivered, except those in `open` and `pending`.
+        open: Tables with their own delivered part.
+        pending: Tables of which nothing is delivered, whatever their names.
+    """
+
+    after: tuple[str, str] | None
+    open: tuple[OpenTable, ...] = ()
+    pending: tuple[tuple[str, str], ...] = ()
+
+    def of(self, name: tuple[str, str]) -> OpenTable | bool:
+        """Return True if the table is delivered, False if not, or its OpenTable if a part of it is."""
+        for table in self.open:
+            if table.name == name:
+                return table.upto is None or table
+        if name in self.pending or self.after is None:
+            return False
+        return tuple(map(str.encode, name)) <= tuple(map(str.encode, self.after))
+
+
+class OpenEnds(NamedTuple):
+    """Open ends of a range, whose first and last group may be incomplete.
+
+    Attributes:
+        rows_before: Row changes of the first group before the range.
+        rows_follow: True if another range has delivered rows of the last group, so that no row here is the
+            transaction's last.
+        committed: True if the range is a part of a prepared XA group, after the GTID event of its XA COMMIT. Its rows
+            are delivered at their place in the range.
+    """
+
+    rows_before: int = 0
+    rows_follow: bool = False
+    committed: bool = False
+
+
+WHOLE = OpenEnds()
+# Without that key, no task can decide which rows lie inside the delivered part. No row is decoded.
+
+
+def unfit_keys(
+    data: Bytes,
+    resolver: TableResolver,
+    delivered: DeliveredKeys,
+    *,
+    checksum: bool,
+    carried: Sequence[CarriedGroup] = (),
+    ends: OpenEnds = WHOLE,
+) -> set[TableName]:
+    """Return the partly delivered tables whose table maps in the range do not have the snapshot's key.
+
+    The range is given as for `RangeDecoder.decode`. Other faults of the range are ignored: the task that decodes the
+    range reports them.
+    """
+    columns = {table.name: table.columns for table in delivered.open if table.upto is not None}
+    if not columns:
+        return set()
+    tables = TableCache(resolver, None, ValuePolicy())
+    found, _ = scan_until(data, checksum=checksum)
+    names: set[TableName] = set()
+    for part in [found] if ends.committed else deliver(found, carried, unprepared=[]):
+        slots = tables.slots(part)
+        unfit: dict[int, SchemaError] = {}
+        RowKeys(slots, columns.get, unfit)
+        for slot in np.unique(part.events["slot"]).tolist():
+            if isinstance(unfit.get(slot), KeyChangedError):
+                names.add(slots.table(slot).name)
+    return names

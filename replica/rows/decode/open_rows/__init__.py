@@ -1,1 +1,0 @@
-"""Rows of tables whose snapshot is still running."""

@@ -1,0 +1,313 @@
+"""Keys of tables during a snapshot: the frontier's columns, changed keys, renamed tables.
+
+`ChangedKeys` takes the frontier at which a batch begins, the places of the batch, and the findings of the table reader.
+It requests re-snapshots of such tables, and returns the frontier that tasks compare rows with, without tables that are
+re-snapshot next. A query without a request folder stops there, because its sink would keep deleted rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
+from replica.relay_log.walks.ddl import statements_between
+from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
+from replica.schema.effects.effect import new_names
+from replica.schema.effects.outline import outline_of
+from replica.schema.patterns import matcher, shadowed, table_text
+from replica.snapshot.check.catalog import describe_table
+from replica.snapshot.connection.connection import TableConnection, asked
+from replica.snapshot.rows.kept_key import key_bytes
+from streaming_source.offsets.reading_requests import ReadingRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from replica.options.config import Endpoint, ReplicaConfig
+    from replica.relay_log.location import RelayHead, RelayLocation
+    from replica.relay_log.log import RelayLog
+    from replica.schema.known_tables import TableName
+    from replica.snapshot.frontier import Frontier
+    from replica.snapshot.rows.chunk import ReadTable
+    from streaming_source.offsets.offset import SourceOffset
+    from streaming_source.offsets.reading_requests import RequestFolder
+    from streaming_source.options.reading_options import ReadAgain
+    from streaming_source.planning.tables.table_rows import ReadKeys
+    from streaming_source.rows.partition import ChangePartition
+
+NAMED: Final = 5
+
+"""Most names of tables in a message."""
+
+_log = logging.getLogger(__name__)
+
+
+class ChangedKeys:
+    """The key changes of one query. One thread calls it.
+
+    `keys` returns the object that knows the keys of tables. `in_rows` finds tables with rows of another key in
+    partitions. `requests` is the folder of re-snapshot requests, and `again` the option resnapshot; both may be
+    None.
+    """
+
+    def __init__(
+        self,
+        keys: Callable[[], ReadKeys],
+        in_rows: Callable[[Sequence[ChangePartition]], Collection[TableName]],
+        requests: RequestFolder | None,
+        again: ReadAgain | None,
+    ) -> None:
+        self._keys = keys
+        self._in_rows = in_rows
+        self._requests = requests
+        self._again = again
+
+    def asked_for(
+        self,
+        log: RelayLog,
+        frontier: Frontier,
+        begin: RelayLocation,
+        end: RelayLocation,
+        found: Callable[[], Collection[TableName]],
+    ) -> bool:
+        """Request a re-snapshot of the tables whose keys changed; return whether there are any. False without
+        `requests`.
+
+        Args:
+            log: the relay log.
+            frontier: the rows that were delivered.
+            begin: place from which keys may have changed.
+            end: place up to which keys may have changed.
+            found: returns the tables that the table reader found changed.
+        """
+        partly = frontier.partly
+        if self._requests is None or not partly:
+            return False
+        changed = partly.keys() & found()
+        named = named_between(log, begin, end, partly)
+        if named:
+            changed |= set(self._keys().changed(frontier, named))
+        return self._ask(self._requests, changed, frontier)
+
+    def delivered(self, start: SourceOffset, frontier: Frontier) -> DeliveredKeys:
+        """Return the rows delivered as of an offset, `frontier`, with keys to compare rows with.
+
+        A table whose re-snapshot begins with the next batch counts as not delivered. Otherwise a batch that was planned
+        before the key changed could never finish.
+
+        Raises:
+            KeyChangedError: a table has another key, and there is no request folder.
+            ReplicaError: the server cannot be asked.
+        """
+        frontier = frontier.again(self._read_next(start, frontier))
+        try:
+            return self._keys().delivered(frontier)
+        except KeyChangedError:
+            changed = self._keys().changed(frontier, frontier.partly)
+            if changed:
+                if self._requests is None:
+                    raise
+                self._ask(self._requests, changed, frontier)
+        return self._keys().delivered(frontier.again(changed))
+
+    def asked_for_rows(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
+        """Request a re-snapshot of the tables whose rows in the partitions have another key; return whether there are
+        any.
+
+        This finds a key that was changed and changed back, which the catalog does not show. False without `requests`.
+        """
+        if self._requests is None or not frontier.partly:
+            return False
+        return self._ask(self._requests, self._in_rows(partitions), frontier)
+
+    def _read_next(self, start: SourceOffset, frontier: Frontier) -> list[TableName]:
+        asked: set[TableName] = set()
+        if self._requests is not None:
+            asked.update(name for request in self._requests.due() for name in request.tables)
+        named = None if self._again is None or start.again == self._again.word else matcher(self._again.patterns)
+        return [name for name in frontier.partly if name in asked or (named is not None and named.fits(name))]
+
+    @staticmethod
+    def _ask(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:
+        """Request a re-snapshot of tables; return whether there are any. The request is on disk, so it outlives this
+        process. An equal request is written once.
+        """
+        if not names:
+            return False
+        told = repr([(name, frontier.reached(name)) for name in sorted(names)])
+        word = f"key-{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
+        requests.put(ReadingRequest(word, tuple(sorted(names))))
+        _log.warning(
+            "the key of %s was changed while a part of its rows was delivered: it is re-snapshotted from its first "
+            "row on",
+            ", ".join(map(table_text, sorted(names)[:NAMED])),
+        )
+        return True
+
+
+# The tables that the statements of a batch name, whose definition may be another one after the batch. `named_between`
+# returns the given tables that a statement between two places makes, changes, moves or removes, or may do so: a
+# statement whose head the parser does not understand may concern any table.
+
+
+def named_between(
+    log: RelayLog, start: RelayLocation, end: RelayLocation, tables: Collection[TableName]
+) -> set[TableName]:
+    """Return the tables that statements between two places name."""
+    found: set[TableName] = set()
+    for statement in statements_between(log, start, end):
+        outline = outline_of(statement.query, statement.server)
+        if outline is not None:
+            found.update(name for name in tables if not outline.tables or name in outline.tables)
+    return found
+
+
+# `KeyColumns.delivered` takes a frontier with keys as row images have them, and returns `DeliveredKeys`.
+# `KeyColumns.changed` returns the tables whose keys changed. The server's catalog is asked once for the key of each
+# partly delivered table, and again after a statement that may have changed it. A key that does not have the catalog's
+# form is an error.
+
+
+EVERY_TABLE: Final = "\U0010ffff", ""
+
+"""A name that sorts after all others: MariaDB has no character beyond U+FFFF in names."""
+
+
+class KeyColumns:
+    """The keys of a query's tables.
+
+    `host`: the server to read tables from; None for the stream's. `unkeyed`: tables may have no key, and are read in
+    one piece then. `table_by_table`: a table that cannot be read any more counts as one with another key.
+    """
+
+    def __init__(
+        self, config: ReplicaConfig, host: Endpoint | None, *, unkeyed: bool = False, table_by_table: bool = False
+    ) -> None:
+        self._config = config
+        self._host = host
+        self._unkeyed = unkeyed
+        self._table_by_table = table_by_table
+        self._known: dict[TableName, ReadTable] = {}
+        self._unreadable: dict[TableName, str] = {}
+
+    def delivered(self, frontier: Frontier) -> DeliveredKeys:
+        """Return the frontier with keys that rows are compared with.
+
+        Raises:
+            KeyChangedError: a table has another key than when it was read.
+            ReplicaError: the server cannot be asked.
+        """
+        begun = frontier.partly
+        self._ask([name for name in begun if name not in self._known])
+        opened = []
+        for name, kept in begun.items():
+            if name in self._unreadable:
+                raise KeyChangedError(self._unreadable[name])
+            table = self._known.get(name)
+            if table is None:
+                _log.warning(
+                    "table %s was dropped or renamed while it was being read: its last changes are left out",
+                    table_text(name),
+                )
+                continue
+            columns = tuple(table.schema.columns[index] for index in table.key.columns)
+            opened.append(OpenTable(name, columns, key_bytes(table.schema, table.key, kept)))
+        pending = tuple(name for name, _ in frontier.open if name not in begun or name not in self._known)
+        return DeliveredKeys(EVERY_TABLE if frontier.done else frontier.after, tuple(opened), pending)
+
+    def changed(self, frontier: Frontier, names: Collection[TableName]) -> list[TableName]:
+        """Return which of these tables have another key than the one by which a part of them was delivered.
+
+        Raises:
+            ReplicaError: the server cannot be asked.
+        """
+        begun = {name: kept for name, kept in frontier.partly.items() if name in names}
+        for name in begun:
+            self._known.pop(name, None)
+        self._ask(begun)
+        return [name for name, kept in begun.items() if not self._fits(name, kept)]
+
+    def _fits(self, name: TableName, kept: bytes) -> bool:
+        """Return True if a kept key is one of the table's current key. A table that was dropped counts as True."""
+        table = self._known.get(name)
+        if table is None:
+            return name not in self._unreadable
+        try:
+            key_bytes(table.schema, table.key, kept)
+        except KeyChangedError:
+            return False
+        return True
+
+    def _ask(self, names: Collection[TableName]) -> None:
+        if not names:
+            return
+        patience = self._config.connect_retry_s
+        asked(lambda: TableConnection.open(self._config, self._host), lambda one: self._describe(one, names), patience)
+
+    def _describe(self, connection: TableConnection, names: Collection[TableName]) -> None:
+        for name in names:
+            self._unreadable.pop(name, None)
+            try:
+                found = describe_table(connection, name, unkeyed=self._unkeyed)
+            except (AuthenticationError, PrerequisiteError, SchemaError) as error:
+                if not self._table_by_table:
+                    raise
+                self._unreadable[name] = error.message
+                continue
+            if found is not None:
+                self._known[name] = found
+
+
+# `first_rename` takes the statements of a batch and the frontier. It returns the place right after the first statement
+# that gives a table such a name, and the names. The batch ends there. From there on, nothing of these tables is
+# delivered until their re-snapshot. A copy that gh-ost or pt-online-schema-change made of a table has the rows of the
+# table that it replaces, so it needs no re-snapshot.
+
+
+class RenamedTables(NamedTuple):
+    """The tables that need a re-snapshot from `head` on, the place right after their RENAME."""
+
+    head: RelayHead
+    names: tuple[TableName, ...]
+
+
+def first_rename(
+    log: RelayLog,
+    start: RelayLocation,
+    head: RelayHead,
+    frontier: Frontier,
+    wants: Callable[[str, str], bool],
+    *,
+    lenient: bool = False,
+) -> RenamedTables | None:
+    """Return the first rename of this kind between two places; None if there is none.
+
+    `lenient`: ignore a statement that the parser does not understand. The consumer of the stream requests a re-snapshot
+    of all tables that it may concern.
+
+    Raises:
+        SchemaError: a statement renames something, and the parser does not understand it.
+    """
+    for statement in statements_between(log, start, head.location):
+        try:
+            moved = new_names(statement.query, statement.server)
+        except SchemaError as error:
+            if not lenient:
+                raise
+            _log.warning("%s", error.message)
+            continue
+        names = tuple(
+            new
+            for new, old in sorted(moved.items())
+            if wants(*new) and not _is_copy(old, new) and frontier.again([new]) != frontier
+        )
+        if names:
+            return RenamedTables(log.cut(statement.location, head.location, 1), names)
+    return None
+
+
+def _is_copy(old: TableName, new: TableName) -> bool:
+    original = shadowed(old[1])
+    return old[0] == new[0] and original is not None and original.lower() == new[1].lower()

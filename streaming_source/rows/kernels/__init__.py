@@ -1,1 +1,0 @@
-"""Kernels that write columns which every row of a batch has."""

@@ -1,1 +1,0 @@
-"""Statements as rows, and what statements changed."""

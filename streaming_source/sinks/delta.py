@@ -1,0 +1,144 @@
+"""Delta tables: a check of the session's version, and folders on a local disk without Spark.
+
+`folder_of` and `known_folder` take a table as SQL names it. They return None for a table on other storage.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from replica.errors import ConfigError
+from streaming_source.sinks.queries import SPARK_ERRORS
+from streaming_source.sinks.sql_text import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+DELTA: Final = "delta"
+
+_OWN_CATALOG: Final = "spark_catalog"
+
+
+def path_of(table: str) -> str | None:
+    """Return the path of a table that is named by its path; None for a table in a catalog."""
+    first, _, path = table.partition(".")
+    return path.strip("`") if first == identifier(DELTA) and "/" in path else None
+
+
+def folder_of(spark: SparkSession, table: str) -> str | None:
+    """Return the folder of a table. For a table in another catalog, this takes DESCRIBE DETAIL, a second in which Spark
+    reads the log.
+    """
+    known = _known_location(spark, table)
+    return _local(known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]))
+
+
+def known_folder(spark: SparkSession, table: str) -> str | None:
+    """Return the folder of a table if its name or Spark's own catalog has it. The folder may be without a table.
+
+    With Spark Connect, a path is on the server's disk, so the result is None.
+    """
+    from pyspark.sql import is_remote
+
+    if is_remote():
+        return None
+    try:
+        location = _known_location(spark, table)
+    except SPARK_ERRORS:
+        return None
+    return None if location is None else _local(location)
+
+
+def planned_location(spark: SparkSession, table: str) -> str | None:
+    """Return where a table that does not exist will be created; None if another catalog chooses the place."""
+    return _location(spark, table, lambda catalog, named: catalog.defaultTablePath(named))
+
+
+def _known_location(spark: SparkSession, table: str) -> str | None:
+    """Return the location of a Delta table if its name or Spark's own catalog has it; None for other catalogs."""
+    return _location(spark, table, lambda catalog, named: catalog.getTableMetadata(named).location())
+
+
+def _location(spark: SparkSession, table: str, of_catalog: Callable[[Any, Any], object]) -> str | None:
+    """Return the path that a table is named by, or what Spark's own catalog says of it; None for other catalogs."""
+    path = path_of(table)
+    if path is not None:
+        return path
+    state: Any = spark._jsparkSession.sessionState()  # noqa: SLF001  (Python has no API for it)
+    named = state.sqlParser().parseTableIdentifier(table)
+    if named.catalog().isEmpty() or named.catalog().get() == _OWN_CATALOG:
+        return str(of_catalog(state.catalog(), named))
+    return None
+
+
+def _local(location: str) -> str | None:
+    """Return the local path of a location in Spark's form; None for other storage."""
+    place = urlsplit(location)
+    return unquote(place.path) if place.scheme in ("", "file") else None
+
+
+# A Delta that was built for another minor version of Spark would end in NoSuchMethodError in the middle of the first
+# batch. The name of its jar has the Spark version that it was built for. A Delta with another file name, as platforms
+# have, is accepted, and so is a session of Spark Connect, whose server cannot be asked.
+
+
+_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
+
+_JAR: Final = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?2\.\d+-((4\.\d+|\d+)\.[\w.]*\w)[\w-]*\.jar")
+
+"""File name of Delta's jar. From 4.1 on, it has the Spark version. Delta 4.0 was for Spark 4.0, and Delta 3 for Spark
+3.
+"""
+
+
+def check_delta(spark: SparkSession, *, required: bool = False) -> None:
+    """Refuse a session whose Delta does not match; with `required`, also a session without Delta.
+
+    Raises:
+        ConfigError: Delta is built for another Spark, or is missing.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return
+    jar = _jar(jvm)
+    if jar is None:
+        if required:
+            raise ConfigError(
+                f"this session has no Delta: the class {_CLASS} is missing.",
+                hint="Start it with Delta's package and settings (docs/recipes.md).",
+            )
+        return
+    wanted = ".".join(spark.version.split(".")[:2])
+    built_for, release = _told_by(jar)
+    if built_for not in (None, wanted):
+        raise ConfigError(
+            f"the Delta of this session, {release}, is built for Spark {built_for}, and this is Spark {spark.version}: "
+            "its first write would end in NoSuchMethodError.",
+            hint=f"Use Delta's package for {wanted} (delta-spark_{wanted}_2.13), or the Spark that it is built for; "
+            "docs/versions.md lists the tested versions.",
+        )
+
+
+def _told_by(jar: str) -> tuple[str | None, str]:
+    """Return the Spark version that a jar of Delta is for, and its release; None if its name does not have the
+    version.
+    """
+    found = _JAR.search(jar)
+    return (None, jar) if found is None else (found[1] or found[3], found[2])
+
+
+def _jar(jvm: Any) -> str | None:
+    """Return the location of Delta's classes; None without Delta, '' if Java does not report it."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        # With Spark's class loader: spark.jars are on the class path of the session, not on that of the JVM.
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        source = jvm.java.lang.Class.forName(_CLASS, False, loader).getProtectionDomain().getCodeSource()
+    except Py4JJavaError:  # ClassNotFoundException
+        return None
+    return "" if source is None or source.getLocation() is None else str(source.getLocation().toString())

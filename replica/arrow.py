@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from replica.errors import AmbiguousPositionError, ConfigError, ProtocolError, RelayError, StatementDmlError
 from replica.files.encryption import KeyRing
-from replica.log_reader.following import behind, earliest
+from replica.log_reader.following import earliest, start_after
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition, Order
 from replica.relay_log.log import RelayLog
@@ -36,7 +36,8 @@ from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated,
 from replica.schema.patterns import table_named, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -50,10 +51,9 @@ if TYPE_CHECKING:
     from replica.rows.types.types import OutputColumn, ValuePolicy
 
     Definition = tuple[OutputColumn, ...]
-    import os
-    from collections.abc import Iterable
-# `change_record_batch` takes a `ChangeBatch` of the shape `envelope`. The RecordBatch has the columns of `FIELDS`,
-# with the images as STRUCTs of the table's columns. It owns its memory if the decoder does not reuse buffers.
+
+# `change_record_batch` needs batches of the shape `envelope`. The RecordBatch owns its memory only if the decoder does
+# not reuse its buffers.
 
 
 OPERATIONS: Final = array_of_values(["insert", "update", "delete"], pa.string())
@@ -107,23 +107,23 @@ def change_record_batch(changes: ChangeBatch, schema: pa.Schema, gtids: pa.Array
         schema: The result of `change_schema`.
         gtids: One text per group, for GTIDs that are not three numbers; None for MariaDB's.
     """
-    groups, met = changes.groups, np.unique(changes.group)
-    row_of_met = np.searchsorted(met, changes.group)
-    domain, server = groups.domain[met].astype(np.uint32), groups.server_id[met].astype(np.uint32)
-    number = groups.sequence_numbers[met]
+    groups, used = changes.groups, np.unique(changes.group)
+    rows = np.searchsorted(used, changes.group)
+    domain, server = groups.domain[used].astype(np.uint32), groups.server_id[used].astype(np.uint32)
+    number = groups.sequence_numbers[used]
     if gtids is None:
         parts = [array_of(part).cast(pa.string()) for part in (domain, server, number)]
-        texts = pc.binary_join_element_wise(*parts, repeated("-", len(met)))
+        texts = pc.binary_join_element_wise(*parts, repeated("-", len(used)))
     else:
-        texts = gtids.take(array_of(met)).cast(pa.string())
+        texts = gtids.take(array_of(used)).cast(pa.string())
     moment = array_of(groups.commit_ts[changes.group] * _MICROSECONDS).view(schema.field("commit_time").type)
     nothing = pa.nulls(changes.rows, NAMES)
     columns = {
         "op": OPERATIONS.take(array_of(changes.op)),
-        "gtid": texts.take(array_of(row_of_met)),
-        "domain_id": array_of(domain[row_of_met]),
-        "server_id": array_of(server[row_of_met]),
-        "sequence_number": array_of(number[row_of_met]),
+        "gtid": texts.take(array_of(rows)),
+        "domain_id": array_of(domain[rows]),
+        "server_id": array_of(server[rows]),
+        "sequence_number": array_of(number[rows]),
         "commit_time": moment,
         "ordinal": array_of(changes.ordinal),
         "last": array_of(changes.last),
@@ -140,12 +140,9 @@ def _image(arrays: Sequence[pa.Array], kind: pa.DataType, valid: npt.NDArray[np.
     return pa.StructArray.from_buffers(kind, len(valid), [validity(valid)], children=list(arrays))
 
 
-# `TableDecoder.of` returns the RecordBatches of the next part, in the order of the log. After an ALTER TABLE they have
-# other columns. If the ALTER was not logged, one part can have rows of several definitions. Then the part is decoded
-# once per definition and sorted, so memory stays bounded by one range.
-#
-# Errors: everything that the decoder refuses, an XA COMMIT of any table without its rows, and row changes logged as
-# statements. The caller may skip the last kind. Rows before the fault are returned first.
+# An ALTER TABLE that was not logged can leave rows of several definitions in one part. `TableDecoder` then decodes the
+# part once per definition and sorts the rows, so memory stays bounded by one range. Rows before an error are returned
+# first.
 
 
 SHOWN_TEXT: Final = 200
@@ -321,7 +318,7 @@ class ChangeReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Arguments:
     """Arguments that both functions share."""
 
     table: str
@@ -374,13 +371,13 @@ def decode_files(
         StatementDmlError: A statement that was logged as text changed rows.
         DataLossError: The rows of a committed XA transaction are in a file that is not among `paths`.
     """
-    asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
+    arguments = _checked_arguments(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     notices = _Strict()
-    names = Names([asked.table], notices, asked.options.policy, asked.schema_file, need_names=True)
+    names = Names([arguments.table], notices, arguments.options.policy, arguments.schema_file, need_names=True)
     selection = ChosenTransactions(start=_position("after", after), stop=_position("until", until))
     keys = None if key_file is None else KeyRing.from_file(Path(key_file))
     reading = Reading([str(Path(path)) for path in paths], selection, names, notices, keys)
-    return asked.batches(reading, reading.parts())
+    return arguments.batches(reading, reading.parts())
 
 
 def read_relay_log(
@@ -420,7 +417,7 @@ def read_relay_log(
         SchemaError: As for `decode_files`.
         StatementDmlError: As for `decode_files`.
     """
-    asked = _asked(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
+    arguments = _checked_arguments(table, schema_file, invalid_dates, invalid_text, on_statement_dml)
     folder = Path(directory)
     log, notices = RelayLog(folder), _Strict()
     head = log.head()
@@ -435,7 +432,7 @@ def read_relay_log(
             f"the relay log {folder} ends at {head.position}, before {stop}.",
             hint="Wait until its replica has received that position: EmbeddedReplica.wait_for.",
         )
-    begin = earliest(log, head) if start is None else behind(log, head, start)
+    begin = earliest(log, head) if start is None else start_after(log, head, start)
     end = head.location if until is None else log.locate(stop)
     by_number = ChosenTransactions(start=begin.skip, stop=stop if end is None else GtidPosition())
     if not by_number.everything and log.order().highest:
@@ -445,10 +442,10 @@ def read_relay_log(
             hint="Give a position of this log, as ChangeReader.position returns it.",
         )
     names = LiveNames(
-        [asked.table],
+        [arguments.table],
         notices,
-        asked.options.policy,
-        asked.schema_file,
+        arguments.options.policy,
+        arguments.schema_file,
         DefinedBefore(log, begin.place.location).table,
         need_names=True,
     )
@@ -462,18 +459,18 @@ def read_relay_log(
             if reading.selection.finished:
                 return
 
-    return ChangeReader(asked.batches(reading, parts()), stop)
+    return ChangeReader(arguments.batches(reading, parts()), stop)
 
 
-def _asked(
+def _checked_arguments(
     table: str,
     schema_file: str | os.PathLike[str] | None,
     invalid_dates: Literal["null", "error", "text"],
     invalid_text: Literal["replace", "error"],
     on_statement_dml: Literal["fail", "skip"],
-) -> _Asked:
+) -> _Arguments:
     try:
-        asked = table_text(table_named(table))
+        name = table_text(table_named(table))
     except ValueError as error:
         raise ConfigError(f"table={table!r} {error}.", hint="Name one table, not a pattern.") from None
     for option, value, known in (
@@ -484,7 +481,7 @@ def _asked(
         if value not in known:
             raise ConfigError(f"{option}={value!r} is not one of {', '.join(known)}.")
     options = DecodeOptions(invalid_dates=invalid_dates, invalid_text=invalid_text)
-    return _Asked(asked, None if schema_file is None else Path(schema_file), options, on_statement_dml == "fail")
+    return _Arguments(name, None if schema_file is None else Path(schema_file), options, on_statement_dml == "fail")
 
 
 def _position(option: str, value: GtidPosition | str) -> GtidPosition:

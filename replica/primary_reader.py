@@ -44,25 +44,21 @@ from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.walks.xa import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
-    from replica.options.config import ReplicaConfig
+    from replica.options.config import Endpoint, ReplicaConfig
     from replica.protocol.events.transaction_events import XaId
-    from replica.relay_log.groups.groups import LogGroup
+    from replica.protocol.gtid import BinlogPosition
+    from replica.relay_log.groups.groups import Around, LogGroup
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
     from replica.relay_log.walks.xa import Prepared, PreparedGroup
 
-    Look = Callable[[RelayGroups, RelayLocation], LogGroup | None]
-    from collections.abc import Collection
+    FindGroup = Callable[[RelayGroups, RelayLocation], LogGroup | None]
 
-    from replica.options.config import Endpoint
-    from replica.protocol.gtid import BinlogPosition
-    from replica.relay_log.groups.groups import Around, LogGroup
-# `own_log` starts the replica at a position and yields the log. The replica has its own server id, never acknowledges,
-# and keeps at most OWN_LOG_BYTES on disk.
+# The replica of `temporary_log` has its own server id, never acknowledges, and keeps at most OWN_LOG_BYTES on disk.
 
 
 OWN_FILE_BYTES: Final = 16 << 20
@@ -76,7 +72,7 @@ OWN_LOG_BYTES: Final = 256 << 20
 """Log size at which receiving pauses until the caller has processed the log."""
 
 
-class OwnLog(NamedTuple):
+class TemporaryLog(NamedTuple):
     """Relay log and the replica that writes it."""
 
     log: RelayLog
@@ -84,9 +80,9 @@ class OwnLog(NamedTuple):
 
 
 @contextlib.contextmanager
-def own_log(
+def temporary_log(
     config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger, **options: object
-) -> Iterator[OwnLog]:
+) -> Iterator[TemporaryLog]:
     """Receive the binlog after `start` (latest, earliest, or a position); `options` override those of `config`.
 
     Raises:
@@ -107,12 +103,10 @@ def own_log(
         )
         with EmbeddedReplica(own, Path(folder), log=log) as replica:
             replica.start(None if isinstance(start, str) else start)
-            yield OwnLog(replica.log, replica)
+            yield TemporaryLog(replica.log, replica)
 
 
-# `pass_by` takes the start and end positions and a search function. It returns the first found group with the XA
-# transactions that are prepared before it. At most OWN_LOG_BYTES plus one transaction are on disk at a time, and
-# nothing is decoded.
+# `search_binlog` keeps at most OWN_LOG_BYTES plus one transaction on disk at a time, and decodes nothing.
 
 
 POLL_S: Final = 0.1
@@ -124,7 +118,7 @@ minute.
 """
 
 
-class Passed(NamedTuple):
+class SearchResult(NamedTuple):
     """Result of a search.
 
     Attributes:
@@ -147,18 +141,18 @@ class TooFarError(Exception):
     """The search would receive more than the allowed bytes. This error never leaves this package."""
 
 
-def pass_by(
+def search_binlog(
     config: ReplicaConfig,
     start: GtidPosition,
     end: GtidPosition,
-    look: Look,
+    find_group: FindGroup,
     log: FilteringBoundLogger,
     *,
     most_bytes: int | None = None,
-) -> Passed:
-    """Receive the binlog after `start` until `look` finds a group, or up to `end`.
+) -> SearchResult:
+    """Receive the binlog after `start` until `find_group` finds a group, or up to `end`.
 
-    `look` is called with the log and the location up to which it has searched.
+    `find_group` is called with the log and the location up to which it has searched.
 
     Raises:
         TooFarError: `end` is more than `most_bytes` after `start`.
@@ -166,32 +160,35 @@ def pass_by(
         ReplicaError: Any error that ends a replica.
     """
     if _reached(start, end):
-        return Passed(None, {}, None)
-    with own_log(config, start, log) as own:
-        replica = own.replica
-        groups, opened = RelayGroups(own.log.directory), _Opened(own.log)
+        return SearchResult(None, {}, None)
+    with temporary_log(config, start, log) as temporary:
+        replica = temporary.replica
+        groups, opened = RelayGroups(temporary.log.directory), _Opened(temporary.log)
         seen = RelayLocation(0, 0)
         silent_s, removed = 0.0, 0
         while True:
             head = replica.head()
             if head.location.offset:
-                if most_bytes is not None and removed + own.log.total_bytes() > most_bytes:
+                if most_bytes is not None and removed + temporary.log.total_bytes() > most_bytes:
                     raise TooFarError
-                found = look(groups, seen)
+                found = find_group(groups, seen)
                 if found is not None:
                     opened.follow_to(found.before)
-                    return Passed(found, opened.positions, _following(replica, groups, found, end))
+                    return SearchResult(found, opened.positions, _following(replica, groups, found, end))
                 opened.follow_to(head)
                 if _reached(head.position, end):
-                    return Passed(None, opened.positions, None)
+                    return SearchResult(None, opened.positions, None)
                 seen = head.location
-                gone = [relay_path(own.log.directory, number) for number in range(own.log.oldest().file, seen.file)]
-                removed += sum(path.stat().st_size for path in gone)
-                own.log.purge_before(seen)
+                processed = [
+                    relay_path(temporary.log.directory, number)
+                    for number in range(temporary.log.oldest().file, seen.file)
+                ]
+                removed += sum(path.stat().st_size for path in processed)
+                temporary.log.purge_before(seen)
             if replica.wait_beyond(head.location, POLL_S):
                 silent_s = 0.0
             elif (silent_s := silent_s + POLL_S) > SILENCE_S:
-                raise DisconnectedError(f"{own.log.directory}: the primary sends nothing after {head.position}.")
+                raise DisconnectedError(f"{temporary.log.directory}: the primary sends nothing after {head.position}.")
 
 
 def _following(replica: EmbeddedReplica, groups: RelayGroups, found: LogGroup, end: GtidPosition) -> LogGroup | None:
@@ -267,8 +264,8 @@ class PrimaryReader:
                 f"was committed from {shown_instant(time_s)} on is purged.",
                 hint=f"Start at a later time, or at earliest, which is {beginning.start}, and accept the gap.",
             )
-        passed = self._pass_by(beginning, lambda groups, seen: groups.first_at(time_s, seen))
-        return _found(passed, beginning)
+        result = self._search(beginning, lambda groups, seen: groups.first_at(time_s, seen))
+        return _found(result, beginning)
 
     def at_place(self, place: BinlogPosition) -> FoundPosition:
         """Return the position of a place from SHOW MASTER STATUS, mariadb-dump --master-data or a backup tool.
@@ -285,13 +282,13 @@ class PrimaryReader:
                 hint="Name a time or a GTID, or the binlog file itself.",
             )
         config = self._config
-        beginning, found = asyncio.run(attempt(config, lambda endpoint: _look_at_place(config, endpoint, place)))
+        beginning, found = asyncio.run(attempt(config, lambda endpoint: _begin_at_place(config, endpoint, place)))
         if found is not None:
             return found
-        passed = self._pass_by(beginning, lambda groups, _: _holding(groups.around(place)))
-        return replace(_found(passed, beginning), inside=True)
+        result = self._search(beginning, lambda groups, _: _holding(groups.around(place)))
+        return replace(_found(result, beginning), inside=True)
 
-    def behind(self, gtid: Gtid) -> FoundPosition:
+    def after_group(self, gtid: Gtid) -> FoundPosition:
         """Return the position, in all domains, after the event group of a GTID.
 
         Raises:
@@ -300,11 +297,11 @@ class PrimaryReader:
         """
         config, search = self._config, GtidSearch(gtid)
         beginning = asyncio.run(attempt(config, lambda endpoint: _begin_before(config, endpoint, gtid)))
-        passed = self._pass_by(beginning, lambda groups, seen: groups.find(search, seen))
-        if passed.group is None:
-            raise _not_there(gtid, beginning.endpoint, beginning.end)
-        following = NextGroup.of_whole(passed.following) if passed.following else None
-        return FoundPosition(passed.group.after.position, following)
+        result = self._search(beginning, lambda groups, seen: groups.find(search, seen))
+        if result.group is None:
+            raise _unknown_gtid(gtid, beginning.endpoint, beginning.end)
+        following = NextGroup.of_complete(result.following) if result.following else None
+        return FoundPosition(result.group.after.position, following)
 
     def file_before(self, position: GtidPosition) -> GtidPosition:
         """Return the start of the last binlog file that begins at or before `position`.
@@ -336,22 +333,24 @@ class PrimaryReader:
             name = files.name(files.newest + 1 - count)
             start = asyncio.run(ask(config, lambda _, name=name: _position_at(name)))  # type: ignore[misc]
             try:
-                passed = pass_by(config, start, end, lambda *_: None, self._log, most_bytes=config.relay_max_bytes)
+                result = search_binlog(
+                    config, start, end, lambda *_: None, self._log, most_bytes=config.relay_max_bytes
+                )
             except TooFarError:
                 return None
-            found = [before for xid, before in passed.opened.items() if xid in xids]
+            found = [before for xid, before in result.opened.items() if xid in xids]
             if len(found) == len(xids):
                 return found[0]
         return None
 
-    def _pass_by(self, beginning: _Beginning, look: Look) -> Passed:
-        return pass_by(self._config, beginning.start, beginning.end, look, self._log)
+    def _search(self, beginning: _Beginning, find_group: FindGroup) -> SearchResult:
+        return search_binlog(self._config, beginning.start, beginning.end, find_group, self._log)
 
 
-def _found(passed: Passed, beginning: _Beginning) -> FoundPosition:
-    if passed.group is None:
-        return FoundPosition(beginning.end, None, passed.resume)
-    return FoundPosition(passed.group.before.position, NextGroup.of_whole(passed.group), passed.resume)
+def _found(result: SearchResult, beginning: _Beginning) -> FoundPosition:
+    if result.group is None:
+        return FoundPosition(beginning.end, None, result.resume)
+    return FoundPosition(result.group.before.position, NextGroup.of_complete(result.group), result.resume)
 
 
 def _holding(around: Around | None) -> LogGroup | None:
@@ -396,7 +395,7 @@ async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int)
     return _Beginning(endpoint, start, end, None if complete else begun_s)
 
 
-async def _look_at_place(
+async def _begin_at_place(
     config: ReplicaConfig, endpoint: Endpoint, place: BinlogPosition
 ) -> tuple[_Beginning, FoundPosition | None]:
     """Return where to search, and the position; the position is None if the place is inside a group."""
@@ -432,10 +431,10 @@ async def _begin_before(config: ReplicaConfig, endpoint: Endpoint, gtid: Gtid) -
     files, end, _ = await _run(config, endpoint, _files_end_and_clock())
     last = end.get(gtid.domain_id)
     if last is None or last.seq_no < gtid.seq_no:
-        raise _not_there(gtid, endpoint, end)
+        raise _unknown_gtid(gtid, endpoint, end)
     start = await _run(config, endpoint, _last_file_before(files, gtid))
     if start is None:
-        raise _not_there(gtid, endpoint, end)
+        raise _unknown_gtid(gtid, endpoint, end)
     return _Beginning(endpoint, start, end)
 
 
@@ -469,7 +468,7 @@ def _last_file_within(limit: GtidPosition) -> Steps[GtidPosition | None]:
     return found
 
 
-def _not_there(gtid: Gtid, endpoint: Endpoint, end: GtidPosition) -> PositionLostError:
+def _unknown_gtid(gtid: Gtid, endpoint: Endpoint, end: GtidPosition) -> PositionLostError:
     return PositionLostError(
         f"{gtid} is not in the binlog of {endpoint}, which ends at {end or 'no transaction'}.",
         hint="Run mariadb-replica explain to see why.",

@@ -30,7 +30,7 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.schema.origin import tables_and_origin
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.table_state import CatalogOrigin
-from streaming_source.selection.access import check_access, refuse_absent, refuse_asked_capitals, warn_of_generated
+from streaming_source.selection.access import check_access, refuse_absent, refuse_capitals_in_options, warn_of_generated
 from streaming_source.selection.resolver import SelectedTables, announce_selection, selected_tables
 
 if TYPE_CHECKING:
@@ -147,10 +147,10 @@ def _questions(options: SourceOptions, config: ReplicaConfig, endpoint: Endpoint
         if refused is not None:
             raise refused
     if lower_case:
-        yield from refuse_asked_capitals(options)
+        yield from refuse_capitals_in_options(options)
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     read = partial(_selected, options)
-    catalog, origin = yield from tables_and_origin(read, wanted.wants_database, from_primary=not attached)
+    catalog, origin = yield from tables_and_origin(read, wanted.selects_database, from_primary=not attached)
     warn_of_generated(options, catalog, version)
     rules = ServerRules.of(version, lower_case=lower_case)
     return _Answers(catalog, origin, (yield from check_access(options, catalog)), rules)
@@ -174,6 +174,6 @@ def _selected(options: SourceOptions) -> Steps[Catalog]:
             raise SchemaError(error.message, hint=f"Did you mean {' or '.join(near)}?") from None
     wanted = SelectedTables(options.patterns, {}, exclude=options.exclude_tables or ())
     databases = [database for database in matcher(options.patterns).databases if database is not None]
-    whole = len(databases) < len(matcher(options.patterns).databases)
-    found = yield from read_tables([] if whole else [(database, None) for database in sorted(databases)])
-    return {name: table for name, table in found.items() if wanted.wants(*name)}
+    all_databases = len(databases) < len(matcher(options.patterns).databases)
+    found = yield from read_tables([] if all_databases else [(database, None) for database in sorted(databases)])
+    return {name: table for name, table in found.items() if wanted.selects(*name)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming_source.batch.planned_reader import PlannedReader
     from streaming_source.batch.reader import BinlogFilesReader
     from streaming_source.batch.tables import TablesPlan
-    from streaming_source.driver.spark_border import RefusedStream
+    from streaming_source.driver.refused_stream import RefusedStream
     from streaming_source.files.load_files import LoadedFiles
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.rows.read_plan import ReadPlan
@@ -131,7 +131,7 @@ class MariaDbBinlogSource(DataSource):
         try:
             return self._stream_reader(schema)
         except ReplicaError as error:
-            from streaming_source.driver.spark_border import RefusedStream
+            from streaming_source.driver.refused_stream import RefusedStream
 
             return RefusedStream(error)
 

@@ -1,4 +1,8 @@
-"""Checks that a server can continue the relay log, and that several servers have one history."""
+"""Checks that a server can continue the relay log, and that several servers have one history.
+
+`position` and `altered` check the stored position against one server, with the code that a start uses. `together`
+compares the histories of all servers. Nothing is written, neither to the servers nor to the relay directory.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +39,8 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
     """
     if end is None and config.start in ("latest", "earliest"):
         where = facts.primary.position if config.start == "latest" else facts.oldest
-        words = f"after {where}" if where else "at the very beginning"
-        return Result("position", "ok", f"a first start with start={config.start} would begin {words}")
+        text = f"after {where}" if where else "at the very beginning"
+        return Result("position", "ok", f"a first start with start={config.start} would begin {text}")
     stored = end.stored if end is not None else Stored(GtidPosition.parse(config.start))
     # With one host, no other host can have the missing groups.
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
@@ -72,8 +76,10 @@ async def altered(
 
 def purged_before(wanted: GtidPosition, oldest: GtidPosition | None) -> PositionLostError | None:
     """Return the error for a position before the oldest file, or None (sql_repl.cc: contains_all_slave_gtid)."""
-    gone = [gtid for gtid in oldest or () if (have := wanted.get(gtid.domain_id)) is None or have.seq_no < gtid.seq_no]
-    if not gone:
+    purged = [
+        gtid for gtid in oldest or () if (have := wanted.get(gtid.domain_id)) is None or have.seq_no < gtid.seq_no
+    ]
+    if not purged:
         return None
     return PositionLostError(
         f"the binlogs after {wanted or 'the very beginning'} are purged: the oldest starts after {oldest}.", hint=HINT

@@ -12,7 +12,7 @@ from replica.checks.report import Report, Result
 from replica.daemon.status.page import size, span
 from replica.errors import ReplicaError
 from replica.schema.patterns import matcher
-from replica.snapshot.check.table_verdict import key_words
+from replica.snapshot.check.table_verdict import describe_key
 from replica.snapshot.check.verdict import ask_verdicts, require, summary
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _tables(verdicts: InitialVerdicts) -> Iterator[Result]:
 
 
 def _reading(verdict: InitialVerdict) -> str:
-    how = f"by {key_words(verdict)}" if verdict.key is not None else "in one go"
+    how = f"by {describe_key(verdict)}" if verdict.key is not None else "in one go"
     return f"read {how}: {_amount([verdict])}"
 
 
@@ -92,7 +92,7 @@ def _rest(how: str, state: State, tables: Sequence[InitialVerdict]) -> Iterator[
     if not tables:
         return
     kinds = summary(tables)
-    why = f" ({', '.join(f'{count} for {word}' for word, count in kinds.most_common())})" if kinds else ""
+    why = f" ({', '.join(f'{count} for {kind}' for kind, count in kinds.most_common())})" if kinds else ""
     yield Result(f"{len(tables)} more", state, f"{how}{why}: {_amount(tables)}; --json lists every table")
 
 

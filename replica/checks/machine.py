@@ -1,4 +1,9 @@
-"""Checks of this machine: relay directory, disk, listening address, Spark, compiled kernels."""
+"""Checks of this machine: relay directory, disk, listening address, Spark, compiled kernels.
+
+`local`, `disk` and `secrets` check what a daemon with this configuration would use. `relay_end` returns the end of its
+relay log. `spark_report` checks the interpreter and the Java in which a Spark would start. No check changes anything,
+and each finding names the command or setting that fixes it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.checks.report import Report, Result
-from replica.daemon.run import WORDS, last_known, lost
+from replica.daemon.run import START_KEYWORDS, last_known, lost
 from replica.daemon.status.page import size
 from replica.errors import InstallationError
 from replica.handshake.start.resume import Stored
@@ -188,15 +193,15 @@ def disk(config: DaemonConfig, directory: Path) -> Iterator[Result]:
 
 def _space(config: DaemonConfig, place: Path, have: int) -> Result:
     free = shutil.disk_usage(place).free
-    words = f"{size(free)} free, the relay log has {size(have)}"
+    text = f"{size(free)} free, the relay log has {size(have)}"
     if free < config.min_free_bytes:
-        what = f"{words}: less than min_free_bytes ({size(config.min_free_bytes)}), so nothing would be received"
+        what = f"{text}: less than min_free_bytes ({size(config.min_free_bytes)}), so nothing would be received"
         return Result("disk", "missing", what, "make room, or set a smaller min_free_bytes")
     most = max(config.relay_max_bytes, config.retain_bytes)
     if free - config.min_free_bytes < most - have:
-        what = f"{words}: the disk is nearly full before the relay log reaches its limit ({size(most)})"
+        what = f"{text}: the disk is nearly full before the relay log reaches its limit ({size(most)})"
         return Result("disk", "warning", what, "make room, or set smaller retain_bytes and relay_max_bytes")
-    return Result("disk", "ok", words)
+    return Result("disk", "ok", text)
 
 
 def _speed(place: Path) -> Result:
@@ -267,7 +272,7 @@ def relay_end(directory: Path, start: str) -> RelayEnd | None:
     if directory.is_dir() and not relay_numbers(directory):
         known = last_known(directory)
         if known is not None:
-            if start in WORDS:
+            if start in START_KEYWORDS:
                 raise lost(directory, known)
             return None
     head = read_head(directory)
@@ -280,10 +285,9 @@ def relay_end(directory: Path, start: str) -> RelayEnd | None:
     return RelayEnd(head, Stored(head.position, head.primary, writer, uid=uid, last=last))
 
 
-# In: the environment, as a Spark that is started here would see it. Out: findings. The interpreter is run in a
-# separate process, because this command may use another one. For a data source Spark uses PYSPARK_DRIVER_PYTHON, then
-# PYSPARK_PYTHON, then the `python3` on the PATH (tested with 4.2.1; no setting of a session changes it). If that
-# interpreter lacks this package, Spark reports only DATA_SOURCE_NOT_FOUND.
+# Spark's data source runs in PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else the first `python3` on the PATH (tested
+# with 4.2.1). The check runs that interpreter in a process of its own. If it lacks this package, Spark itself reports
+# only DATA_SOURCE_NOT_FOUND.
 
 
 VARIABLE: Final = "PYSPARK_PYTHON"
@@ -349,33 +353,33 @@ def _python(environment: Mapping[str, str]) -> Iterator[Result]:
         yield Result(variable, "missing", what, "install the package into an environment whose path has no space")
         return
     who = whose if named else f"{whose}, {found}"
-    told = _asked(found, environment)
-    lacking = _lacking(told)
+    facts = _probed(found, environment)
+    lacking = _lacking(facts)
     if lacking:
         yield Result(variable, "missing", f"{who}, {lacking}", fix if found != sys.executable else _install(found))
         return
-    if told["package"] != __version__:
-        what = f"{who}, which has version {told['package']} of this package, and this program is {__version__}"
+    if facts["package"] != __version__:
+        what = f"{who}, which has version {facts['package']} of this package, and this program is {__version__}"
         yield Result(variable, "warning", what, f"{_install(found)}, or {fix}")
     elif named:
-        yield Result(variable, "ok", f"{found}: Python {told['python']}, this package {told['package']}")
+        yield Result(variable, "ok", f"{found}: Python {facts['python']}, this package {facts['package']}")
     else:
         yield Result(variable, "note", f"{who}: it has this package. Another PATH may give another Python", fix)
-    yield _spark(told, found)
+    yield _spark(facts, found)
 
 
-def _spark(told: Mapping[str, Any], found: str) -> Result:
-    version = str(told["spark"])
-    if told["refused"]:
-        return Result("spark", "missing", str(told["refused"]).partition("\n")[0].rstrip("."), _install(found))
-    newest = str(told["newest"])
+def _spark(facts: Mapping[str, Any], found: str) -> Result:
+    version = str(facts["spark"])
+    if facts["refused"]:
+        return Result("spark", "missing", str(facts["refused"]).partition("\n")[0].rstrip("."), _install(found))
+    newest = str(facts["newest"])
     if _numbers(version) > _numbers(newest):
         fix = "nothing, or the newest tested one; docs/versions.md has them"
         return Result("spark", "warning", f"{version} is newer than the newest tested version ({newest})", fix)
     return Result("spark", "ok", version)
 
 
-def _asked(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def _probed(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the answers of an interpreter, or the reason why there are none under `refused`."""
     home = environment.get("SPARK_HOME", "")
     # As Spark's own launcher does, because a distribution contains its own pyspark.
@@ -390,24 +394,24 @@ def _asked(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
             timeout=ANSWER_S,
             check=False,
         )
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         return {"refused": f"does not answer within {ANSWER_S:.0f} seconds"}
     except (OSError, ValueError, IndexError) as error:
         return {"refused": f"does not run as a Python: {error}"}
-    return told
+    return facts
 
 
-def _lacking(told: Mapping[str, Any]) -> str:
+def _lacking(facts: Mapping[str, Any]) -> str:
     """Return what an interpreter lacks, as the end of a sentence; '' for nothing."""
-    if "python" not in told:
-        return f"which {told['refused']}"
-    lacks = told.get("lacks")
+    if "python" not in facts:
+        return f"which {facts['refused']}"
+    lacks = facts.get("lacks")
     if lacks and str(lacks).partition(".")[0] in _OURS:
         return "which lacks this package: Spark would report DATA_SOURCE_NOT_FOUND"
     if lacks:
         return f"which lacks {lacks}"
-    return "" if "package" in told else f"where the package does not load: {told['refused']}"
+    return "" if "package" in facts else f"where the package does not load: {facts['refused']}"
 
 
 def _use_ours(variable: str) -> str:

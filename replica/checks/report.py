@@ -109,8 +109,8 @@ def _title(report: Report) -> str:
 
 
 def _result(result: Result, width: int, *, plain: bool) -> Iterator[str]:
-    mark, ascii_mark, word, colour = _MARKS[result.state]
-    styled = click.style(f"{ascii_mark if plain else mark} {word:<8}", fg=colour)
+    mark, ascii_mark, label, colour = _MARKS[result.state]
+    styled = click.style(f"{ascii_mark if plain else mark} {label:<8}", fg=colour)
     yield f"  {styled} {one_line(result.check):<{width}} {one_line(result.what)}"
     if result.fix:
         yield f"  {'':<10} {'':<{width}} fix: {one_line(result.fix)}"

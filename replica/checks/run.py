@@ -1,4 +1,8 @@
-"""All checks of a configuration: a report for each server, for the servers together, and for this machine."""
+"""All checks of a configuration: a report for each server, for the servers together, and for this machine.
+
+`check_all` runs the checks of the modules beside it. A server that cannot be reached is an error of its own report, and
+the other checks still run.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from replica.checks import server
 from replica.checks.continuation import altered, position, together
 from replica.checks.machine import RelayEnd, disk, local, relay_end, secrets
 from replica.checks.report import Report, Result
-from replica.checks.server import ServerFacts, Us, ask_facts, basics, behind, binlog, retention, semi_sync
+from replica.checks.server import ServerFacts, Us, ask_facts, basics, binlog, lag, retention, semi_sync
 from replica.errors import (
     ConfigError,
     DuplicateServerIdError,
@@ -50,10 +54,10 @@ async def check_all(
         unkeyed: whether to check the tables for a query with snapshotUnkeyed=whole.
     """
     here = Report("this machine")
-    end, us = _look_around(config, here)
+    end, us = _check_machine(config, here)
     here.results += secrets(config, sources)
-    asked = await asyncio.gather(*(_check_one(config, endpoint, end, us) for endpoint in config.endpoints))
-    answered = {endpoint: facts for endpoint, (_, facts) in zip(config.endpoints, asked, strict=True) if facts}
+    checked = await asyncio.gather(*(_check_server(config, endpoint, end, us) for endpoint in config.endpoints))
+    answered = {endpoint: facts for endpoint, (_, facts) in zip(config.endpoints, checked, strict=True) if facts}
     shared = Report("the servers together", list(together(answered)))
     shared.error = _first(shared, PrerequisiteError)
     tables = (
@@ -61,10 +65,10 @@ async def check_all(
         if answered and initial is not None
         else []
     )
-    return [*(report for report, _ in asked), *([shared] if shared.results else []), *tables, here]
+    return [*(report for report, _ in checked), *([shared] if shared.results else []), *tables, here]
 
 
-def _look_around(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, Us]:
+def _check_machine(config: DaemonConfig, here: Report) -> tuple[RelayEnd | None, Us]:
     """Check this machine into the report `here`; return the end of the relay log and our identity."""
     configured, directory = "server_id" in config.model_fields_set, config.relay_dir
     end = identity = holder = None
@@ -102,7 +106,7 @@ def _first(report: Report, kind: type[ReplicaError]) -> ReplicaError | None:
     return (ConfigError if one.check == "http_listen" else kind)(f"{one.what}.", hint=f"Fix: {one.fix}.")
 
 
-async def _check_one(
+async def _check_server(
     config: DaemonConfig, endpoint: Endpoint, end: RelayEnd | None, us: Us
 ) -> tuple[Report, ServerFacts | None]:
     report = Report(str(endpoint))
@@ -159,7 +163,7 @@ def _place(report: Report, facts: ServerFacts, end: RelayEnd | None, found: Resu
     else:
         report.results.append(found)
         if end is not None and found.state == "ok":
-            report.results += behind(facts, end)
+            report.results += lag(facts, end)
 
 
 def _verdict(report: Report, info: ServerInfo, us: Us, hosts: int) -> ReplicaError | None:

@@ -182,14 +182,14 @@ def connection(facts: ServerFacts, config: ReplicaConfig, endpoint: Endpoint) ->
             safe,
         )
     offset_s, round_trip_s = facts.primary.clock_offset_s, facts.primary.answered_at - facts.primary.asked_at
-    words = (
+    text = (
         f"{abs(offset_s):.3f} s {'ahead of' if offset_s > 0 else 'behind'} ours, give or take {round_trip_s / 2:.3f} s"
     )
     if abs(offset_s) > MAX_CLOCK_OFFSET_S + round_trip_s / 2:
         fix = "let both machines follow a time server (chrony, systemd-timesyncd); lag is corrected by the offset"
-        yield Result("clock", "warning", f"the server's clock is {words}", fix)
+        yield Result("clock", "warning", f"the server's clock is {text}", fix)
     else:
-        yield Result("clock", "ok", f"the server's clock is {words}")
+        yield Result("clock", "ok", f"the server's clock is {text}")
 
 
 def privileges(facts: ServerFacts) -> Iterator[Result]:
@@ -378,7 +378,7 @@ def retention(facts: ServerFacts) -> Iterator[Result]:
         yield Result("retention", "ok", what)
 
 
-def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
+def lag(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
     """Check how far our relay log lags, and how much time is left. The position is known to exist on the server."""
     answer, head = facts.primary, end.head
     missing = groups_between(head.position, answer.position)
@@ -386,23 +386,23 @@ def behind(facts: ServerFacts, end: RelayEnd) -> Iterator[Result]:
         yield Result("behind", "ok", "the relay log has everything the server has")
         return
     age_s = max(0.0, answer.clock - head.timestamp) if head.timestamp else None
-    words = [f"up to {missing} transactions"]
+    parts = [f"up to {missing} transactions"]
     if end.stored.is_of(facts.info) is not False and head.primary is not None and answer.place is not None:
         distance = bytes_between(head.primary, answer.place, facts.binlogs)
-        words += [size(distance)] if distance is not None else []
-    words += [f"its last transaction is {span(age_s)} old"] if age_s is not None else []
-    what = f"the relay log is behind: {', '.join(words)}"
+        parts += [size(distance)] if distance is not None else []
+    parts += [f"its last transaction is {span(age_s)} old"] if age_s is not None else []
+    what = f"the relay log is behind: {', '.join(parts)}"
     # The server removes a file by the time of its last write, which is not before our last group.
     left_s = None if answer.expiry_s is None or age_s is None else answer.expiry_s - age_s
     room = _room(facts, end)
     kept = [f"for at least {span(left_s)} more"] if left_s is not None and left_s > 0 else []
     kept += [f"until {size(room)} more are written"] if room is not None and room > 0 else []
-    gone = (left_s is not None and left_s <= 0) or (room is not None and room <= 0)
-    if gone:
+    expired = (left_s is not None and left_s <= 0) or (room is not None and room <= 0)
+    if expired:
         what += "; what follows it may be removed at any moment"
     elif kept:
         what += f"; what follows it is kept {' and '.join(kept)}"
-    if not gone and (left_s is None or left_s >= NEAR_S) and (room is None or room >= NEAR_BYTES):
+    if not expired and (left_s is None or left_s >= NEAR_S) and (room is None or room >= NEAR_BYTES):
         yield Result("behind", "note", what)
         return
     longer = _expire(int(2 * (answer.expiry_s or 0)), facts) if left_s is not None and left_s < NEAR_S else ""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
-# In: the given options. Out: sentences on standard error, which never contain a secret.
 
 
 _ACCOUNT = frozenset({"user", "password", "password_file", "defaults_file"})
@@ -65,7 +64,7 @@ OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}FILE_KEY"})
 
 _GATHERED = "replica.gathered"
 
-_AGAIN = "replica.again"
+_READ_CONFIG = "replica.again"
 
 # Kubernetes gives every container such variables for a service named mariadb-replica.
 _SERVICE_LINK = re.compile(rf"{ENVIRONMENT_PREFIX}(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP)(_\w+)?)")
@@ -110,12 +109,12 @@ def gathered() -> Gathered:
     return found
 
 
-def reading_again(kind: type[_Config]) -> Callable[[], _Config]:
+def config_reader(kind: type[_Config]) -> Callable[[], _Config]:
     """Return a function that reads the options of the running command again, because its files may have changed.
 
     The function raises ConfigError, like the first read.
     """
-    again = click.get_current_context().find_root().meta[_AGAIN]
+    again = click.get_current_context().find_root().meta[_READ_CONFIG]
 
     def read() -> _Config:
         config = again()
@@ -175,7 +174,7 @@ def configured(kind: type[_Config]) -> _Decorator:
                 return kind.parse(found.values, sources=found.sources), found
 
             config, found = read()
-            click.get_current_context().find_root().meta.update({_GATHERED: found, _AGAIN: lambda: read()[0]})
+            click.get_current_context().find_root().meta.update({_GATHERED: found, _READ_CONFIG: lambda: read()[0]})
             warn_of_exposed_files(config, found.sources)
             command(config, **own)
 
@@ -189,8 +188,8 @@ def configured(kind: type[_Config]) -> _Decorator:
     return decorate
 
 
-# In: command line, environment and configuration file of the daemon. Out: a `LogChoice`. A relay directory wins, so
-# that a command beside a daemon reads the daemon's log. With --direct the primary is queried instead.
+# A configured relay directory wins, so that a command on the daemon's machine reads the daemon's log. Only --direct
+# queries the primary.
 
 
 CONNECTION: Final = (

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from replica.checks.report import Report
 
 
-def _show_example(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001
-    if asked:
+def _show_example(context: click.Context, _parameter: click.Parameter, given: bool) -> None:  # noqa: FBT001
+    if given:
         click.echo(example(), nl=False)
         context.exit()
 

@@ -76,7 +76,7 @@ def explain(
 def _answer(place: LogChoice, gtid: Gtid, files: tuple[str, ...], keys: KeyRing | None) -> Answer:
     if files:
         with watched(files) as progress:
-            return explain_files(files, gtid, keys, progress.passed)
+            return explain_files(files, gtid, keys, progress.advance)
     if place.relay_dir is None:
         return explain_primary(place.config(), gtid, warnings_logger())
     check_relay_directory(place.relay_dir)

@@ -44,17 +44,17 @@ def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
     """
     named = _named(list(_found(files)))
 
-    def say(level: str, event: str, **fields: object) -> None:
+    def log_event(level: str, event: str, **fields: object) -> None:
         # Opened for one line, because it has a thread, and no thread may exist when a process is forked.
         logs = LogWriter(style=log_format or "json", level="info")
         getattr(logs.logger, level)(event, **fields)
         logs.close()
 
-    say("info", "fleet begins", daemons=len(named), kernels=load_imported())
+    log_event("info", "fleet begins", daemons=len(named), kernels=load_imported())
     # The garbage collector never visits the existing objects again, so that pages that no one writes stay shared.
     gc.collect()
     gc.freeze()
-    raise SystemExit(Fleet(named, _serve, say).run())
+    raise SystemExit(Fleet(named, _serve, log_event).run())
 
 
 def _serve(file: Path) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from replica.log_reader.reader import FoundPosition, LogReader
     from replica.row_reader.progress import DumpProgress
 
-Asked = BinlogPosition | Gtid | int
+Target = BinlogPosition | Gtid | int
 """A place, a transaction, or a time."""
 
 
@@ -73,9 +73,9 @@ def position(
     and --user). A time stands for the place before the first transaction that was committed then or later, in the order
     of the binlog; a place inside a transaction for the one before it.
     """
-    asked = _asked(file_pos, moment, gtid)
+    target = _only_target(file_pos, moment, gtid)
     with watched(files) as progress:
-        found = _find(_reader(place, files, keys, progress), asked)
+        found = _find(_reader(place, files, keys, progress), target)
     with standard_output() as out:
         if as_json:
             out.write(json_line(_as_dict(found)))
@@ -84,22 +84,22 @@ def position(
                 out.write(one_line(line).encode("utf-8", "backslashreplace") + b"\n")
 
 
-def _asked(*given: Asked | None) -> Asked:
+def _only_target(*given: Target | None) -> Target:
     named = [value for value in given if value is not None]
     if len(named) != 1:
         raise ConfigError("give exactly one of --file-pos, --time and --gtid.")
     return named[0]
 
 
-def _find(reader: LogReader, asked: Asked) -> FoundPosition:
-    if isinstance(asked, BinlogPosition):
-        return reader.at_place(asked)
-    return reader.behind(asked) if isinstance(asked, Gtid) else reader.at_time(asked)
+def _find(reader: LogReader, target: Target) -> FoundPosition:
+    if isinstance(target, BinlogPosition):
+        return reader.at_place(target)
+    return reader.after_group(target) if isinstance(target, Gtid) else reader.at_time(target)
 
 
 def _reader(place: LogChoice, files: tuple[str, ...], keys: KeyRing | None, progress: DumpProgress) -> LogReader:
     if files:
-        return FilesReader(files, keys, progress.passed)
+        return FilesReader(files, keys, progress.advance)
     if place.relay_dir is None:
         return PrimaryReader(place.config(), warnings_logger())
     check_relay_directory(place.relay_dir)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from replica.relay_log.directory.readers import Reader
     from replica.relay_log.location import RelayHead
-# In: a relay directory and a `Choice`. Out: a `Plan`: the oldest files, and the reason why there are not more. A plan
-# never has the file with the last transaction, later files, or a file that is not known to be on disk. Only with
-# `force` does it have a file that a registered reader still needs.
+
+# A plan never contains the file with the last transaction, a later file, or a file that may not be on disk yet. It
+# contains a file that a registered reader still needs only with `force`.
 
 
 LOCK_WAIT_S: Final = 10.0
@@ -113,7 +113,7 @@ def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
     readers, made, now = registered_readers(directory), Plan(), time.time()
     for number, following in pairwise(numbers):
         size = relay_path(directory, number).stat().st_size
-        if not _asked_for(directory, choice, number, following, left, now):
+        if not _is_chosen(directory, choice, number, following, left, now):
             break
         needing = [reader for reader in readers if reader.location.file <= number]
         if needing and not force:
@@ -128,8 +128,8 @@ def _plan(directory: Path, choice: Choice, *, force: bool) -> Plan:
         left -= size
     else:
         made.stopped = f"relay.{last:06d} holds the last transaction" if numbers else "the relay log is empty"
-    gone = {file.number for file in made.files}
-    stays = next((number for number in numbers if number not in gone), None)
+    removed = {file.number for file in made.files}
+    stays = next((number for number in numbers if number not in removed), None)
     made.oldest = None if stays is None else read_file_head(relay_path(directory, stays)).position
     return made
 
@@ -168,7 +168,7 @@ def _check_domains(position: GtidPosition, head: RelayHead) -> None:
             )
 
 
-def _asked_for(directory: Path, choice: Choice, number: int, following: int, left: int, now: float) -> bool:
+def _is_chosen(directory: Path, choice: Choice, number: int, following: int, left: int, now: float) -> bool:
     """Return True if a file fits the choice. `left` is the size in bytes of it and all later files."""
     if choice.before is not None:
         ends = read_file_head(relay_path(directory, following)).position
@@ -185,10 +185,10 @@ def _asked_for(directory: Path, choice: Choice, number: int, following: int, lef
 def _removal_lock(directory: Path) -> Iterator[None]:
     make_readers_directory(directory)
     deadline = time.monotonic() + LOCK_WAIT_S
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         while True:
             try:
-                held.enter_context(removal_lock(directory))
+                locks.enter_context(removal_lock(directory))
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -250,7 +250,7 @@ def purge(
     if as_json:
         click.echo(json.dumps(made.as_dict(dry_run=dry_run)))
         return
-    for line in _words(made, dry_run=dry_run, force=force):
+    for line in _lines(made, dry_run=dry_run, force=force):
         click.echo(one_line(line))
 
 
@@ -290,7 +290,7 @@ def _refuse_embedded(directory: Path, *, force: bool) -> None:
         )
 
 
-def _words(made: Plan, *, dry_run: bool, force: bool) -> Iterator[str]:
+def _lines(made: Plan, *, dry_run: bool, force: bool) -> Iterator[str]:
     if made.files:
         names = made.files[0].name if len(made.files) == 1 else f"{made.files[0].name} to {made.files[-1].name}"
         verb = "would be removed" if dry_run else "removed"
@@ -304,5 +304,5 @@ def _words(made: Plan, *, dry_run: bool, force: bool) -> Iterator[str]:
         yield f"No more files can be removed: {made.stopped}."
     for reader in made.waiting:
         seen = max(0.0, time.time() - reader.seen)
-        word = "loses files that it has not read" if force else "still needs it"
-        yield f"  {reader.name}: at {reader.location}, after {reader.position}, seen {seen:,.0f} s ago; {word}"
+        note = "loses files that it has not read" if force else "still needs it"
+        yield f"  {reader.name}: at {reader.location}, after {reader.position}, seen {seen:,.0f} s ago; {note}"

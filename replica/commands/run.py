@@ -9,7 +9,7 @@ from typing import Final
 import click
 import uvloop
 
-from replica.commands.arguments import configured, reading_again
+from replica.commands.arguments import config_reader, configured
 from replica.daemon.config import DaemonConfig
 from replica.daemon.logs import LogWriter
 from replica.daemon.run import Daemon, Reloader
@@ -34,7 +34,7 @@ def run(config: DaemonConfig) -> None:
         # From the wake-up to the ACK this loop takes 20 us less than asyncio's own, and a client's COMMIT waits for
         # that.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            reloader = Reloader(config, reading_again(DaemonConfig), logs)
+            reloader = Reloader(config, config_reader(DaemonConfig), logs)
             runner.run(Daemon(config, config.relay_dir, logs.logger, reloader=reloader).run())
     finally:
         logs.close()

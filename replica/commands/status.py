@@ -24,7 +24,9 @@ import click
 from replica.commands.arguments import config_option, gather
 from replica.daemon.config import DaemonConfig
 from replica.daemon.http import read_token
-from replica.daemon.status.page import (
+from replica.daemon.status.page import page, span
+from replica.daemon.status.record import StatusRecord, read_status
+from replica.daemon.status.verdict import (
     BEHIND,
     HEALTHY,
     NO_ROOM,
@@ -33,11 +35,8 @@ from replica.daemon.status.page import (
     SILENT,
     Verdict,
     judge,
-    page,
     running,
-    span,
 )
-from replica.daemon.status.record import StatusRecord, read_status
 from replica.errors import MAY_READ, ConfigError, DisconnectedError, ProtocolError, RelayError, ReplicaError, describe
 from replica.plain_text import one_line
 from replica.relay_log.directory.lock import lock_holder
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from replica.relay_log.location import RelayHead
-# In: for each folder the verdict, or the error in its place. Out: lines, or the parts of one JSON object. The exit
-# code is that of the worst daemon.
 
 
 WORST_FIRST: Final = (NOT_RUNNING, SILENT, NO_ROOM, NOT_CONNECTED, BEHIND, HEALTHY)
@@ -55,7 +52,7 @@ WORST_FIRST: Final = (NOT_RUNNING, SILENT, NO_ROOM, NOT_CONNECTED, BEHIND, HEALT
 """Exit codes of `status` by urgency. The code of an error comes before all of them."""
 
 
-class Looked(NamedTuple):
+class DaemonState(NamedTuple):
     """Folder of one daemon, and the verdict or error that was found there."""
 
     folder: Path
@@ -67,13 +64,13 @@ class Looked(NamedTuple):
         return self.found.exit_code
 
 
-def ordered(daemons: Sequence[Looked]) -> list[Looked]:
+def ordered(daemons: Sequence[DaemonState]) -> list[DaemonState]:
     """Return the daemons, the worst first."""
     ranks = {code: rank for rank, code in enumerate(WORST_FIRST)}
     return sorted(daemons, key=lambda one: ranks.get(one.exit_code, -1))
 
 
-def lines(daemons: Sequence[Looked]) -> Iterator[str]:
+def lines(daemons: Sequence[DaemonState]) -> Iterator[str]:
     """Yield a line for each daemon, in the given order, and a line with the number of healthy ones."""
     width = max(len(str(one.folder)) for one in daemons)
     clusters = [one.record.cluster if one.record else "" for one in daemons]
@@ -81,23 +78,24 @@ def lines(daemons: Sequence[Looked]) -> Iterator[str]:
     for one, cluster in zip(daemons, clusters, strict=True):
         colour = "green" if one.exit_code == HEALTHY else "yellow" if one.exit_code >= NOT_CONNECTED else "red"
         name = f"{one_line(cluster):<{column}}  " if column else ""
-        yield f"{one_line(str(one.folder)):<{width}}  {name}{click.style(_word(one), fg=colour)}{one_line(_rest(one))}"
+        label = click.style(_label(one), fg=colour)
+        yield f"{one_line(str(one.folder)):<{width}}  {name}{label}{one_line(_detail(one))}"
     healthy = sum(one.exit_code == HEALTHY for one in daemons)
     yield f"{healthy} of {len(daemons)} healthy"
 
 
-def _word(one: Looked) -> str:
+def _label(one: DaemonState) -> str:
     return getattr(one.found, "word", type(one.found).__name__)
 
 
-def _rest(one: Looked) -> str:
+def _detail(one: DaemonState) -> str:
     reason = getattr(one.found, "reason", None)
     if reason is None:
         return f": {one.found}"
     if reason:
         return f": {reason}"
-    behind = None if one.record is None else one.record.behind.seconds
-    return "" if behind is None else f", {span(behind)} behind"
+    lag_s = None if one.record is None else one.record.behind.seconds
+    return "" if lag_s is None else f", {span(lag_s)} behind"
 
 
 ANSWER_TIMEOUT_S: Final = 5.0
@@ -142,11 +140,11 @@ def status(
     relay_dir = str(folders[0]) if folders else relay_dir
     head = None
     if url:
-        record: StatusRecord | None = _asked(url, token_file, tls_ca)
+        record: StatusRecord | None = _fetch_record(url, token_file, tls_ca)
         verdict = running(record) if record else None
     else:
         directory = _directory(relay_dir, config_file)
-        record, head, verdict = _looked(directory)
+        record, head, verdict = _read_state(directory)
     if verdict is None:
         raise ProtocolError("the daemon returned no record.")
     click.echo(json.dumps(_as_json(record, head, verdict)) if as_json else page(record, head, verdict, time.time()))
@@ -157,11 +155,11 @@ def _show_several(folders: Sequence[Path], *, as_json: bool) -> NoReturn:
     daemons, objects = [], []
     for folder in folders:
         try:
-            record, head, verdict = _looked(folder)
-            daemons.append(Looked(folder, record, verdict))
+            record, head, verdict = _read_state(folder)
+            daemons.append(DaemonState(folder, record, verdict))
             objects.append({"folder": str(folder), **_as_json(record, head, verdict)})
         except ReplicaError as error:
-            daemons.append(Looked(folder, None, error))
+            daemons.append(DaemonState(folder, None, error))
             objects.append({"folder": str(folder), "error": describe(error)})
     code = ordered(daemons)[0].exit_code
     if as_json:
@@ -178,7 +176,7 @@ def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
     return Path(str(found))
 
 
-def _looked(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Verdict]:
+def _read_state(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Verdict]:
     """Read the state from outside, which works whatever the daemon does."""
     try:
         if not directory.is_dir():
@@ -212,7 +210,7 @@ def _why(where: str, reason: object) -> str:
     return LISTENS_ELSEWHERE
 
 
-def _asked(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusRecord:
+def _fetch_record(url: str, token_file: Path | None, tls_ca: Path | None) -> StatusRecord:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is not a URL.", hint="Write the daemon's http_listen like http://127.0.0.1:9306.")
     where = url.removesuffix("/").removesuffix("/status") + "/status"

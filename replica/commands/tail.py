@@ -18,7 +18,7 @@ from replica.command_options import Parsed, tables_option
 from replica.commands.arguments import LogChoice, placed
 from replica.dump.output import interruptible, sleeper, standard_output
 from replica.errors import ConfigError
-from replica.log_reader.following import Beginning, Follower, behind, earliest, last_transactions, wait_for_log
+from replica.log_reader.following import Beginning, Follower, earliest, last_transactions, start_after, wait_for_log
 from replica.native.compile import interpret_meanwhile
 from replica.options.values import start_of_log
 from replica.plain_text import one_line
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from replica.row_reader.names import Ask
+    from replica.row_reader.names import Lookup
     from replica.schema.table import TableSchema
 
 STATEMENT: Final = "statement"
@@ -99,7 +99,7 @@ def tail(
         begin = _begin(source, start, last, sleep, once=once)
         if begin is None:
             return
-        names = LiveNames(tables, notices, OPTIONS.policy, schema, _asker(source, begin))
+        names = LiveNames(tables, notices, OPTIONS.policy, schema, _lookup_of(source, begin))
         paint = lines.Colours(lines.wanted(colour, os.environ, terminal=sys.stdout.isatty()))
         selection = ChosenInDomains(domains=frozenset(domains), start=begin.skip)
         reading = Reading([str(source.log.directory)], selection, names, notices)
@@ -114,7 +114,7 @@ def tail(
             _run(source, running, Follower(source.log, begin.place, sleep), out, tables, once=once)
         finally:
             beside = f", {running.without_rows} statements without rows" if running.without_rows else ""
-            _say(f"{running.transactions} transactions, {running.rows} rows{beside}")
+            _report(f"{running.transactions} transactions, {running.rows} rows{beside}")
     notices.close()
     if notices.exit_code:
         raise SystemExit(notices.exit_code)
@@ -133,7 +133,7 @@ def _sleep(out: BinaryIO, source: Source) -> Callable[[float], None]:
     def sleep(seconds: float) -> None:
         out.flush()
         if source.replica is None:
-            watch.look()
+            watch.check()
         else:
             source.replica.head()  # raises the error that ended it
         pause(seconds)
@@ -157,25 +157,25 @@ def _begin(
     if last is not None:
         return last_transactions(log, head, last)
     if isinstance(start, GtidPosition):
-        return behind(log, head, start)
+        return start_after(log, head, start)
     return earliest(log, head) if start == "earliest" else Beginning(head)
 
 
-def _asker(source: Source, begin: Beginning) -> Ask:
+def _lookup_of(source: Source, begin: Beginning) -> Lookup:
     before = DefinedBefore(source.log, begin.place.location)
 
-    def ask(database: str, table: str) -> TableSchema | None:
+    def lookup(database: str, table: str) -> TableSchema | None:
         known = before.table(database, table)
-        return source.ask(database, table) if known is None and source.ask is not None else known
+        return source.lookup(database, table) if known is None and source.lookup is not None else known
 
-    return ask
+    return lookup
 
 
 def _run(
     source: Source, running: Tail, follower: Follower, out: BinaryIO, tables: Sequence[str], *, once: bool
 ) -> None:
     log, begin = source.log, follower.reached
-    _say(f"following {log.directory} from {begin.position or 'the beginning'} on; Ctrl-C ends it")
+    _report(f"following {log.directory} from {begin.position or 'the beginning'} on; Ctrl-C ends it")
     until = _now(source) if once else None
     while until is None or follower.reached.position.compare(until) not in (Order.EQUAL, Order.AFTER):
         end = follower.wait()
@@ -197,7 +197,7 @@ def _now(source: Source) -> GtidPosition:
     return GtidPosition() if head is None else head.position
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     """Print a message for a person who watches. Programs that read standard error expect only errors."""
     if sys.stderr.isatty():
         click.echo(f"mariadb-replica: {one_line(text)}", err=True)

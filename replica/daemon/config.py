@@ -87,7 +87,7 @@ class DaemonConfig(ReplicaConfig):
     )
 
     @model_validator(mode="after")
-    def _http_is_guarded_as_a_whole(self) -> Self:
+    def _check_http_guard(self) -> Self:
         for needing, needed in (
             ("http_tls_cert", "http_tls_key"),
             ("http_tls_key", "http_tls_cert"),

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from multiprocessing.process import BaseProcess
 
-    Say = Callable[..., object]
+    LogEvent = Callable[..., object]
 
 FOR_PEOPLE: Final = frozenset(
     kind.exit_code
@@ -90,13 +90,13 @@ class Member:
 class Fleet:
     """The parent. Call `run()` in the main thread."""
 
-    def __init__(self, files: Mapping[str, Path], work: Callable[[Path], None], say: Say) -> None:
+    def __init__(self, files: Mapping[str, Path], work: Callable[[Path], None], log_event: LogEvent) -> None:
         self._members = [Member(name, file) for name, file in files.items()]
         self._work = work
-        self._say = say
+        self._log_event = log_event
         self._context = multiprocessing.get_context("fork")
         self._notifier = Notifier()
-        self._asked: list[int] = []
+        self._signals: list[int] = []
         self._leaving_since: float | None = None
         self._ready = False
 
@@ -124,17 +124,17 @@ class Fleet:
         return next((m.exit_code for m in self._members if m.exit_code), 0)
 
     def _take_signals(self, stack: contextlib.ExitStack) -> socket.socket:
-        """Install signal handlers that wake the loop and store the signals in `_asked`."""
-        mine, theirs = socket.socketpair()
-        for end in (mine, theirs):
+        """Install signal handlers that wake the loop and store the signals in `_signals`."""
+        read_end, write_end = socket.socketpair()
+        for end in (read_end, write_end):
             end.setblocking(False)
             stack.callback(end.close)
-        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
         stack.callback(signal.set_wakeup_fd, -1)
         for number in SIGNALS:
-            before = signal.signal(number, lambda asked, _frame: self._asked.append(asked))
+            before = signal.signal(number, lambda received, _frame: self._signals.append(received))
             stack.callback(signal.signal, number, before)
-        return mine
+        return read_end
 
     @staticmethod
     def _open(member: Member, path: Path) -> None:
@@ -151,7 +151,7 @@ class Fleet:
                 self._start(member)
         if not any(m.running or m.due_at is not None for m in self._members):
             return False
-        self._tell()
+        self._notify()
         dues = [m.due_at - now for m in self._members if not m.running and m.due_at is not None]
         ends = [m.process.sentinel for m in self._members if m.process is not None]
         sockets = [m.socket for m in self._members if m.socket is not None]
@@ -159,8 +159,8 @@ class Fleet:
         with contextlib.suppress(BlockingIOError):
             while wake.recv(MAX_MESSAGE_BYTES):
                 pass
-        while self._asked:
-            self._obey(self._asked.pop(0))
+        while self._signals:
+            self._obey(self._signals.pop(0))
         for member in self._members:
             self._listen(member)
             if member.process is not None and member.process.exitcode is not None:
@@ -169,8 +169,8 @@ class Fleet:
                 self._watch(member)
         return True
 
-    def _obey(self, asked: int) -> None:
-        if asked == signal.SIGHUP:
+    def _obey(self, number: int) -> None:
+        if number == signal.SIGHUP:
             self._pass_on(signal.SIGHUP)
             for member in self._members:
                 if not member.running and self._leaving_since is None:
@@ -198,7 +198,7 @@ class Fleet:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         member.process, member.due_at, member.ready = process, None, False
         member.started_at = member.heard_at = time.monotonic()
-        self._say("info", "daemon begins", daemon=member.name, file=str(member.file), pid=process.pid)
+        self._log_event("info", "daemon begins", daemon=member.name, file=str(member.file), pid=process.pid)
 
     def _child(self, member: Member) -> None:
         signal.set_wakeup_fd(-1)
@@ -232,7 +232,7 @@ class Fleet:
             if now - self._leaving_since > STOP_S:
                 member.process.kill()
         elif now - member.heard_at > (SILENT_S if member.ready else STARTING_S):
-            self._say(
+            self._log_event(
                 "error", "daemon stands still and is killed", daemon=member.name, seconds=round(now - member.heard_at)
             )
             os.kill(int(member.process.pid or 0), signal.SIGABRT)  # it logs where it hangs
@@ -246,9 +246,9 @@ class Fleet:
         member.exit_code = code if code >= 0 else 128 - code
         member.failures = 0 if now - member.started_at > SOUND_S else member.failures + 1
         if self._leaving_since is not None or code == 0:
-            self._say("info", "daemon has ended", daemon=member.name, exit_code=member.exit_code)
+            self._log_event("info", "daemon has ended", daemon=member.name, exit_code=member.exit_code)
         elif code in FOR_PEOPLE:
-            self._say(
+            self._log_event(
                 "error",
                 "daemon is not started again",
                 daemon=member.name,
@@ -258,11 +258,11 @@ class Fleet:
         else:
             delay = min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** max(0, member.failures - 1))
             member.due_at = now + delay
-            self._say(
+            self._log_event(
                 "warning", "daemon is started again", daemon=member.name, exit_code=member.exit_code, seconds=delay
             )
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Report the state of all processes to systemd."""
         if not self._ready and all(member.settled for member in self._members):
             self._ready = True

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
     from replica.daemon.status.observer import Observer
     from replica.live.progress import Progress
-# In: the file of a token, the files of a certificate and its key. Out: whether a request has the token, and the TLS
-# context of connections. A file that cannot be used is a ConfigError at the start. The token's file is read at every
-# request that needs it, so that a new token takes effect at once. While the file cannot be read, no request is
-# answered. The token must never appear in a message, answer or log.
+
+# The guard reads the token's file at every request that needs it, so that a new token takes effect at once. While the
+# file cannot be read, no request is answered. The token must never appear in a message, answer or log.
 
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
@@ -192,7 +191,7 @@ class HttpServer:
 class _Client:
     deadline_s: float
     local: bool
-    asked: bool = False
+    requested: bool = False
     """Whether its request has arrived."""
 
 
@@ -236,7 +235,7 @@ class _Server(http.server.ThreadingHTTPServer):
         with self._lock:
             same = [client for client, known in self._clients.items() if known.local == local]
             if len(same) >= (MAX_LOCAL_CLIENTS if local else MAX_CLIENTS):
-                silent = next((client for client in same if not self._clients[client].asked), None)
+                silent = next((client for client in same if not self._clients[client].requested), None)
                 if silent is None:
                     return False  # socketserver closes it: all others are being answered
                 del self._clients[silent]
@@ -244,12 +243,12 @@ class _Server(http.server.ThreadingHTTPServer):
             self._clients[request] = _Client(now_s + HEAD_TIMEOUT_S, local)
         return True
 
-    def asked(self, request: socket.socket) -> None:
+    def request_arrived(self, request: socket.socket) -> None:
         """Record that the request of a connection has arrived; the time limit of the answer now applies."""
         with self._lock:
             client = self._clients.get(request)
             if client is not None:
-                client.asked, client.deadline_s = True, time.monotonic() + CLIENT_TIMEOUT_S
+                client.requested, client.deadline_s = True, time.monotonic() + CLIENT_TIMEOUT_S
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -295,10 +294,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         super().handle()
 
     def parse_request(self) -> bool:
-        whole = super().parse_request()
-        if whole:
-            self.server.asked(self.connection)
-        return whole
+        valid = super().parse_request()
+        if valid:
+            self.server.request_arrived(self.connection)
+        return valid
 
     def do_GET(self) -> None:
         self._answer(body=True)
@@ -333,11 +332,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Log nothing, because probes arrive every few seconds."""
 
 
-# * /metrics: Prometheus.
-# * /healthz: 200 while the receiving loop answers and has not failed; 503 with the reason. For liveness probes. It does
-# not depend on the primary, because restarting the daemon does not help there.
-# * /readyz: 200 while connected and not further behind than ready_lag_s; 503 with the reason.
-# * /status: the status record.
+# /healthz must not depend on the primary: it drives liveness probes, and restarting the daemon does not repair the
+# primary. It fails if the receiving loop hangs or has failed. /readyz also requires a connection and a lag of at most
+# ready_lag_s.
 
 
 HUNG_S: Final = 30.0

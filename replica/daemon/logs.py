@@ -130,8 +130,8 @@ def _formatter(style: str, *, colours: bool) -> Any:
 
     def formatted(event: EventDict) -> Any:
         at = event["timestamp"]
-        whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-        event["timestamp"] = f"{whole}.{int(at % 1 * 1e6):06d}Z"
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+        event["timestamp"] = f"{seconds}.{int(at % 1 * 1e6):06d}Z"
         if style == "text":
             return as_text(None, "", plain_event(None, "", event))
         return plain_json(str(as_json(None, "", event)))

@@ -68,7 +68,7 @@ class _Replica(Collector):
 def _figures(now: StatusRecord, latency: AckLatency) -> Iterator[Metric]:
     yield from _state(now)
     yield from _connection(now)
-    yield from _behind(now)
+    yield from _lag(now)
     yield from _stream(now)
     yield from _acks(now, latency)
     yield from _relay(now)
@@ -127,13 +127,13 @@ def _connection(now: StatusRecord) -> Iterator[Metric]:
         yield from _gauge("primary_semi_sync_clients", "Semi-synchronous replicas the primary counts.", clients)
 
 
-def _behind(now: StatusRecord) -> Iterator[Metric]:
-    behind = now.behind
-    yield from _gauge("behind_seconds", "Age of the newest transaction here, 0 if none is missing.", behind.seconds)
-    yield from _gauge("behind_bytes", "Bytes of the primary's binlog not received at its last answer.", behind.bytes)
-    yield from _gauge("behind_groups", "Transactions not received at its last answer, at most.", behind.groups)
-    hours = behind.purged_in_hours
-    safe = math.inf if behind.purge == "never" else None if hours is None else hours * _HOUR_S
+def _lag(now: StatusRecord) -> Iterator[Metric]:
+    lag = now.behind
+    yield from _gauge("behind_seconds", "Age of the newest transaction here, 0 if none is missing.", lag.seconds)
+    yield from _gauge("behind_bytes", "Bytes of the primary's binlog not received at its last answer.", lag.bytes)
+    yield from _gauge("behind_groups", "Transactions not received at its last answer, at most.", lag.groups)
+    hours = lag.purged_in_hours
+    safe = math.inf if lag.purge == "never" else None if hours is None else hours * _HOUR_S
     yield from _gauge("purged_in_seconds", "Minimum time the primary keeps the next changes; +Inf: always.", safe)
     yield from _gauge("position_time_seconds", "When the newest transaction here was committed.", now.position.time)
     sequence = {str(g.domain_id): float(g.seq_no) for g in GtidPosition.parse(now.position.gtid)}
@@ -185,8 +185,8 @@ def _relay(now: StatusRecord) -> Iterator[Metric]:
 
 def _readers(now: StatusRecord) -> Iterator[Metric]:
     yield from _gauge("readers", "Registered readers of the relay log.", len(now.readers))
-    behind = {one.name: float(one.bytes_behind) for one in now.readers if one.bytes_behind is not None}
-    yield from _labelled("reader_behind_bytes", "Bytes of the relay log after a reader's place.", "reader", behind)
+    distances = {one.name: float(one.bytes_behind) for one in now.readers if one.bytes_behind is not None}
+    yield from _labelled("reader_behind_bytes", "Bytes of the relay log after a reader's place.", "reader", distances)
     seen = {one.name: one.seen for one in now.readers}
     yield from _labelled("reader_seen_time_seconds", "When a reader was last seen.", "reader", seen)
     yield from _counter("readers_dropped", "Readers whose files were removed.", now.relay.dropped_readers)

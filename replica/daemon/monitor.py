@@ -41,7 +41,7 @@ MAX_PAUSE_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MonitorAnswer:
     """An answer, and the sizes of the binlog files if they were needed and are visible to the account."""
 
     answer: PrimaryAnswer
@@ -54,7 +54,7 @@ class Monitor:
     Args:
         config: where to connect, and how often.
         endpoint: returns the server in use.
-        held_file: returns the primary's file that the relay log has reached; '' before the first group.
+        needed_file: returns the primary's file that the relay log has reached; '' before the first group.
         log: receives events with key-value pairs.
     """
 
@@ -63,22 +63,22 @@ class Monitor:
         config: DaemonConfig,
         *,
         endpoint: Callable[[], Endpoint],
-        held_file: Callable[[], str],
+        needed_file: Callable[[], str],
         log: FilteringBoundLogger,
     ) -> None:
-        self.known: Known | None = None
+        self.known: MonitorAnswer | None = None
         self.error = ""
         self.errors = 0
         self._config = config
         self._endpoint = endpoint
-        self._held_file = held_file
+        self._needed_file = needed_file
         self._log = log
         self._clock_warned = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._login: Login | None = None
-        self._asking: asyncio.Task[Known] | None = None
-        self._asked: Endpoint | None = None
+        self._asking: asyncio.Task[MonitorAnswer] | None = None
+        self._queried: Endpoint | None = None
         self._lost_sessions = 0
         self._soon = asyncio.Event()
         self._thread = threading.Thread(target=self._main, name="replica-monitor", daemon=True)
@@ -137,11 +137,11 @@ class Monitor:
         return min(max(every_s, MAX_PAUSE_S), every_s * 2**self._lost_sessions)
 
     async def _turn(self) -> None:
-        if self._asked != self._endpoint():
+        if self._queried != self._endpoint():
             await self._give_up()
         if self._asking is None:
-            self._asked = self._endpoint()
-            self._asking = asyncio.create_task(self._ask(self._asked))
+            self._queried = self._endpoint()
+            self._asking = asyncio.create_task(self._query(self._queried))
         await asyncio.wait({self._asking}, timeout=self._config.connect_timeout_s + ANSWER_TIMEOUT_S)
         if not self._asking.done():
             self._failed("the primary has not answered yet; still waiting for its session")
@@ -176,16 +176,16 @@ class Monitor:
         self._lost_sessions = 0
         self._hang_up()
 
-    async def _ask(self, endpoint: Endpoint) -> Known:
+    async def _query(self, endpoint: Endpoint) -> MonitorAnswer:
         if self._login is None:
             self._login = await log_in(self._config, endpoint)
-        held = self._held_file()
-        answer = await self._login.run(ask_primary(held))
-        elsewhere = answer.place is not None and held not in ("", answer.place.file)
+        needed = self._needed_file()
+        answer = await self._login.run(ask_primary(needed))
+        elsewhere = answer.place is not None and needed not in ("", answer.place.file)
         sizes = await self._login.run(list_binlogs()) if elsewhere else None
         if elsewhere and sizes is None:
             self._hang_up()  # a newly granted privilege takes effect at the next login
-        return Known(answer, sizes)
+        return MonitorAnswer(answer, sizes)
 
     def _hang_up(self) -> None:
         if self._login is not None:

@@ -53,5 +53,5 @@ class Notifier:
 def _watchdog_s(environment: Mapping[str, str]) -> float | None:
     text = environment.get("WATCHDOG_USEC", "")
     # The variables are inherited. WATCHDOG_PID names the process that they are for.
-    meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    return int(text) / 1e6 if text.isdecimal() and int(text) and meant else None
+    for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    return int(text) / 1e6 if text.isdecimal() and int(text) and for_us else None

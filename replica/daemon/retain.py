@@ -34,7 +34,7 @@ class Retaining:
         self.dropped_readers: tuple[str, ...] = ()
         self.dropped = 0
         self._log = log
-        self._held = ""
+        self._blocked_by = ""
         self._retention = Retention(directory, _policy(config))
 
     def reload(self, config: DaemonConfig) -> None:
@@ -47,9 +47,11 @@ class Retaining:
             self.removed_files += removed.files
             self.removed_bytes += removed.bytes
             self._log.info("removed relay files", files=removed.files, bytes=removed.bytes, oldest=str(removed.oldest))
-        if removed.held != self._held:
-            self._held = removed.held
-            self._log.info("removal by age " + ("waits" if removed.held else "goes on"), reason=removed.held)
+        if removed.blocked_by != self._blocked_by:
+            self._blocked_by = removed.blocked_by
+            self._log.info(
+                "removal by age " + ("waits" if removed.blocked_by else "goes on"), reason=removed.blocked_by
+            )
         for name in removed.expired_readers:
             self._log.info("reader forgotten", reader=name, hint="Not seen for reader_expiry.")
         for name in removed.dropped_readers:

@@ -22,7 +22,7 @@ from replica.daemon.http import Endpoints, Guard, HttpServer
 from replica.daemon.monitor import Monitor
 from replica.daemon.notify import Notifier
 from replica.daemon.retain import EVERY_S, Retaining
-from replica.daemon.status.lag import EVERY_S as LOOK_EVERY_S
+from replica.daemon.status.lag import EVERY_S as PROGRESS_EVERY_S
 from replica.daemon.status.lag import CatchingUp
 from replica.daemon.status.observer import Observer
 from replica.daemon.status.record import STATUS_NAME, WRITE_EVERY_S, Failure, read_status, write_status
@@ -46,13 +46,12 @@ if TYPE_CHECKING:
     from replica.daemon.logs import LogWriter
     from replica.daemon.status.record import StatusRecord
     from replica.protocol.gtid import GtidPosition
-# In: a relay directory in which recovery found no group, and the option `start`. Out: the position, or None if the
-# option decides. A directory without relay files that has traces of earlier ones is refused, because a start at
-# `latest` would skip all transactions in between. A user who wants that sets `start` to a GTID position, or empties
-# the directory.
+
+# A directory without relay files that has traces of earlier ones is refused. A start at `latest` would skip all
+# transactions in between. To accept the gap, set `start` to a GTID position or empty the directory.
 
 
-WORDS = ("latest", "earliest")
+START_KEYWORDS = ("latest", "earliest")
 
 """Values of `start` other than a position. They say nothing about the position of lost files."""
 
@@ -61,7 +60,7 @@ class LastKnown(NamedTuple):
     """The last known position, '' if it is unknown, and the file that records it."""
 
     position: str
-    told_by: str
+    source: str
 
 
 def beginning(directory: Path, start: str) -> GtidPosition | None:
@@ -72,7 +71,7 @@ def beginning(directory: Path, start: str) -> GtidPosition | None:
     Raises:
         RelayError: there were relay files, and they were removed.
     """
-    if start not in WORDS:
+    if start not in START_KEYWORDS:
         return None
     head = None
     with contextlib.suppress(RelayError):  # damaged, or of another version: other files are read
@@ -105,10 +104,10 @@ def last_known(directory: Path) -> LastKnown | None:
 
 def lost(directory: Path, known: LastKnown) -> RelayError:
     if known.position:
-        what = f"{known.told_by} shows that the log reached {known.position}"
+        what = f"{known.source} shows that the log reached {known.position}"
         remedy = f"To continue after it, start once with --start {known.position}"
     else:
-        what = f"{known.told_by} shows that a replica ran here, but nothing shows how far it got"
+        what = f"{known.source} shows that a replica ran here, but nothing shows how far it got"
         remedy = "To continue, start once with --start and the last GTID position that your readers have"
     return RelayError(
         f"The relay files of {directory} are missing: {what}.",
@@ -158,7 +157,7 @@ class Daemon:
         try:
             relay = await self._open()
             try:
-                await self._beside(relay)
+                await self._stream_with_helpers(relay)
             finally:
                 relay.close()
         except asyncio.CancelledError:
@@ -177,7 +176,7 @@ class Daemon:
     def _take_signals(self) -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-        def leave() -> None:
+        def stop_once() -> None:
             # Only once: a second signal must not interrupt the goodbye.
             if not self._leaving and task is not None:
                 self._leaving = True
@@ -185,7 +184,7 @@ class Daemon:
                 task.cancel()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, leave)
+            loop.add_signal_handler(number, stop_once)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.ask)
 
     async def _open(self) -> RelayWriter:
@@ -210,7 +209,7 @@ class Daemon:
                     self._log.error("disk full", message=error.message, hint=error.hint)
             await asyncio.sleep(FULL_DISK_RETRY_S)
 
-    async def _beside(self, relay: RelayWriter) -> None:
+    async def _stream_with_helpers(self, relay: RelayWriter) -> None:
         config, log = self._config, self._log
         replica = Replica(
             config,
@@ -220,7 +219,9 @@ class Daemon:
             owner="daemon",
             wait_for_readers=config.slow_readers == "pause",
         )
-        monitor = Monitor(config, endpoint=lambda: replica.endpoint, held_file=lambda: relay.head.primary.file, log=log)
+        monitor = Monitor(
+            config, endpoint=lambda: replica.endpoint, needed_file=lambda: relay.head.primary.file, log=log
+        )
         retaining = Retaining(config, self._directory, log)
 
         def in_our_folder(work: Callable[[], None]) -> Callable[[], None]:
@@ -242,7 +243,7 @@ class Daemon:
         periodic = (
             Periodic("status", WRITE_EVERY_S, in_our_folder(lambda: self._write_status(observer)), log),
             Periodic("retention", EVERY_S, in_our_folder(retaining.turn), log),
-            Periodic("progress", LOOK_EVERY_S, CatchingUp(observer.record, log).turn, log),
+            Periodic("progress", PROGRESS_EVERY_S, CatchingUp(observer.record, log).turn, log),
         )
         server = None
         if config.http_listen is not None:
@@ -313,15 +314,13 @@ def _failure(error: Exception) -> Failure:
 
 
 def _line(record: StatusRecord) -> str:
-    behind = "unknown" if record.behind.seconds is None else f"{record.behind.seconds:.0f} s"
-    return f"{record.state}, {behind} behind, at {record.position.gtid or 'the beginning'}"
+    lag = "unknown" if record.behind.seconds is None else f"{record.behind.seconds:.0f} s"
+    return f"{record.state}, {lag} behind, at {record.position.gtid or 'the beginning'}"
 
 
-# Periodic work beside the stream, each in its own thread.
-#
-# In: a function, and its period. A ReplicaError or an error of the disk is logged only if its text changes. Any other
-# error is a bug and is logged with its traceback. In both cases the work is repeated, because a replica must not stop
-# if a figure of its status cannot be computed.
+# A periodic task that fails is repeated, because a replica must not stop if a figure of its status cannot be computed.
+# A ReplicaError or an error of the disk is logged only if its text changes. Any other error is a bug and is logged with
+# its traceback.
 
 JOIN_TIMEOUT_S = 5.0
 
@@ -364,16 +363,15 @@ class Periodic:
             self._wanted.wait(self._every_s)
             self._wanted.clear()
 
-    def _failed(self, words: str, *, trace: bool) -> None:
+    def _failed(self, text: str, *, trace: bool) -> None:
         self.errors += 1
-        if words != self._said:
-            self._said = words
-            self._log.error("internal error" if trace else "failed turn", part=self.name, error=words, exc_info=trace)
+        if text != self._said:
+            self._said = text
+            self._log.error("internal error" if trace else "failed turn", part=self.name, error=text, exc_info=trace)
 
 
-# In: the running options, and a function that reads them again. Out: one log line with each option that changed and
-# each that needs a restart. Options that cannot be read or are invalid change nothing, and the line has the reason.
-# The connection stays, unless its server is no longer among the hosts.
+# A reload with unreadable or invalid options changes nothing and logs the reason. The connection stays, unless its
+# server is no longer among the hosts.
 
 
 RELOADED: Final = frozenset(
@@ -388,38 +386,38 @@ class Reloader:
 
     Args:
         running: the configuration with which the daemon was started.
-        again: reads the configuration again from its sources; it raises ConfigError.
+        read_config: reads the configuration again from its sources; it raises ConfigError.
         logs: the log, whose level may change.
     """
 
-    def __init__(self, running: DaemonConfig, again: Callable[[], DaemonConfig], logs: LogWriter) -> None:
+    def __init__(self, running: DaemonConfig, read_config: Callable[[], DaemonConfig], logs: LogWriter) -> None:
         self._running = running
-        self._again = again
+        self._read_config = read_config
         self._logs = logs
         self._log: FilteringBoundLogger = logs.logger
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
     def ask(self) -> None:
         """Request a reload. Before the relay log is open, the request waits."""
-        self._asked.set()
+        self._requested.set()
 
     async def serve(self, replica: Replica, retaining: Retaining) -> None:
         """Handle each request, until cancelled."""
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             try:
                 # In a thread, because a disk that hangs must not keep the loop from acknowledging.
-                new = await asyncio.to_thread(self._again)
+                new = await asyncio.to_thread(self._read_config)
             except ReplicaError as error:
                 self._log.error("not reloaded", **describe(error))
                 continue
             except Exception:  # noqa: BLE001  (a bug here must not end the replica)
                 self._log.exception("internal error", part="reload")
                 continue
-            self._take(new, replica, retaining)
+            self._apply(new, replica, retaining)
 
-    def _take(self, new: DaemonConfig, replica: Replica, retaining: Retaining) -> None:
+    def _apply(self, new: DaemonConfig, replica: Replica, retaining: Retaining) -> None:
         different = differences(self._running, new)
         changed = [name for name in different if name in RELOADED]
         self._running = self._running.model_copy(update={name: getattr(new, name) for name in changed})

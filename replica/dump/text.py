@@ -154,9 +154,7 @@ def _fields(event: Event) -> list[str]:
     return found
 
 
-# Columns and tables in words: declarations from the stream's metadata, names quoted for SQL or unquoted.
-#
-# In: a column of a table map and its plan. Out: text for people, unescaped: plain_text.py makes it printable.
+# The texts below are unescaped; plain_text.py makes them printable.
 
 _BOTH: Final = (("VARBINARY", "VARCHAR"), ("BINARY", "CHAR"), ("TINYBLOB", "TINYTEXT"), ("MEDIUMBLOB", "MEDIUMTEXT"),
                 ("LONGBLOB", "LONGTEXT"), ("BLOB", "TEXT"))  # fmt: skip
@@ -169,10 +167,13 @@ def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -
     """
     type_ = type_named(PREPARED.get(column.type, column.type), plan.data_type)
     assert type_ is not None, "only columns that are read are shown"  # noqa: S101
-    words = type_.declared if type_.written is None else type_.written(column, plan)
+    text_of_type = type_.declared if type_.written is None else type_.written(column, plan)
     if unnamed and column.collation is None:
-        words = next((words.replace(binary, f"{text} or {binary}") for binary, text in _BOTH if binary in words), words)
-    return words + ("" if column.nullable else " NOT NULL")
+        text_of_type = next(
+            (text_of_type.replace(binary, f"{text} or {binary}") for binary, text in _BOTH if binary in text_of_type),
+            text_of_type,
+        )
+    return text_of_type + ("" if column.nullable else " NOT NULL")
 
 
 def quoted(name: str) -> str:
@@ -188,8 +189,8 @@ def json_line(value: object) -> bytes:
     return as_json(value).encode("utf-8", "backslashreplace") + b"\n"
 
 
-# In: text, or text as UTF-8. Out: the same with `\u202e` in place of such a character. The code that makes the texts
-# escapes C0 controls.
+# `visible` escapes characters that reverse or hide text in a terminal. The code that makes the texts escapes C0
+# controls.
 
 
 _UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")

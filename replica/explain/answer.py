@@ -35,7 +35,7 @@ class Partner(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer about one GTID. `reason` and `words` explain a missing `transaction`."""
+    """Answer about one GTID. `reason` and `explanation` explain a missing `transaction`."""
 
     gtid: Gtid
     where: str
@@ -50,7 +50,7 @@ class Answer:
     acknowledged: bool | None = None
     partner: Partner | None = None
     reason: Reason | None = None
-    words: str = ""
+    explanation: str = ""
 
     def as_dict(self) -> dict[str, object]:
         """Return the answer for JSON."""
@@ -60,7 +60,7 @@ class Answer:
                 "found": False,
                 "searched": self.where,
                 "reason": self.reason,
-                "message": self.words,
+                "message": self.explanation,
             }
         partner = self.partner
         return {
@@ -103,7 +103,7 @@ class XaSearch:
         self.prepared: CarriedGroup | None = None
         self._gtid = gtid
         self._xid = xid
-        self._met = False
+        self._gtid_found = False
         self._before: tuple[Partner, CarriedGroup] | None = None
 
     def feed(self, part: Part) -> bool:
@@ -111,11 +111,11 @@ class XaSearch:
         for group in find_xa_groups(part.piece.data, checksum=part.piece.checksum):
             if group.xid != self._xid:
                 continue
-            if self._met:
+            if self._gtid_found:
                 self.partner = _partner(part, group)
                 return True
             if group.gtid == self._gtid and group.action is XaAction.PREPARE:
-                self._met = True
+                self._gtid_found = True
             elif group.gtid == self._gtid:
                 if self._before is not None:
                     self.partner, self.prepared = self._before
@@ -161,7 +161,7 @@ class Page:
         if made is None:
             yield f"{paint.gtid(str(answer.gtid))}  {paint.bad('not there')}"
             yield from self._row("searched", answer.where)
-            yield from self._row("because", answer.words)
+            yield from self._row("because", answer.explanation)
             return
         yield f"{paint.gtid(made.gtid)}  {paint.table(made.kind)}"
         yield from self._row("committed", f"{utc(made.committed)} UTC, {self._ago(made.committed)}")
@@ -182,8 +182,8 @@ class Page:
             yield from self._row("size", f"{made.bytes:,} bytes")
         if answer.primary_file:
             start = "" if answer.primary_start is None else f" {answer.primary_start} to"
-            end_word = "" if start else " ends at"
-            yield from self._row("on the primary", f"{answer.primary_file},{start}{end_word} {answer.primary_end}")
+            at_end = "" if start else " ends at"
+            yield from self._row("on the primary", f"{answer.primary_file},{start}{at_end} {answer.primary_end}")
         if answer.file and answer.primary_file:
             yield from self._row("safe", ", ".join(self._safety(answer)))
 
@@ -193,13 +193,13 @@ class Page:
             yield "acknowledged to the primary" if answer.acknowledged else self.colours.bad("not acknowledged yet")
 
     def _writer(self, made: Transaction) -> str:
-        words = [f"server {made.server_id}"]
-        words.append(f"thread {made.thread_id}" if made.thread_id is not None else "thread not logged (before 11.5)")
+        parts = [f"server {made.server_id}"]
+        parts.append(f"thread {made.thread_id}" if made.thread_id is not None else "thread not logged (before 11.5)")
         if made.commit_id is not None:
-            words.append(f"commit group {made.commit_id}")
+            parts.append(f"commit group {made.commit_id}")
         if made.xid is not None:
-            words.append(f"xid {made.xid}")
-        return ", ".join(words)
+            parts.append(f"xid {made.xid}")
+        return ", ".join(parts)
 
     def _xa(self, answer: Answer, name: str) -> str:
         partner, made = answer.partner, answer.transaction

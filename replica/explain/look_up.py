@@ -1,4 +1,9 @@
-"""Search for one transaction in a log on disk, and its analysis."""
+"""Search for one transaction, and the reason if it is missing.
+
+`explain_files`, `explain_relay` and `explain_primary` search binlog files, a relay log or a primary, and return an
+`Answer`. Of several reasons for a missing transaction, the first that holds is given. Nothing is written, except the
+temporary relay log of a search on a primary.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from replica.explain.transaction import take_apart
 from replica.live.embedded import EmbeddedReplica
 from replica.log_reader.in_files import FilesReader
 from replica.log_reader.in_relay_log import RelayLogReader
-from replica.primary_reader import own_log
+from replica.primary_reader import temporary_log
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.files.index import last_entry
 from replica.relay_log.groups.groups import GtidSearch
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 
-def look_up(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
+def find_transaction(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
     """Enter the transaction that `search` is for; return its part, or None if the log does not contain it."""
     part = log.find(search)
     if part is None:
@@ -49,12 +54,12 @@ def look_up(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
     return part
 
 
-def say_other_server(answer: Answer, search: GtidSearch) -> bool:
+def explain_other_server(answer: Answer, search: GtidSearch) -> bool:
     """Enter that another server used the number, and return True, if one did."""
     if search.other is None:
         return False
     answer.reason = "other server"
-    answer.words = (
+    answer.explanation = (
         f"Number {search.gtid.seq_no} of domain {search.gtid.domain_id} is there, but belongs to another server: "
         f"{search.other}."
     )
@@ -65,7 +70,7 @@ def explain_files(
     files: Sequence[str],
     gtid: Gtid,
     keys: KeyRing | None = None,
-    passed: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
+    on_progress: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
 ) -> Answer:
     """Return all about the transaction.
 
@@ -73,32 +78,34 @@ def explain_files(
         files: names of the files.
         gtid: the transaction.
         keys: keys of encrypted files.
-        passed: called with a file and the offset that the search has reached.
+        on_progress: called with a file and the offset that the search has reached.
 
     Raises:
         ConfigError: a file cannot be read.
         ProtocolError: a file is damaged before the transaction.
     """
     answer, search = Answer(gtid, ", ".join(files)), GtidSearch(gtid)
-    if look_up(FilesReader(files, keys, passed), search, answer) is None:
+    if find_transaction(FilesReader(files, keys, on_progress), search, answer) is None:
         _explain_missing_in_files(answer, search)
     return answer
 
 
 def _explain_missing_in_files(answer: Answer, search: GtidSearch) -> None:
-    if say_other_server(answer, search):
+    if explain_other_server(answer, search):
         return
     answer.reason = "not here"
     if search.before is not None and search.after is not None:
         answer.reason = "hole"
-        answer.words = f"There is no such transaction: the files go from {search.before} to {search.after}."
+        answer.explanation = f"There is no such transaction: the files go from {search.before} to {search.after}."
     elif search.before is not None:
-        answer.words = f"The files end before it, with {search.before}: it is in a later file, or not yet written."
+        answer.explanation = (
+            f"The files end before it, with {search.before}: it is in a later file, or not yet written."
+        )
     elif search.after is not None:
-        answer.words = f"The files begin after it, with {search.after}: it is in an earlier file."
+        answer.explanation = f"The files begin after it, with {search.after}: it is in an earlier file."
     else:
         answer.reason = "domain"
-        answer.words = f"The files hold nothing of domain {search.gtid.domain_id}."
+        answer.explanation = f"The files hold nothing of domain {search.gtid.domain_id}."
 
 
 class Acknowledged(NamedTuple):
@@ -111,7 +118,7 @@ class Acknowledged(NamedTuple):
     position: BinlogPosition
     received: BinlogPosition
 
-    def was_told_of(self, end: BinlogPosition) -> bool | None:
+    def covers(self, end: BinlogPosition) -> bool | None:
         """Return True if a transaction that ends at `end` was acknowledged; None if it is later than `received`."""
         if self.position >= end:
             return True
@@ -130,10 +137,10 @@ def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) 
     answer = Answer(gtid, str(log.directory))
     head = log.head()
     if head is None or not head.location.offset:
-        answer.reason, answer.words = "empty", "The relay log is empty: its replica has received nothing yet."
+        answer.reason, answer.explanation = "empty", "The relay log is empty: its replica has received nothing yet."
         return answer
     search = GtidSearch(gtid)
-    part = look_up(RelayLogReader(log), search, answer)
+    part = find_transaction(RelayLogReader(log), search, answer)
     if part is None:
         _explain_missing(answer, search, head, log.first_position() or GtidPosition())
         return answer
@@ -142,7 +149,7 @@ def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) 
     answer.primary_file, answer.primary_end = end.file, end.position
     answer.on_disk = True if last_entry(index_path(log.directory, number)) is not None else None
     if acknowledged is not None and acknowledged.server_id == part.binlog.description.header.server_id:
-        answer.acknowledged = acknowledged.was_told_of(end)
+        answer.acknowledged = acknowledged.covers(end)
         answer.on_disk = answer.on_disk or (True if answer.acknowledged else None)
     return answer
 
@@ -154,16 +161,18 @@ def _explain_missing(answer: Answer, search: GtidSearch, head: RelayHead, first:
     if ends is None:
         domains = ", ".join(str(known.domain_id) for known in head.position)
         answer.reason = "domain"
-        answer.words = f"The log has no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
-    elif say_other_server(answer, search):
+        answer.explanation = f"The log has no domain {gtid.domain_id}; it has {domains} and is at {head.position}."
+    elif explain_other_server(answer, search):
         return
     elif gtid.seq_no > ends.seq_no:
-        behind = gtid.seq_no - ends.seq_no
+        distance = gtid.seq_no - ends.seq_no
         answer.reason = "not yet"
-        answer.words = f"Not yet: the log is at {ends}, which is {behind:,} before it. It may also never arrive."
+        answer.explanation = (
+            f"Not yet: the log is at {ends}, which is {distance:,} before it. It may also never arrive."
+        )
     elif begins is not None and gtid.seq_no <= begins.seq_no:
         answer.reason = "purged"
-        answer.words = (
+        answer.explanation = (
             f"No longer, or never: the log begins after {begins}. Earlier ones were purged, or were received "
             "before this log began. The primary may still have it: ask it with --direct."
         )
@@ -171,14 +180,13 @@ def _explain_missing(answer: Answer, search: GtidSearch, head: RelayHead, first:
         before = search.before or begins
         neighbours = f"from {before} to {search.after}" if before else f"begins with {search.after}"
         answer.reason = "hole"
-        answer.words = (
+        answer.explanation = (
             f"There is no such transaction: the log goes {neighbours}. The primary skipped the number, or does not "
             "send it (a filter, or a number that was set by hand)."
         )
 
 
-# The other domains start at their ends, so that the primary sends little. The primary's positions explain a missing
-# transaction.
+# The other domains start at their ends, so that the primary sends little before the searched transaction.
 
 
 WAIT_S: Final = 60.0
@@ -204,11 +212,11 @@ def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger
     answer = Answer(gtid, where)
     ends, begins = latest.get(gtid.domain_id), first.get(gtid.domain_id)
     if ends is None:
-        answer.reason, answer.words = "domain", f"{where} has no domain {gtid.domain_id}; it is at {latest}."
+        answer.reason, answer.explanation = "domain", f"{where} has no domain {gtid.domain_id}; it is at {latest}."
     elif gtid.seq_no > ends.seq_no:
-        answer.reason, answer.words = "not yet", f"Not yet: {where} is at {ends}."
+        answer.reason, answer.explanation = "not yet", f"Not yet: {where} is at {ends}."
     elif begins is not None and gtid.seq_no <= begins.seq_no:
-        answer.reason, answer.words = "purged", f"Purged: the binlogs of {where} begin after {begins}."
+        answer.reason, answer.explanation = "purged", f"Purged: the binlogs of {where} begin after {begins}."
     if answer.reason is not None:
         return answer
     before = [known for known in latest if known.domain_id != gtid.domain_id]
@@ -218,12 +226,12 @@ def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger
         return _fetch(config, GtidPosition(tuple(before)), gtid, log, where)
     except PositionLostError as error:
         answer.reason = "other server"
-        answer.words = f"{where} has no transaction of server {gtid.server_id} there. It says: {error.message}"
+        answer.explanation = f"{where} has no transaction of server {gtid.server_id} there. It says: {error.message}"
         return answer
 
 
 def _fetch(config: ReplicaConfig, start: GtidPosition, gtid: Gtid, log: FilteringBoundLogger, where: str) -> Answer:
-    with own_log(config, start, log, gtid_strict_mode=False) as own:
+    with temporary_log(config, start, log, gtid_strict_mode=False) as own:
         replica = own.replica
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:

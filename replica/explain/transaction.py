@@ -31,7 +31,7 @@ MAX_EVENTS: Final = 1000
 """Maximum number of listed events. A transaction of a million events is described by its types and sums."""
 MAX_STATEMENTS: Final = 100
 _UINT32: Final = 1 << 32
-_TOLD: Final = frozenset(
+_STATEMENT_TYPES: Final = frozenset(
     {
         *(EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY),
         *(EventType.ANNOTATE_ROWS, EventType.XID),
@@ -177,7 +177,7 @@ def take_apart(part: Part, prepared: Sequence[CarriedGroup] = ()) -> Transaction
         count, size = sums.get(name, (0, 0))
         sums[name] = count + 1, size + len(found.event)
         made.committed = found.header.timestamp
-        if len(made.events) < MAX_EVENTS or found.header.event_type in _TOLD:
+        if len(made.events) < MAX_EVENTS or found.header.event_type in _STATEMENT_TYPES:
             ending = _take_event(made, part, found) or ending
         else:
             made.more_events += 1
@@ -198,8 +198,10 @@ def _take_event(made: Transaction, part: Part, found: FileEvent) -> str:
     event = part.read(found)
     if len(made.events) < MAX_EVENTS:
         name = type_name(found.header.event_type)
-        words = name if isinstance(event, GtidEvent) else event_words(event)  # other fields hold a GTID event's content
-        made.events.append(EventLine(found.offset, name, len(found.event), words))
+        content = (
+            name if isinstance(event, GtidEvent) else event_words(event)
+        )  # other fields hold a GTID event's content
+        made.events.append(EventLine(found.offset, name, len(found.event), content))
     else:
         made.more_events += 1
     if isinstance(event, XidEvent):

@@ -165,9 +165,8 @@ class BinlogFile:
                 )
 
 
-# It recognises files by their first bytes, never by name. They may be plain binlogs (mapped if they are regular
-# files), gzip, zstd and xz around them, or files that MariaDB encrypted. Other files, files that cannot be opened, and
-# encrypted files without their key are errors.
+# `open_binlog` recognises files by their first bytes, never by name: plain binlogs (mapped if they are regular files),
+# gzip, zstd and xz around them, and files that MariaDB encrypted.
 
 
 STANDARD_INPUT: Final = "-"

@@ -130,19 +130,19 @@ class EventStream:
         length = head[LENGTH_AT : LENGTH_AT + 4]
         message = head[k.MESSAGE_AT : LENGTH_AT] + head[: k.MESSAGE_AT] + head[LENGTH_AT + 4 :]
         plain = self.next(message, last=last)
-        moved = LENGTH_AT - k.MESSAGE_AT
-        return plain[moved : moved + 4] + plain[:moved] + length + plain[moved + 4 :]
+        split = LENGTH_AT - k.MESSAGE_AT
+        return plain[split : split + 4] + plain[:split] + length + plain[split + 4 :]
 
     def next(self, piece: bytes, *, last: bool = False) -> bytes:
         """Return the next piece. `piece` must have whole blocks, unless it is the last."""
         if not last or self._tail_pad is None:
             return self._context.update(piece)
-        whole = len(piece) - len(piece) % _BLOCK
-        tail = bytes(a ^ b for a, b in zip(piece[whole:], self._tail_pad, strict=False))
-        return self._context.update(piece[:whole]) + tail
+        complete = len(piece) - len(piece) % _BLOCK
+        tail = bytes(a ^ b for a, b in zip(piece[complete:], self._tail_pad, strict=False))
+        return self._context.update(piece[:complete]) + tail
 
 
-LOOKED_AT: Final = 64 << 10
+MAX_SEARCHED_BYTES: Final = 64 << 10
 
 """Bytes of the largest event that the search after damage accepts."""
 
@@ -216,11 +216,11 @@ class Decrypted:
         if self._long is None:
             length = self._length(0)
             if self._fill < self._least or not self._least <= length <= MAX_EVENT_BYTES:
-                return self._lose_way()
+                return self._start_search()
             if length <= self._fill:
                 return self._batch()
             if not self._header_fits(0) and self._search(1) is not None:
-                return self._lose_way()
+                return self._start_search()
             self._long, self._long_left = self._cipher.stream(self._offset), length
             self._long_begins = True
         return memoryview(self._long_piece(self._long))
@@ -233,7 +233,7 @@ class Decrypted:
         elif notable == 0:
             size = self._length(0)
             if not self._describes(self._plain.data[:size]) and self._is_torn(size):
-                return self._lose_way()
+                return self._start_search()
         self._drop(size)
         return self._plain.data[:size]
 
@@ -269,7 +269,7 @@ class Decrypted:
             self._long = None
         return plain
 
-    def _lose_way(self) -> memoryview:
+    def _start_search(self) -> memoryview:
         self._lost = True
         return memoryview(self._take(1))
 
@@ -277,7 +277,7 @@ class Decrypted:
         """Return the bytes before the next event, or the bytes that can be passed on if none is found."""
         found = self._search(0)
         if found is None:
-            return self._fill if self._ended or not self._trailer else self._fill - LOOKED_AT
+            return self._fill if self._ended or not self._trailer else self._fill - MAX_SEARCHED_BYTES
         self._lost = False
         return found
 
@@ -287,7 +287,7 @@ class Decrypted:
             return None
         raw = self._raw[: self._fill]
         lengths = sum(raw[LENGTH_AT + i : self._fill - 3 + i].astype(np.int64) << (8 * i) for i in range(4))
-        places = np.flatnonzero((lengths >= self._least) & (lengths <= LOOKED_AT))
+        places = np.flatnonzero((lengths >= self._least) & (lengths <= MAX_SEARCHED_BYTES))
         tries = places[places >= begin][:MAX_TRIES].tolist()
         return next((place for place in tries if self._matches(place)), None)
 
@@ -300,7 +300,7 @@ class Decrypted:
 
     def _matches(self, place: int) -> bool:
         length = self._length(place)
-        if not self._least <= length <= min(LOOKED_AT, self._fill - place) or not self._trailer:
+        if not self._least <= length <= min(MAX_SEARCHED_BYTES, self._fill - place) or not self._trailer:
             return False
         event = self._cipher.event(self._offset + place, self._raw[place : place + length].tobytes())
         return event_crc32(memoryview(event)[:-CHECKSUM_LENGTH]) == int.from_bytes(event[-CHECKSUM_LENGTH:], "little")

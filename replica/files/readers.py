@@ -1,5 +1,7 @@
-"""Byte streams for readers.py: a file descriptor, or its decompressed content (.gz, .zst, .xz, also with several
-members).
+"""Byte streams of binlog files, and the window through which they are read.
+
+A byte stream is a file descriptor or its decompressed content (.gz, .zst and .xz, also with several members). A window
+has the bytes of the stream that are still needed; views on them stay valid and are never overwritten.
 
 A reader raises ProtocolError after the last readable byte. Memory: the decompressor's history and INPUT_BYTES; a file
 that needs more history than HISTORY_BYTES is an error.

@@ -1,4 +1,9 @@
-"""Authentication plugins, and their table by the name that a server asks for."""
+"""Authentication plugins, and their table by the name that a server asks for.
+
+A `Plugin` turns the server's challenges into payloads, without I/O; `plugin_named` returns the plugin of a name. A
+payload contains the password itself only if `Secret.private` says that no one can read it on the way. A plugin without
+a safe answer raises an error and never falls back to another one.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +28,9 @@ from replica.errors import AuthenticationError, ConfigError, ProtocolError
 
 if TYPE_CHECKING:
     from pathlib import Path
-# In: the account's secret. Out: the payloads to send. None contains the password itself unless `Secret.private` says
-# that no one between us and the server can read it.
+
+# No payload contains the password itself unless `Secret.private` says that no one between the client and the server can
+# read it.
 
 
 SCRAMBLE_BYTES = 20
@@ -169,10 +175,10 @@ def _xor(one: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(one, other, strict=True))
 
 
-# Source: Connector/C's plugins mysql_clear_password and dialog. The password is sent inside TLS or the unix socket
-# only.
+# These plugins send the password itself. They refuse a connection that is neither TLS nor the unix socket, and a PAM
+# conversation that asks for anything but one password.
 #
-# Refused: an unprotected connection, and a PAM conversation that asks for anything but one password.
+# Source: Connector/C's plugins mysql_clear_password and dialog.
 
 
 _QUESTION_KINDS = (2, 4)  # an ordinary question, a password; the lowest bit marks the last one
@@ -274,11 +280,11 @@ def _sha1(data: bytes) -> bytes:
     return sha1(data, usedforsecurity=False).digest()  # the protocol's choice
 
 
-# Source: the server's plugin/auth_parsec (auth_parsec.cc). The server sends 32 random bytes. An empty answer asks for
-# the account's salt: `P`, an exponent and 18 bytes. Then 32 random bytes of ours and the signature of both are sent.
+# The server sends 32 random bytes. An empty answer requests the account's salt: `P`, an exponent and 18 bytes. The
+# client then sends 32 random bytes and the signature of both. An exponent above 3 is refused, because a hostile server
+# could keep the client computing.
 #
-# Refused: another algorithm, and an exponent above 3. No server sets such an exponent, and a hostile one could keep us
-# computing with it.
+# Source: the server's plugin/auth_parsec (auth_parsec.cc).
 
 
 ALGORITHM = b"P"  # PBKDF2

@@ -23,7 +23,7 @@ MAX_RELAY_BYTES = 64 << 30
 """Default limit of the relay log in bytes. It stops a replica whose readers have stopped before an ordinary disk is
 full.
 """
-LOOK_EVERY_BYTES = 16 << 20
+CHECK_EVERY_BYTES = 16 << 20
 """Number of bytes that may be received between two checks, because listing files and disk space is too slow for every
 chunk.
 """
@@ -35,7 +35,7 @@ _SHARE = 16  # part of a limit that may be received without a check
 
 
 class Backpressure:
-    """Free space of one log. Call `lacking()` at least once every `look_every_bytes` received bytes.
+    """Free space of one log. Call `lacking()` at least once every `check_every_bytes` received bytes.
 
     Args:
         relay: the open writer.
@@ -55,7 +55,7 @@ class Backpressure:
         """Change the maximum size of the log."""
         self._max_relay_bytes = max_relay_bytes
         limits = [limit // _SHARE for limit in (max_relay_bytes, self._min_free_bytes) if limit]
-        self.look_every_bytes = min([LOOK_EVERY_BYTES, *limits])
+        self.check_every_bytes = min([CHECK_EVERY_BYTES, *limits])
 
     def lacking(self, *, paused: bool) -> PauseReason:
         """Return the reason to pause, or '' if there is space.
@@ -69,7 +69,7 @@ class Backpressure:
         """
         relay = self._relay
         wanted = self._min_free_bytes
-        if wanted and relay.free_bytes() < wanted + (self.look_every_bytes if paused else 0):
+        if wanted and relay.free_bytes() < wanted + (self.check_every_bytes if paused else 0):
             return "disk nearly full"
         # Only files before the one with the last group can be purged. Without such files, the pause would never end.
         limit = self._max_relay_bytes
@@ -94,22 +94,22 @@ class FullDisk:
         self._log = log
         self._wait_s = 0.0
 
-    async def wait(self, error: DiskFullError, *, again: bool) -> None:
+    async def wait(self, error: DiskFullError, *, repeated: bool) -> None:
         """Wait for free space.
 
         Args:
             error: the error of the last write.
-            again: whether no group was stored since the last wait.
+            repeated: whether no group was stored since the last wait.
 
         Raises:
             RelayError: the log cannot be reopened for another reason.
         """
         relay, progress = self._relay, self._progress
-        again = again and self._wait_s > 0
-        self._wait_s = min(2 * self._wait_s, MAX_DISK_RETRY_S) if again else DISK_RETRY_S
+        repeated = repeated and self._wait_s > 0
+        self._wait_s = min(2 * self._wait_s, MAX_DISK_RETRY_S) if repeated else DISK_RETRY_S
         progress.state = "disk full"
         progress.disk_full_events += 1
-        if not again:
+        if not repeated:
             self._log.error(
                 "disk full",
                 relay_dir=str(relay.directory),
@@ -127,5 +127,5 @@ class FullDisk:
                 if broken:
                     relay.reopen()
                     broken = False
-        if not again:
+        if not repeated:
             self._log.info("disk has room again", free_bytes=relay.free_bytes(), position=str(relay.position))

@@ -120,15 +120,15 @@ class Replica:
         self._config = config
         self._connector.reload(config)
         if self._session is not None:
-            self._session.room.set_limit(self._max_relay_bytes)
-            self._leave_if_it_moves(self._session)
+            self._session.backpressure.set_limit(self._max_relay_bytes)
+            self._disconnect_if_removed(self._session)
 
-    def _leave_if_it_moves(self, session: Session) -> None:
-        if self._moves:
-            session.leave(f"{self.endpoint} is no longer one of the hosts: the options were reloaded.")
+    def _disconnect_if_removed(self, session: Session) -> None:
+        if self._host_removed:
+            session.disconnect(f"{self.endpoint} is no longer one of the hosts: the options were reloaded.")
 
     @property
-    def _moves(self) -> bool:
+    def _host_removed(self) -> bool:
         """Whether the server in use is no longer among the hosts."""
         return self.endpoint not in self._config.endpoints
 
@@ -149,7 +149,7 @@ class Replica:
         progress = self.progress
         progress.started_at = time.time()
         try:
-            await self._while_whole(self._for_ever())
+            await self._while_files_exist(self._stream_forever())
         except asyncio.CancelledError:
             progress.state = "stopped"
             raise
@@ -158,11 +158,11 @@ class Replica:
             progress.state = "failed"
             raise
 
-    async def _for_ever(self) -> NoReturn:
+    async def _stream_forever(self) -> NoReturn:
         while True:
             await self._until_of_use()
 
-    async def _while_whole(self, work: Coroutine[None, None, NoReturn]) -> None:
+    async def _while_files_exist(self, work: Coroutine[None, None, NoReturn]) -> None:
         """Run `work`, connected or not, until it ends or the relay log's files are removed.
 
         Raises:
@@ -173,7 +173,7 @@ class Replica:
         try:
             while not (await asyncio.wait({task}, timeout=WATCH_EVERY_S))[0]:
                 if not self._parting:  # the work ends by itself, and must be able to say goodbye
-                    self._relay.ensure_whole()
+                    self._relay.check_files()
         except BaseException as ending:
             if not task.cancelling():  # cancelled with all tasks of the loop: twice would cut the goodbye
                 task.cancel()
@@ -249,7 +249,7 @@ class Replica:
             await self._stream(dump)
         except DiskFullError as error:
             self._note(error)
-            await self._full_disk.wait(error, again=self._relay.committed == before)
+            await self._full_disk.wait(error, repeated=self._relay.committed == before)
         except (ConfigError, RelayError, OutOfOrderGtidError, DuplicateServerIdError):
             raise  # another host cannot solve the first three; a retry of the last would disconnect the other replica
         except ReplicaError as error:
@@ -280,8 +280,8 @@ class Replica:
         if isinstance(error, ChecksumError):
             # Damage on the network does not recur at the second read, but damage in the primary's file does.
             self.progress.checksum_errors += 1
-            again, self._damage_at = self._damage_at == self._relay.position, self._relay.position
-            return not again
+            repeated, self._damage_at = self._damage_at == self._relay.position, self._relay.position
+            return not repeated
         doubtful = isinstance(error, _LIKE_DAMAGE) and not connected and self.progress.connections
         if doubtful and self.endpoint not in self._doubted:
             self._doubted.add(self.endpoint)
@@ -324,7 +324,7 @@ class Replica:
                 strict=config.gtid_strict_mode,
                 sync_before_ack=config.ack_policy == "fsync",
             ),
-            room=Backpressure(
+            backpressure=Backpressure(
                 self._relay,
                 max_relay_bytes=self._max_relay_bytes,
                 min_free_bytes=config.min_free_bytes,
@@ -335,12 +335,12 @@ class Replica:
         )
         self._session = session
         # The options may have been reloaded while it connected.
-        asyncio.get_running_loop().call_soon(self._leave_if_it_moves, session)
-        quiet = asyncio.create_task(self._quiet.run(config, self.endpoint, session.leave))
+        asyncio.get_running_loop().call_soon(self._disconnect_if_removed, session)
+        quiet = asyncio.create_task(self._quiet.run(config, self.endpoint, session.disconnect))
         try:
             await session.run(dump.detached.transport, dump.detached.leftover)
         except (asyncio.CancelledError, RelayError, ProtocolError, OutOfOrderGtidError, DisconnectedError) as ending:
-            if isinstance(ending, DisconnectedError) and not self._moves:
+            if isinstance(ending, DisconnectedError) and not self._host_removed:
                 raise
             try:
                 if isinstance(ending, asyncio.CancelledError):

@@ -27,7 +27,7 @@ from replica.handshake.primary.server import (
     this_thread,
 )
 from replica.handshake.registration import SEMI_SYNC_VARIABLE, Registered, Registration, register
-from replica.handshake.start.resume import Here, Stored, verify, verify_content
+from replica.handshake.start.resume import PlaceState, Stored, verify, verify_content
 from replica.handshake.start.start import place_of, place_of_start, starting_position
 from replica.relay_log.directory.identity import CopiedFrom, DumpThread, Identity, Owner, take_identity, write_identity
 from replica.relay_log.directory.lock import removed
@@ -130,10 +130,12 @@ class Connector:
         await self._find_start(login, server)
         stored = self._stored()
         here = await login.run(verify(stored, server, may_lag=self._may_lag))
-        if here is not Here.PLACE:
-            place_of_start(stored, there=False)  # before the content check, which uses a number that may occur twice
-        there = await self._verify_content(stored, here, endpoint)
-        place = place_of_start(stored, there=there)
+        if here is not PlaceState.PLACE:
+            place_of_start(
+                stored, unchanged=False
+            )  # before the content check, which uses a number that may occur twice
+        unchanged = await self._verify_content(stored, here, endpoint)
+        place = place_of_start(stored, unchanged=unchanged)
         if not self._relay.begun:
             self._restart(stored)  # not earlier: a position that this server refuses is not stored
         if place is not None and self._config.semi_sync and self._config.ack_policy == "fsync":
@@ -242,13 +244,13 @@ class Connector:
             known = start is not None and (start.position == head.position or not self._relay.begun)
             return start if start is not None and known else Stored(head.position, highest=self._relay.highest)
         directory, file = self._relay.directory, head.location.file
-        with self._own_log():
+        with self._reading_log():
             written_by = read_file_head(relay_path(directory, file)).server_id
             uid, last = self._taken_identity().source_of(file), fingerprint_at(RelayLog(directory), head.location)
         return Stored(head.position, head.primary, written_by, highest=self._relay.highest, uid=uid, last=last)
 
     @contextlib.contextmanager
-    def _own_log(self) -> Iterator[None]:
+    def _reading_log(self) -> Iterator[None]:
         """Convert errors of reading the end of our log: only a foreign process can have removed its last file."""
         try:
             yield
@@ -256,9 +258,9 @@ class Connector:
             directory = self._relay.directory
             raise removed(directory, str(relay_path(directory, self._relay.head.location.file))) from error
 
-    async def _verify_content(self, stored: Stored, here: Here, endpoint: Endpoint) -> bool:
+    async def _verify_content(self, stored: Stored, here: PlaceState, endpoint: Endpoint) -> bool:
         """Return True if the server has our place, unchanged."""
-        with self._own_log():
+        with self._reading_log():
             event = last_event(RelayLog(self._relay.directory), self._relay.head.location)
         compared = await verify_content(self._config, endpoint, stored, here, event)
         if compared.elsewhere:
@@ -268,7 +270,7 @@ class Connector:
                 self._log.warning(said, endpoint=str(endpoint), gtid=gtid, why=compared.why)
             else:
                 self._log.info("goes on from another server", endpoint=str(endpoint), gtid=gtid)
-        return compared.there
+        return compared.unchanged
 
     def _note_source(self, server: ServerInfo, connection: DumpThread) -> None:
         """Store the source of the next bytes, and the dump that a restart has to end, before the first byte arrives."""

@@ -84,7 +84,7 @@ class Session(asyncio.BufferedProtocol):
     Args:
         relay: the writer; this session is its only user while it runs.
         agreed: the terms of the dump.
-        room: decides when to pause. By default only a relay log of MAX_RELAY_BYTES pauses.
+        backpressure: decides when to pause. By default only a relay log of MAX_RELAY_BYTES pauses.
         progress: counters; the state is "streaming" or "paused" while the session runs.
         on_progress: called after every chunk that completed a group.
         on_pause: called with the reason when receiving pauses, and with "" when it resumes.
@@ -95,7 +95,7 @@ class Session(asyncio.BufferedProtocol):
         relay: RelayWriter,
         agreed: Agreed,
         *,
-        room: Backpressure | None = None,
+        backpressure: Backpressure | None = None,
         progress: Progress | None = None,
         on_progress: Callable[[], None] | None = None,
         on_pause: Callable[[PauseReason], None] | None = None,
@@ -104,7 +104,7 @@ class Session(asyncio.BufferedProtocol):
         self._relay = relay
         self._receiver = Receiver(relay, semi_sync=agreed.semi_sync, strict=agreed.strict)
         self._agreed = agreed
-        self.room = room or Backpressure(relay)
+        self.backpressure = backpressure or Backpressure(relay)
         self._on_progress = on_progress
         self._on_pause = on_pause
         self._groups_seen = False
@@ -153,7 +153,7 @@ class Session(asyncio.BufferedProtocol):
                 piece, leftover = leftover[: len(space)], leftover[len(space) :]
                 space[: len(piece)] = piece
                 self.buffer_updated(len(piece))
-            self._hold_back()
+            self._pause_or_resume()
             if self._paused_at_s is None:
                 transport.resume_reading()
             await self._ended
@@ -162,7 +162,7 @@ class Session(asyncio.BufferedProtocol):
             transport.abort()
             self._finish()
 
-    def leave(self, why: str) -> None:
+    def disconnect(self, why: str) -> None:
         """End the connection from our side. `run` then raises a DisconnectedError with this reason."""
         self._end(DisconnectedError(why))
 
@@ -204,16 +204,16 @@ class Session(asyncio.BufferedProtocol):
                 if self._on_progress is not None:
                     self._on_progress()
             self._unchecked_bytes += nbytes
-            if self._unchecked_bytes >= self.room.look_every_bytes:
-                self._hold_back()
+            if self._unchecked_bytes >= self.backpressure.check_every_bytes:
+                self._pause_or_resume()
         except ReplicaError as error:
             self._end(error)
             return
         self._last_receipt_s = self._loop.time()
         packet = self._receiver.packet
         if packet is not None:
-            gone = DisconnectedError("The server ended the dump: it was shut down, or the connection was killed.")
-            self._end(dump_error(packet) if isinstance(packet, ErrPacket) else gone)
+            ended = DisconnectedError("The server ended the dump: it was shut down, or the connection was killed.")
+            self._end(dump_error(packet) if isinstance(packet, ErrPacket) else ended)
 
     def _count(self, nbytes: int) -> None:
         progress, state = self.progress, self._relay.state
@@ -257,10 +257,10 @@ class Session(asyncio.BufferedProtocol):
 
     # -- between receives ----------------------------------------------------------------------------------------
 
-    def _hold_back(self) -> None:
+    def _pause_or_resume(self) -> None:
         """Pause reading while space is lacking, and resume when there is space."""
         self._unchecked_bytes = 0
-        reason = self.room.lacking(paused=self._paused_at_s is not None)
+        reason = self.backpressure.lacking(paused=self._paused_at_s is not None)
         progress = self.progress
         if reason == progress.pause:
             return
@@ -293,7 +293,7 @@ class Session(asyncio.BufferedProtocol):
             if self._paused_at_s is not None:
                 await asyncio.sleep(_PAUSED_TICK_S)
                 self._count_pause()
-                self._hold_back()
+                self._pause_or_resume()
             else:
                 await asyncio.sleep(min(self._listen_for_life(), _TICK_S))
 
@@ -389,18 +389,21 @@ class StaleStreamCheck:
         self._quiet_s = quiet_s
         self._known: tuple[str, str] | None = None
 
-    async def run(self, config: ReplicaConfig, endpoint: Endpoint, leave: Callable[[str], None]) -> None:
-        """Watch a session until it ends, or call `leave` with a reason. The caller cancels this with the session."""
+    async def run(self, config: ReplicaConfig, endpoint: Endpoint, disconnect: Callable[[str], None]) -> None:
+        """Watch a session until it ends, or call `disconnect` with a reason.
+
+        The caller cancels this with the session.
+        """
         while config.heartbeat_s:
             ours = self._position()
             if not await self._silent(ours, self._quiet_s, heartbeats=1):
                 continue
-            theirs = await self._asked(config, endpoint)
+            theirs = await self._server_position(config, endpoint)
             if theirs is None or theirs == ours or (str(ours), str(theirs)) == self._known:
                 continue
             if await self._silent(ours, 0.0, heartbeats=PROOF_HEARTBEATS):
                 self._known = str(ours), str(theirs)
-                leave(
+                disconnect(
                     f"the primary reports that it has nothing to send and is at {theirs or 'no position'}, but "
                     f"{ours} was received: it may have been reset."
                 )
@@ -416,7 +419,7 @@ class StaleStreamCheck:
                 return False
         return True
 
-    async def _asked(self, config: ReplicaConfig, endpoint: Endpoint) -> GtidPosition | None:
+    async def _server_position(self, config: ReplicaConfig, endpoint: Endpoint) -> GtidPosition | None:
         """Return the primary's position, or None if it cannot be asked now."""
         try:
             async with asyncio.timeout(config.connect_timeout_s + ANSWER_TIMEOUT_S):

@@ -1,7 +1,8 @@
 """Follow a relay log as it grows, and read its groups as soon as they are committed.
 
 `Follower` works on a relay directory that this process, another one or no process writes. It yields `Part`s of whole
-groups; a group with DDL is a part of its own. It only reads files and takes no lock, so the writer is not affected.
+groups; a group with DDL is a part of its own. `earliest`, `start_after` and `last_transactions` return the `Beginning`
+to start at. It only reads files and takes no lock, so the writer is not affected.
 Groups purged before they were read raise an error, and so does a log that was created again. Nothing is skipped
 silently.
 """
@@ -78,11 +79,8 @@ def wait_for_log(log: RelayLog, sleep: Callable[[float], None]) -> RelayHead:
     return head
 
 
-# end.
-#
-# Every function returns a `Beginning`: a location and the GTIDs to skip after it. Domains interleave, so one location
-# rarely fits all domains of a position. A position whose next transactions were purged is refused, and so is a domain
-# that the log does not contain.
+# Domains interleave, so one location rarely fits all domains of a position. A `Beginning` is therefore a location and
+# the GTIDs to skip after it.
 
 
 class Beginning(NamedTuple):
@@ -97,7 +95,7 @@ def earliest(log: RelayLog, head: RelayHead) -> Beginning:
     return Beginning(log.at(log.oldest()) if head.location.offset else head)
 
 
-def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
+def start_after(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
     """Return the start after a position; domains that it does not name start at the first location of its GTIDs.
 
     Raises:
@@ -108,11 +106,11 @@ def behind(log: RelayLog, head: RelayHead, position: GtidPosition) -> Beginning:
     if location is not None:
         return Beginning(log.at(location))
     first = log.first_position() or GtidPosition()
-    found = [place for gtid in position if (place := _behind_one(log, head, first, gtid)) is not None]
+    found = [place for gtid in position if (place := _end_of_group(log, head, first, gtid)) is not None]
     return Beginning(log.at(min(found)) if found else head, position)
 
 
-def _behind_one(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid) -> RelayLocation | None:
+def _end_of_group(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gtid) -> RelayLocation | None:
     """Return the end of the group; None if the group is not in the log yet."""
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:

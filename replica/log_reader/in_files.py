@@ -81,11 +81,11 @@ class FilesReader:
         self,
         files: Sequence[str],
         keys: KeyRing | None = None,
-        passed: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
+        on_progress: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
     ) -> None:
         self._files = files
         self._keys = keys
-        self._passed = passed
+        self._on_progress = on_progress
 
     def parts(
         self,
@@ -118,14 +118,14 @@ class FilesReader:
                 continue
             found = scan(part.piece.data, checksum=part.piece.checksum)
             groups = Groups(found.groups, found.expansion)
-            rows = search.look(groups.domain, groups.server_id, groups.seq_no)
+            rows = search.matches(groups.domain, groups.server_id, groups.seq_no)
             if len(rows):
                 return part.cut(int(groups.start[rows[-1]]), int(groups.end[rows[-1]]))
         return None
 
     def xa_parts(self) -> Iterator[Part]:
         """Yield all parts of the files; none if standard input is among them, because it can be read only once."""
-        return iter(()) if STANDARD_INPUT in self._files else self._whole_parts()
+        return iter(()) if STANDARD_INPUT in self._files else self._complete_parts()
 
     def at_time(self, time_s: int) -> FoundPosition:
         """Return the position before the first group committed at `time_s` or later, or the end of the files.
@@ -163,20 +163,20 @@ class FilesReader:
             if binlog.seekable and binlog.size is not None and place.position > binlog.size:
                 raise ConfigError(f"{place} is after the end of the file, which has {binlog.size} bytes.")
         last = None
-        passed = False
+        in_file = False
         for stretch in self._stretches():
             if stretch.file == place.file:
-                passed = True
-                behind_it = stretch.ends() > place.position
-                if behind_it.any():
-                    row = int(np.argmax(behind_it))
+                in_file = True
+                later = stretch.ends() > place.position
+                if later.any():
+                    row = int(np.argmax(later))
                     return stretch.found(row, inside=bool(stretch.starts()[row] < place.position))
-            elif passed:
+            elif in_file:
                 return stretch.found(0)
             last = stretch
         return self._end(last)
 
-    def behind(self, gtid: Gtid) -> FoundPosition:
+    def after_group(self, gtid: Gtid) -> FoundPosition:
         """Return the position, in all domains, after the event group of a GTID.
 
         Raises:
@@ -186,7 +186,7 @@ class FilesReader:
         stretches = self._stretches()
         for stretch in stretches:
             groups = stretch.groups
-            rows = search.look(groups.domain, groups.server_id, groups.seq_no)
+            rows = search.matches(groups.domain, groups.server_id, groups.seq_no)
             if len(rows):
                 row = int(rows[0]) + 1
                 if row < len(groups):
@@ -202,13 +202,13 @@ class FilesReader:
             )
         return FoundPosition(last.position(len(last.groups)), None)
 
-    def _whole_parts(self) -> Iterator[Part]:
+    def _complete_parts(self) -> Iterator[Part]:
         return (part for part in self.parts() if part.piece.whole)
 
     def _searched(self) -> Iterator[Part]:
         for part in self.parts():
             yield part
-            self._passed(part.binlog, part.piece.end)
+            self._on_progress(part.binlog, part.piece.end)
 
     def _stretches(self) -> Iterator[_FileGroups]:
         """Yield all groups of the files, at least one at a time."""

@@ -141,7 +141,7 @@ class RelayLogReader:
             )
         return FoundPosition(around.before.position, _next(around.group), inside=around.inside)
 
-    def behind(self, gtid: Gtid) -> FoundPosition:
+    def after_group(self, gtid: Gtid) -> FoundPosition:
         """Return the position, in all domains, after the event group of a GTID.
 
         Raises:

@@ -50,7 +50,7 @@ class LogReader(Protocol):
         group.
         """
 
-    def behind(self, gtid: Gtid) -> FoundPosition:
+    def after_group(self, gtid: Gtid) -> FoundPosition:
         """Return the position, in all domains, after the event group of a GTID."""
 
 
@@ -146,7 +146,7 @@ class NextGroup:
         return cls(group.gtid, group.after.timestamp, place if place == group.before.primary else None)
 
     @classmethod
-    def of_whole(cls, group: LogGroup) -> NextGroup:
+    def of_complete(cls, group: LogGroup) -> NextGroup:
         """Describe a group of which every event was received."""
         place = BinlogPosition(group.after.primary.file, group.begins)
         return cls(group.gtid, group.after.timestamp, place)

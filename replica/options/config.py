@@ -238,7 +238,7 @@ class ReplicaConfig(BaseModel):
         except ValidationError as error:
             # The error must not contain the input, which may be the password.
             problems = error.errors(include_input=False, include_url=False, include_context=False)
-            lines = [_told(p["type"], p["loc"], p["msg"], places) for p in problems]
+            lines = [_problem(p["type"], p["loc"], p["msg"], places) for p in problems]
             names = [str(p["loc"][0]) for p in problems if p["loc"]]
             hint = " ".join(f"{name}: {cls.help()[name]}." for name in dict.fromkeys(names))
             raise ConfigError(f"{'; '.join(lines)}.", hint=hint) from None
@@ -290,7 +290,7 @@ def read_options_file(path: Path) -> dict[str, object]:
     return loaded
 
 
-def _told(kind: str, location: tuple[int | str, ...], message: str, places: Mapping[str, str]) -> str:
+def _problem(kind: str, location: tuple[int | str, ...], message: str, places: Mapping[str, str]) -> str:
     if kind == "missing":
         return f"option {location[0]} is missing"
     return f"{_named(location, places)}{message.removeprefix('Value error, ')}"

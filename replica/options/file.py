@@ -96,14 +96,14 @@ def _read(path: Path) -> str:
 
 
 def _included(line: str, path: Path, place: str) -> list[Path]:
-    word, _, rest = line.replace("\t", " ").partition(" ")
+    directive, _, rest = line.replace("\t", " ").partition(" ")
     target = path.parent / rest.strip(_SPACE)
-    if not rest.strip(_SPACE) or word not in ("!include", "!includedir"):
+    if not rest.strip(_SPACE) or directive not in ("!include", "!includedir"):
         raise ConfigError(
             f"{place}: only !include FILE and !includedir FOLDER may begin with '!'.",
             hint="Correct or remove that line.",
         )
-    if word == "!include":
+    if directive == "!include":
         return [target]
     try:
         return sorted(found for found in target.iterdir() if found.suffix == ".cnf" and found.is_file())
@@ -136,15 +136,12 @@ def _value(text: str) -> str:
     return "".join(parts)
 
 
-# In: the file, and the options that were given elsewhere and override it. Out: option name -> value. The groups of
-# every client and our own group are read, in the order of the file. [mariadb-replica] may contain the options of the
-# `mariadb` client and every option of the replica; other names are refused there. Unknown names in the shared groups
-# belong to other programs and are ignored. The password stays in the file and is read at each login, so that a change
-# takes effect.
+# The groups of every client and [mariadb-replica] are read in the order of the file. Unknown names in the shared groups
+# belong to other programs and are ignored; in [mariadb-replica] they are refused. The password stays in the file and is
+# read at each login, so that a change takes effect.
 #
-# Refused: a TLS option that is not understood or cannot be honoured, in any group and with any prefix. Without the
-# option the login would be less safe than the file says. A password without a value is refused too, because clients
-# ask for it on a terminal.
+# A TLS option that cannot be honoured is refused in any group. Without it the login would be less safe than the file
+# says. A password without a value is refused too, because clients ask for it on a terminal.
 
 
 OWN_GROUP: Final = "mariadb-replica"
@@ -175,7 +172,7 @@ _NOT_HONOURED: Final = {
     "ssl-fplist": "Use ssl-ca with the server's certificate, or tls=verify-password.",
 }
 
-_WORDS_OF_TLS: Final = ("ssl", "tls")
+_TLS_STEMS: Final = ("ssl", "tls")
 
 _FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
 
@@ -217,28 +214,28 @@ def client_options(
         ConfigError: the file, or an option in it, is refused.
     """
     found: dict[str, tuple[object, str]] = {}
-    words: dict[str, str] = {}
+    switches: dict[str, str] = {}
     tls_place = ""
     for setting in _relevant(path):
         name, value = _plain(setting)
         if name in ("password", "passwd"):
             _password(setting)
         elif name in _SWITCHES:
-            words[name], tls_place = _switch(setting, value), setting.place
+            switches[name], tls_place = _switch(setting, value), setting.place
             if name == "compress":
-                found[name] = (words[name], setting.place)
+                found[name] = (switches[name], setting.place)
         elif name == "ssl-mode":
-            words[name], tls_place = _mode(setting), setting.place
+            switches[name], tls_place = _mode(setting), setting.place
         elif name == "protocol":
-            words[name] = (value or "").lower()
+            switches[name] = (value or "").lower()
         elif option := _option(setting, name, name_of):
             found[option] = ("true" if value is None else value, setting.place)
             if option in ("tls_ca", "tls_cert", "tls_key"):
-                words["ssl"], tls_place = "1", setting.place  # as in the client: also after a skip-ssl
-    mode = _tls(words, with_authority="tls_ca" in found)
+                switches["ssl"], tls_place = "1", setting.place  # as in the client: also after a skip-ssl
+    mode = _tls(switches, with_authority="tls_ca" in found)
     if mode:
         found.setdefault("tls", (mode, tls_place))
-    return _compatible(found, given, words.get("protocol", ""))
+    return _compatible(found, given, switches.get("protocol", ""))
 
 
 def option_file_password(path: Path) -> str | None:
@@ -277,7 +274,7 @@ def _is_of_tls(name: str) -> bool:
     name = name.lower()
     while prefix := next((one for one in _PREFIXES if name.startswith(one)), ""):
         name = name.removeprefix(prefix)
-    return name.startswith(_WORDS_OF_TLS)
+    return name.startswith(_TLS_STEMS)
 
 
 def _mode(setting: Setting) -> str:
@@ -310,9 +307,9 @@ def _check_versions(setting: Setting) -> None:
 def _plain(setting: Setting) -> tuple[str, str | None]:
     """Return the name as MariaDB spells it, without the prefixes that MariaDB allows on any switch, and the value."""
     name, value = setting.name.replace("_", "-").removeprefix("loose-"), setting.value
-    for prefix, meant in _FORMS:
+    for prefix, implied in _FORMS:
         if name.startswith(prefix) and name.removeprefix(prefix) in _SWITCHES and value is None:
-            return name.removeprefix(prefix), meant
+            return name.removeprefix(prefix), implied
     return name, value
 
 
@@ -326,10 +323,10 @@ def _password(setting: Setting) -> str:
 
 
 def _switch(setting: Setting, value: str | None) -> str:
-    word = "1" if value is None else value.lower()
-    if word not in _ON | _OFF:
+    text = "1" if value is None else value.lower()
+    if text not in _ON | _OFF:
         raise ConfigError(f"{setting.place}: {setting.name} is neither on nor off.")
-    return word
+    return text
 
 
 def _tls(words: Mapping[str, str], *, with_authority: bool) -> str | None:

@@ -69,21 +69,21 @@ def switch(value: str | bool) -> bool:  # noqa: FBT001  (a value that is parsed 
     """Parse a switch: true, yes, on and 1, or false, no, off and 0, in any case."""
     if not isinstance(value, str):
         return value
-    word = value.strip().lower()
-    if word not in _YES | _NO:
+    text = value.strip().lower()
+    if text not in _YES | _NO:
         raise ValueError("is neither true nor false")
-    return word in _YES
+    return text in _YES
 
 
-def one_of(words: Any) -> Callable[[str], str]:
+def one_of(choices: Any) -> Callable[[str], str]:
     """Return a parser that accepts the words of a Literal type, in any case."""
-    known = get_args(words)
+    known = get_args(choices)
 
     def parse(value: str) -> str:
-        word = value.strip().lower() if isinstance(value, str) else value
-        if word not in known:
+        text = value.strip().lower() if isinstance(value, str) else value
+        if text not in known:
             raise ValueError(f"is not one of {', '.join(known)}")
-        return word
+        return text
 
     return parse
 
@@ -204,11 +204,9 @@ def _is_address(text: str) -> bool:
     return True
 
 
-# In: the text of an option. Out: a `Position`, whose text is the canonical one. A time means the place before the
-# first transaction, in binlog order, that was committed at that time or later. A range that starts at the time
-# includes that transaction, and a range that ends there excludes it. So [t1, t2) and [t2, t3) share no row. Refused
-# with a ValueError, whose words follow the option's text: ambiguous text, and positions in the notation of other
-# programs.
+# A time means the place before the first transaction, in binlog order, that was committed at that time or later. A
+# range that starts at the time includes that transaction, and a range that ends there excludes it. So [t1, t2) and [t2,
+# t3) share no row.
 
 
 MAX_INSTANT: Final = 1 << 32
@@ -261,10 +259,10 @@ def shown_instant(seconds: int) -> str:
 
 def starting_place(text: str) -> Position:
     """Parse the start of a stream: latest, earliest, a GTID position or a time."""
-    word = text.strip()
-    if word.lower() == "earliest":
+    stripped = text.strip()
+    if stripped.lower() == "earliest":
         return "earliest"
-    return _place(word, "is neither latest nor earliest nor a time nor a GTID position such as 0-1-4711,1-2-9")
+    return _place(stripped, "is neither latest nor earliest nor a time nor a GTID position such as 0-1-4711,1-2-9")
 
 
 def ending_place(text: str) -> Position:
@@ -286,18 +284,18 @@ def start_of_log(text: str) -> Literal["latest", "earliest"] | GtidPosition:
             return place
 
 
-def _place(word: str, expected: str) -> Position:
-    if word.lower() == "latest":
+def _place(text: str, expected: str) -> Position:
+    if text.lower() == "latest":
         return "latest"
-    if not word:
+    if not text:
         raise ValueError("is empty; earliest starts at the oldest binlog")
-    if foreign := foreign_position(word):
+    if foreign := foreign_position(text):
         raise ValueError(foreign)
-    if ":" in word or _TIME.match(word):
-        return CommitTime(instant(word))
-    if _DATE.fullmatch(word):
-        raise ValueError(f"may be a date or a GTID; write {word}T00:00:00Z for the date")
+    if ":" in text or _TIME.match(text):
+        return CommitTime(instant(text))
+    if _DATE.fullmatch(text):
+        raise ValueError(f"may be a date or a GTID; write {text}T00:00:00Z for the date")
     try:
-        return GtidPosition.parse(word)
+        return GtidPosition.parse(text)
     except ConfigError as error:
         raise ValueError(f"{expected} ({error.message})") from None

@@ -1,4 +1,8 @@
-"""The 19-byte header of every event, the base class of events, and the FORMAT_DESCRIPTION event."""
+"""The 19-byte header of every event, the base class of events, and the FORMAT_DESCRIPTION event.
+
+`parse_header` reads a header. `FormatDescriptionEvent` has the checksum algorithm and the lengths of the fixed parts,
+which apply to all events after it in its file. Read them from it and never guess.
+"""
 
 from __future__ import annotations
 

@@ -71,15 +71,15 @@ class RelayLog:
             return RelayLocation(numbers.start, 0)
         return RelayLocation(1 if head is None else head.location.file, 0)
 
-    def steadily(self, look: Callable[[], _Result]) -> _Result:
-        """Return the result of `look`, and repeat it if a file was removed meanwhile.
+    def steadily(self, search: Callable[[], _Result]) -> _Result:
+        """Return the result of `search`, and repeat it if a file was removed meanwhile.
 
         A binary search over the files may meet a removed file although the searched location still exists.
         """
         while True:
             before = self.oldest()
             try:
-                return look()
+                return search()
             except (DataLossError, RelayError, FileNotFoundError):  # raised for the head, the index or the file itself
                 if self.oldest() <= before:
                     raise
@@ -100,7 +100,7 @@ class RelayLog:
         """
         order = self.order()
         if ambiguous(position, order.highest):
-            return self.steadily(lambda: self._locate_one(position, place, order))
+            return self.steadily(lambda: self._locate_gtid(position, place, order))
         return self.steadily(lambda: self._locate(position))
 
     def refuse_repeated(self, gtid: Gtid) -> None:
@@ -127,7 +127,7 @@ class RelayLog:
             return None
         return self.steadily(lambda: first_out_of_order(RelayGroups(self.directory), start, end))
 
-    def _locate_one(
+    def _locate_gtid(
         self, position: GtidPosition, place: BinlogPosition | None, order: LogOrder
     ) -> RelayLocation | None:
         found = list(places_of(RelayGroups(self.directory), position))

@@ -113,8 +113,8 @@ class FileChain:
             self._unsynced_names = False
 
 
-# A background thread seals complete files in order, and keeps an error until the next call. A sealed file implies that
-# all earlier files are on disk. After a failed seal, no later file is sealed.
+# A sealed file implies that all earlier files are on disk. After a failed seal, no later file is sealed, and the next
+# call raises the error.
 
 MAX_WAITING = 2  # files that may wait for the disk before the writer waits too
 
@@ -158,8 +158,8 @@ class Sealer:
             self._waiting.popleft().result()
 
 
-# Bytes in a file without a name are lost, and a file with that name may belong to another process. `NameWatch` raises
-# RelayError in that case, and the log becomes unusable.
+# Bytes in a file without a name are lost, and a file with that name may belong to another process. `NameWatch` then
+# makes the log unusable.
 
 
 class NameWatch:
@@ -201,7 +201,7 @@ class NameWatch:
         with self._failure.kept():
             ensure_named(self._failure.directory, self._lock)
 
-    def ensure_whole(self, head_file: NamedFile, end: Snapshot) -> None:
+    def check_files(self, head_file: NamedFile, end: Snapshot) -> None:
         """Check the index and the head file too. Called at intervals, also on a full disk."""
         current, directory = self._files.current, self._failure.directory
         with self._failure.kept():

@@ -86,8 +86,8 @@ class Receiver:
                 # The primary also asks between groups while its semi-sync is off. The log ends with a complete group.
                 complete = min(state[Cell.ack_position], state[Cell.committed_position])
                 # Never acknowledge a position before the last acknowledged one.
-                behind = relay.primary_file == self._answered.file and complete < self._answered.position
-                if complete and not behind:
+                already_answered = relay.primary_file == self._answered.file and complete < self._answered.position
+                if complete and not already_answered:
                     self._ack = self._answered = BinlogPosition(relay.primary_file, complete)
                 state[Cell.ack_position] = 0
             begin = state[Cell.cursor]

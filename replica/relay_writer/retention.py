@@ -63,14 +63,17 @@ class RetentionPolicy(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Result of one call. `oldest`: start of the log, None if it is empty; `held`: why no file is removed by age."""
+    """Result of one call.
+
+    `oldest`: start of the log, None if it is empty. `blocked_by`: why no file is removed by age.
+    """
 
     files: int = 0
     bytes: int = 0
     dropped_readers: tuple[str, ...] = ()
     expired_readers: tuple[str, ...] = ()
     oldest: RelayLocation | None = None
-    held: str = ""
+    blocked_by: str = ""
 
 
 class Retention:
@@ -113,10 +116,10 @@ class Retention:
 
     @contextlib.contextmanager
     def _lock(self, monotonic_s: float) -> Iterator[None]:
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as locks:
             try:
                 with contextlib.suppress(FileNotFoundError):  # without the folder there is no reader
-                    held.enter_context(removal_lock(self._directory))
+                    locks.enter_context(removal_lock(self._directory))
                 self._locked_since_s = None
             except BlockingIOError:
                 if self._locked_since_s is None:
@@ -211,9 +214,9 @@ def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -
         mark_dropped(directory, reader, oldest, reason)
 
 
-# SteppedClock detects steps forward of the wall clock, also between two processes, because ages by a stepped clock are
-# meaningless. It counts the time since the last step with the monotonic clock. The state is stored in `relay.clock` at
-# intervals, without fsync. A power cut or a full disk may lose the file, and the next process then trusts the clock.
+# Ages by a wall clock that stepped forward are meaningless, so `SteppedClock` counts the time since the last step with
+# the monotonic clock. It stores its state in `relay.clock` at intervals, without fsync. After a power cut or on a full
+# disk the file may be missing, and the next process then trusts the clock.
 
 CLOCK_NAME: Final = "relay.clock"
 MAX_STEP_S: Final = 3600.0

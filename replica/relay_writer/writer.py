@@ -82,7 +82,7 @@ class RelayWriter:
         self.names = NameWatch(lock.file, self._files, self._failure)
         self._recover(start)
         self._head_file = HeadFile(directory)
-        self._told = has_begun(directory)
+        self._had_begun = has_begun(directory)
         self._publish_end()
         make_readers_directory(directory)  # after the head: without a head, the folder means that the log was deleted
 
@@ -235,9 +235,9 @@ class RelayWriter:
             self._failure.fail(error)
         self.names.ensure_named()
 
-    def ensure_whole(self) -> None:
+    def check_files(self) -> None:
         """Raise RelayError if a file that readers need has lost its name. Call it at intervals."""
-        self.names.ensure_whole(self._head_file.file, self._snapshot)
+        self.names.check_files(self._head_file.file, self._snapshot)
 
     def total_bytes(self) -> int:
         """Return the bytes of all relay files, including the open group."""
@@ -344,7 +344,7 @@ class RelayWriter:
 
     def _publish_end(self) -> None:
         """Publish the end after a recovery. If the start of a lost log is still open, the earlier record stays."""
-        if self.begun or not self._told:
+        if self.begun or not self._had_begun:
             self._head_file.publish(self._snapshot)
 
     def _begin_at(self, position: GtidPosition | None) -> None:

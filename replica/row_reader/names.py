@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from replica.rows.types.types import ValuePolicy
     from replica.schema.table import TableSchema
 
-    Ask = Callable[[str, str], TableSchema | None]
+    Lookup = Callable[[str, str], TableSchema | None]
 
 UNNAMED: Final = (
     "In such tables, integers are shown as signed, ENUM and SET as numbers, and text that is not UTF-8 as bytes. Give "
@@ -148,31 +148,29 @@ def read_schema_file(schema_file: Path) -> SchemaHistory:
         ) from error
 
 
-# `LiveNames` uses table patterns, a file of CREATE TABLE statements (optional), and a function that returns the
-# definition of a table. The function reads the log before the start, or asks the primary for its current definition. A
-# definition is used if it agrees with the table map in every fact that both have; otherwise columns are named @1, @2,
-# …
+# A looked-up definition may be newer than the rows. It is used only if it agrees with the table map in every fact that
+# both have; otherwise columns are named @1, @2, …
 
 
-class AskedTables(SchemaHistory):
-    """Tables as the statements of `base` define them, otherwise as `ask` returns them.
+class LookedUpTables(SchemaHistory):
+    """Tables as the statements of `base` define them, otherwise as `lookup` returns them.
 
-    Each lookup calls `ask`, because tables change.
+    Each lookup calls `lookup`, because tables change.
     """
 
-    def __init__(self, base: SchemaHistory | None, ask: Ask, notices: Notices) -> None:
+    def __init__(self, base: SchemaHistory | None, lookup: Lookup, notices: Notices) -> None:
         super().__init__(base)
-        self._ask = ask
+        self._lookup = lookup
         self._notices = notices
         self.needed = False
-        """Whether column names are needed; otherwise `ask` is not called."""
+        """Whether column names are needed; otherwise `lookup` is not called."""
 
     def table(self, database: str, table: str) -> TableSchema | None:
         known = super().table(database, table)
         if known is not None or not self.needed:
             return known
         try:
-            return self._ask(database, table)
+            return self._lookup(database, table)
         except ReplicaError as error:
             self._notices.say(f"{database}.{table}: its columns are unknown: {error.message}")
             return None
@@ -187,18 +185,18 @@ class LiveNames(Names):
         notices: Notices,
         policy: ValuePolicy,
         schema_file: Path | None,
-        ask: Ask | None,
+        lookup: Lookup | None,
         *,
         need_names: bool = False,
     ) -> None:
         known = None if schema_file is None else read_schema_file(schema_file)
-        self._asked = None if ask is None else AskedTables(known, ask, notices)
+        self._looked_up = None if lookup is None else LookedUpTables(known, lookup, notices)
         self._keys: dict[tuple[str, str], tuple[int, ...]] = {}
-        super().__init__(patterns, notices, policy, self._asked or known, need_names=need_names)
+        super().__init__(patterns, notices, policy, self._looked_up or known, need_names=need_names)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        if self._asked is not None:
-            self._asked.needed = any(column.name is None for column in table_map.columns)
+        if self._looked_up is not None:
+            self._looked_up.needed = any(column.name is None for column in table_map.columns)
         target = super().resolve(table_map)
         schema = None if target is None else target.schema
         self._keys[table_map.database, table_map.table] = schema.primary_key if schema else ()

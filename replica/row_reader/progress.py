@@ -1,4 +1,8 @@
-"""Progress and notices of a reading, on standard error."""
+"""Progress and notices of a reading, on standard error.
+
+`DumpProgress` shows nothing, and `TerminalProgress` shows a bar. `Notices` prints each notice once and keeps the exit
+code. Standard output is left to the rows.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ class DumpProgress:
     def __exit__(self, *exc: object) -> None:
         """Remove the bar."""
 
-    def passed(self, binlog: BinlogFile, end: int) -> None:
+    def advance(self, binlog: BinlogFile, end: int) -> None:
         """Note that this file is done up to offset `end`."""
 
 
@@ -54,7 +58,7 @@ class TerminalProgress(DumpProgress):
         if self._bar is not None:
             self._bar.stop()
 
-    def passed(self, binlog: BinlogFile, end: int) -> None:
+    def advance(self, binlog: BinlogFile, end: int) -> None:
         if binlog is not self._binlog:
             self._before += self._in_file
             self._binlog = binlog

@@ -121,11 +121,11 @@ class Reading:
         """Yield all ranges of all files, until no later transaction can be selected."""
         for part in self._parts():
             yield part
-            self.progress.passed(part.binlog, part.piece.end)
+            self.progress.advance(part.binlog, part.piece.end)
 
     def _parts(self) -> Iterator[Part]:
         reader = FilesReader(self.files, self.keys)
-        for part in reader.parts(cut_at_ddl=True, skip_damaged=self.skip_damaged, at_end=self._say_damage):
+        for part in reader.parts(cut_at_ddl=True, skip_damaged=self.skip_damaged, at_end=self._report_damage):
             yield part
             if self.selection.finished:
                 return
@@ -135,7 +135,7 @@ class Reading:
                 "its rows are not shown."
             )
 
-    def _say_damage(self, binlog: BinlogFile) -> None:
+    def _report_damage(self, binlog: BinlogFile) -> None:
         for damage in binlog.damage:
             self.notices.say(
                 f"{binlog.name}: left out {damage.size} bytes from offset {damage.begin} on: {damage.error}"
@@ -159,10 +159,10 @@ class Reading:
         """Mark the selected groups of the range; None if all are selected."""
         if not part.piece.whole:
             return None
-        asked = None if self.selection.everything else self.selection.shown(self.groups(part))
+        selected = None if self.selection.everything else self.selection.shown(self.groups(part))
         if self._readable is None or self._readable[0] is not part.piece.data:
-            return asked
-        return self._readable[1] if asked is None else asked & self._readable[1]
+            return selected
+        return self._readable[1] if selected is None else selected & self._readable[1]
 
     def visible(self, part: Part) -> set[int] | None:
         """Return the offsets, in the range, of the selected groups; None if all are selected."""
@@ -198,7 +198,7 @@ class Reading:
         self, part: Part, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
     ) -> Iterator[ShownRows]:
         if self.skip_damaged:
-            self._go_around(part, carried)
+            self._skip_unreadable(part, carried)
             shown = self.shown(part)
         missing: list[XaGroup] = []
         gtids: pa.Array | None = None
@@ -247,16 +247,16 @@ class Reading:
                 raise of_file(error, part) from None
         return [UnreadableGroup(one.number, of_file(one.error, part)) for one in found]
 
-    def _go_around(self, part: Part, carried: Sequence[CarriedGroup]) -> None:
+    def _skip_unreadable(self, part: Part, carried: Sequence[CarriedGroup]) -> None:
         """Report the unreadable groups of the range; later calls do not show them."""
         groups = self.groups(part)
         readable = np.ones(len(groups), np.bool_)
         for one in self._unreadable(part, carried):
             readable[one.number] = False
-            self.say_left_out(part, one)
+            self.report_skipped(part, one)
         self._readable = part.piece.data, readable
 
-    def say_left_out(self, part: Part, one: UnreadableGroup) -> None:
+    def report_skipped(self, part: Part, one: UnreadableGroup) -> None:
         """Report damage that was skipped."""
         groups = self.groups(part)
         start, end = int(groups.start[one.number]), int(groups.end[one.number])

@@ -70,8 +70,8 @@ class StatementChanges:
                 changed = changed_tables(found.statement, part.server)
                 if changed is None:
                     continue
-                meant = [name for name in changed.tables if not self._temporary.means(found.statement, name)]
-                tables = tuple(name for name in meant if self._wants(*name))
+                permanent = [name for name in changed.tables if not self._temporary.means(found.statement, name)]
+                tables = tuple(name for name in permanent if self._wants(*name))
                 if tables or not changed.tables:
                     gtid = str(getattr(found.begin, "gtid", None) or "anonymous")
                     text = statement_text(found.statement.query, found.statement.status)

@@ -110,7 +110,7 @@ _Value = TypeVar("_Value", ColumnSchema, TableSchema)
 
 def tables_to_json(tables: Mapping[TableName, TableSchema]) -> str:
     """Return the tables as compact JSON, in the order of their names."""
-    stored = [_told(tables[name]) for name in sorted(tables)]
+    stored = [_as_dict(tables[name]) for name in sorted(tables)]
     return json.dumps({"v": VERSION, "tables": stored}, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -134,19 +134,19 @@ def tables_from_json(text: str) -> dict[TableName, TableSchema]:
     return {(table.database, table.table): table for table in tables}
 
 
-def _told(value: ColumnSchema | TableSchema) -> dict[str, Any]:
+def _as_dict(value: ColumnSchema | TableSchema) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(value):
-        told = getattr(value, field.name)
+        field_value = getattr(value, field.name)
         if field.name == "columns":
-            found[field.name] = [_told(column) for column in told]
-        elif told != field.default:
-            found[field.name] = told
+            found[field.name] = [_as_dict(column) for column in field_value]
+        elif field_value != field.default:
+            found[field.name] = field_value
     return found
 
 
 def _read(kind: type[_Value], value: dict[str, Any]) -> _Value:
-    told: dict[str, Any] = {name: tuple(part) if isinstance(part, list) else part for name, part in value.items()}
+    fields: dict[str, Any] = {name: tuple(part) if isinstance(part, list) else part for name, part in value.items()}
     if kind is TableSchema:
-        told["columns"] = tuple(_read(ColumnSchema, column) for column in value["columns"])
-    return kind(**told)
+        fields["columns"] = tuple(_read(ColumnSchema, column) for column in value["columns"])
+    return kind(**fields)

@@ -16,10 +16,9 @@ from replica.errors import ConfigError
 from replica.schema.text.naming import column_key, lowered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     TableName = tuple[str, str]
-    from collections.abc import Collection
 
 ANY: Final = "*"
 _PART: Final = r"`((?:[^`]|``)+)`|\s*([^.`,\s][^.,]*)"
@@ -75,8 +74,8 @@ class TableMatcher:
 
     def covers(self, pattern: str) -> bool:
         """Return True if one pattern here selects every table that `pattern` selects."""
-        asked = table_pattern(pattern)
-        return self._tables.fullmatch(_BETWEEN.join((ANY.join(asked.database), ANY.join(asked.table)))) is not None
+        parsed = table_pattern(pattern)
+        return self._tables.fullmatch(_BETWEEN.join((ANY.join(parsed.database), ANY.join(parsed.table)))) is not None
 
 
 class ColumnMatcher:

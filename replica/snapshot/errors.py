@@ -1,7 +1,7 @@
 """Classify errors of reading a table: transient, caused by a changed definition, or limited to one table.
 
-`passes`, `asks_again` and `of_the_table` classify an error, and `named` adds the table's name to it. An error that no
-function recognises concerns more than one table and ends the snapshot.
+`passes`, `needs_new_definition` and `concerns_only_table` classify an error, and `named` adds the table's name to it.
+An error that no function recognises concerns more than one table and ends the snapshot.
 """
 
 from __future__ import annotations
@@ -80,22 +80,22 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, DisconnectedError) or (isinstance(error, ServerError) and error.code in TRANSIENT)
 
 
-def asks_again(error: ReplicaError, count: int) -> bool:
+def needs_new_definition(error: ReplicaError, count: int) -> bool:
     """Return True if the table's definition must be read again after the `count`-th such error."""
     if redefined(error):
         return count < SAME_MISFIT
     return isinstance(error, ServerError) and error.code in REDEFINED and count < SAME_ERROR
 
 
-def of_the_table(error: ReplicaError, count: int) -> bool:
+def concerns_only_table(error: ReplicaError, count: int) -> bool:
     """Return True if the `count`-th such error is permanent and concerns only this table."""
     if isinstance(error, ServerError):
         if error.code in HELD:
             return count >= SAME_ERROR
-        told = error.code in DENIED | BROKEN | REDEFINED
+        concerns_table = error.code in DENIED | BROKEN | REDEFINED
     else:
-        told = isinstance(error, (PrerequisiteError, SchemaError))
-    return told and not asks_again(error, count)
+        concerns_table = isinstance(error, (PrerequisiteError, SchemaError))
+    return concerns_table and not needs_new_definition(error, count)
 
 
 def named(error: ReplicaError, table: TableName) -> ReplicaError:
@@ -105,11 +105,11 @@ def named(error: ReplicaError, table: TableName) -> ReplicaError:
         return error
     if isinstance(error, ServerError) and error.code in DENIED:
         return denied(table, error.message, error.code, error.sqlstate)
-    told = copy.copy(error)
-    told.message = f"while reading table {name}: {error.message}"
+    renamed = copy.copy(error)
+    renamed.message = f"while reading table {name}: {error.message}"
     if isinstance(error, ServerError) and error.code in BROKEN:
-        told.hint = MAY_MEND
-    return told
+        renamed.hint = MAY_MEND
+    return renamed
 
 
 def denied(table: TableName, why: str, code: int = NO_SELECT, sqlstate: str = "42000") -> AuthenticationError:

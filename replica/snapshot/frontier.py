@@ -47,9 +47,9 @@ class Frontier:
         for opened, kept in self.open:
             if opened == name:
                 return kept
-        return None if self._passed(name) else NOTHING
+        return None if self._has_started(name) else NOTHING
 
-    def _passed(self, name: TableName) -> bool:
+    def _has_started(self, name: TableName) -> bool:
         return self.done or (self.after is not None and name <= self.after)
 
     @property
@@ -67,7 +67,7 @@ class Frontier:
 
         `names` must contain all tables between `after` and the last name. Passed names do not change.
         """
-        new = sorted(name for name in names if not self._passed(name))
+        new = sorted(name for name in names if not self._has_started(name))
         if not new:
             return self
         return replace(self, after=new[-1], open=_ordered({**dict(self.open), **dict.fromkeys(new, NOTHING)}))
@@ -88,17 +88,17 @@ class Frontier:
             opened[name] = kept
         return replace(self, open=_ordered(opened), rows=self.rows + rows)
 
-    def again(self, names: Iterable[TableName]) -> Self:
+    def restarted(self, names: Iterable[TableName]) -> Self:
         """Return the frontier with nothing delivered of these tables."""
-        passed = [name for name in names if self._passed(name)]
-        if not passed:
+        started = [name for name in names if self._has_started(name)]
+        if not started:
             return self
-        return replace(self, open=_ordered({**dict(self.open), **dict.fromkeys(passed, NOTHING)}))
+        return replace(self, open=_ordered({**dict(self.open), **dict.fromkeys(started, NOTHING)}))
 
     def without(self, names: Iterable[TableName]) -> Self:
         """Return the frontier without open tables that do not exist any more or are not selected any more."""
-        gone = set(names)
-        return replace(self, open=tuple((name, kept) for name, kept in self.open if name not in gone))
+        removed = set(names)
+        return replace(self, open=tuple((name, kept) for name, kept in self.open if name not in removed))
 
     def finish(self) -> Self:
         """Return the frontier with every table started; open tables stay open."""

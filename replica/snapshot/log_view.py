@@ -1,6 +1,6 @@
 """Relay log as the snapshot sees it: the interface that a query's feed or a test's replica implements.
 
-`place_behind` maps a server's GTID position to a relay log location at or after it.
+`location_after` maps a server's GTID position to a relay log location at or after it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LogView(Protocol):
         ...
 
 
-def place_behind(view: LogView, position: GtidPosition) -> RelayLocation | None:
+def location_after(view: LogView, position: GtidPosition) -> RelayLocation | None:
     """Return a location of the log after all groups of `position`; None if the log has not reached the position.
 
     The location is exact if the log knows it. Otherwise it is the log's end, which may only lengthen a window.

@@ -14,12 +14,12 @@ from replica.errors import DataLossError, KeyChangedError, ReplicaError
 from replica.relay_log.walks.ddl import statements_between
 from replica.schema.effects.outline import outline_of
 from replica.snapshot.check.catalog import list_tables
-from replica.snapshot.chunks.reader import BehindError, ChunkReader, Wanted
+from replica.snapshot.chunks.reader import ChunkReader, LaggingServerError, Wanted
 from replica.snapshot.chunks.schedule import shown_before
-from replica.snapshot.errors import asks_again, passes
+from replica.snapshot.errors import needs_new_definition, passes
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.images.key_states import PartialRowError
-from replica.snapshot.log_view import place_behind
+from replica.snapshot.log_view import location_after
 from replica.snapshot.pace import MOST_UNSETTLED
 from replica.snapshot.reconcile.reconciler import BlockLostError, ChunkRun, ReconcileResult
 from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, unsettled_error
@@ -62,7 +62,7 @@ class RangeReader:
         pace: Pace,
         view: LogView,
         spool: Spool,
-        mover: ChunkReconciler,
+        reconciler: ChunkReconciler,
         watch: SourceWatch,
         connect: Callable[[Endpoint], SnapshotConnection],
         wanted: Callable[[TableName], bool],
@@ -71,7 +71,7 @@ class RangeReader:
         self._pace = pace
         self._view = view
         self._spool = spool
-        self._mover = mover
+        self._reconciler = reconciler
         self._watch = watch
         self._connect = connect
         self._wanted = wanted
@@ -96,10 +96,10 @@ class RangeReader:
                 host = self._watch.host
                 connection = self._connect(host)
                 await_position(connection, v.position, host, self._view)  # a lagging replica may lack some tables
-                seen = self._await_seen(host)
-                whole = self._write_all(writer, connection, seen, name, v, without)
-                return _finished(writer, name) if whole else writer.finish(name)
-            except (BehindError, BlockLostError, _ReadAgainError):
+                seen = self._await_watermark(host)
+                complete = self._write_all(writer, connection, seen, name, v, without)
+                return _finished(writer, name) if complete else writer.finish(name)
+            except (LaggingServerError, BlockLostError, _RereadError):
                 writer.abandon()
             except _UnsettledError as error:
                 writer.abandon()
@@ -110,13 +110,13 @@ class RangeReader:
             except ReplicaError as error:
                 writer.abandon()
                 failed += 1
-                if not (passes(error) or asks_again(error, failed)) or time.monotonic() > deadline:
+                if not (passes(error) or needs_new_definition(error, failed)) or time.monotonic() > deadline:
                     raise
             except BaseException:
                 writer.abandon()
                 raise
             finally:
-                self._mover.forget()
+                self._reconciler.forget()
                 if connection is not None:
                     connection.close()
             time.sleep(POLL_S)
@@ -126,7 +126,7 @@ class RangeReader:
         before, after = name.before, name.after
         names = {table for table, _ in (*before.open, *after.open)}
         if (before.after, before.done) != (after.after, after.done):
-            made = self.made_since(v.location)
+            made = self.created_since(v.location)
             names |= {table for table in list_tables(connection, self._wanted) if table not in made}
         ranges = []
         for table in sorted(names):
@@ -135,7 +135,7 @@ class RangeReader:
                 ranges.append((table, begin, end))
         return ranges
 
-    def made_since(self, v: RelayLocation) -> set[TableName]:
+    def created_since(self, v: RelayLocation) -> set[TableName]:
         """Return the tables that were created after a location, under names that no table had there."""
         made: set[TableName] = set()
         touched: set[TableName] = set()
@@ -161,7 +161,7 @@ class RangeReader:
         A table is skipped if its key has changed and the batch does not complete it. A later batch delivers it from its
         first row.
         """
-        whole = True
+        complete = True
         for wanted in self._ranges(name, connection, v):
             if wanted[0] in without:
                 continue
@@ -170,8 +170,8 @@ class RangeReader:
             except KeyChangedError:
                 if name.after.reached(wanted[0]) is None or not self._pace.table_by_table:
                     raise
-                whole = False
-        return whole
+                complete = False
+        return complete
 
     def _write(
         self, writer: BatchWriter, connection: SnapshotConnection, seen: Seen, wanted: Range, v: RelayHead
@@ -180,26 +180,26 @@ class RangeReader:
         try:
             if not chunks:
                 return
-            upper = max(self._await_place(chunk, v) for chunk in chunks)
+            high = max(self._await_place(chunk, v) for chunk in chunks)
             if any(chunk.table != chunks[0].table for chunk in chunks):
-                raise _ReadAgainError
-            group = ChunkRun(wanted[0], tuple(chunks), upper, shown_before(self._view, chunks))
-            self._mover.look([group], v.location)
-            fit = self._mover.fit(group, v.location)
+                raise _RereadError
+            group = ChunkRun(wanted[0], tuple(chunks), high, shown_before(self._view, chunks))
+            self._reconciler.load_window([group], v.location)
+            fit = self._reconciler.fit(group, v.location)
             if fit is ReconcileResult.LATER:
                 raise _changed(f"a statement has changed table {'.'.join(wanted[0])} since then")
             if fit is ReconcileResult.AGAIN:
-                raise _ReadAgainError  # retry until the low watermark has passed the batch position
+                raise _RereadError  # retry until the low watermark has passed the batch position
             if fit is ReconcileResult.UNSETTLED:
-                raise _UnsettledError(wanted[0], self._mover.last_change(group))
-            writer.write(group.name, self._mover.blocks(group, v.location))
+                raise _UnsettledError(wanted[0], self._reconciler.last_change(group))
+            writer.write(group.name, self._reconciler.blocks(group, v.location))
         except UnlikeRowsError:
             raise _changed(
                 f"rows of {'.'.join(wanted[0])}, which has no key, do not match the before images of its changes"
             ) from None
         except PartialRowError as error:
             if location_at(error.place) <= v.location:
-                raise _ReadAgainError from None  # retry for the same reason
+                raise _RereadError from None  # retry for the same reason
             what = f"later row images of {'.'.join(wanted[0])} lack columns (binlog_row_image)"
             raise _changed(f"{what}, so that changes cannot be undone") from None
         finally:
@@ -232,33 +232,33 @@ class RangeReader:
             for other in others:
                 other.close()
 
-    def _await_seen(self, host: Endpoint) -> Seen:
+    def _await_watermark(self, host: Endpoint) -> Seen:
         """Return the low watermark of a host, as soon as it is known.
 
         Raises:
-            _ReadAgainError: The watch has moved to another host.
+            _RereadError: The watch has moved to another host.
         """
         while (seen := self._watch.seen) is None or seen.host != host:
             self._watch.check()
             self._view.head()  # raises the error that ended the stream
             if self._watch.host != host:
-                raise _ReadAgainError
+                raise _RereadError
             time.sleep(POLL_S)
         return seen
 
     def _await_settled(self, place: RelayLocation) -> None:
         """Wait until the low watermark has reached a location."""
-        while (seen := self._watch.seen) is None or seen.lower.location < place:
+        while (seen := self._watch.seen) is None or seen.low.location < place:
             self._watch.check()
             self._view.head()  # raises the error that ended the stream
             time.sleep(POLL_S)
 
     def _await_place(self, chunk: TableChunk, v: RelayHead) -> RelayLocation:
         while True:
-            place = place_behind(self._view, chunk.upper)
+            place = location_after(self._view, chunk.high)
             if place is not None:
                 return max(place, v.location)
-            self._view.wait_for(chunk.upper, POLL_S)
+            self._view.wait_for(chunk.high, POLL_S)
 
 
 def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
@@ -276,7 +276,7 @@ class _UnsettledError(Exception):
         self.name, self.place = name, place
 
 
-class _ReadAgainError(Exception):
+class _RereadError(Exception):
     """The rows do not fit together, but another read may succeed. This error never leaves this module."""
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import DiskFullError
 from replica.relay_log.walks.xa import prepared_at
-from replica.snapshot.chunks.names import FirstNames, FollowedNames
+from replica.snapshot.chunks.names import FirstListing, SnapshotNames
 from replica.snapshot.chunks.schedule import ALL, ReadingList, choose_chunks
-from replica.snapshot.chunks.table_reading import UnmovedTables
+from replica.snapshot.chunks.table_reading import TableRetries
 from replica.snapshot.chunks.threads import ReadingThreads
-from replica.snapshot.connection.connection import TableConnection, asked
+from replica.snapshot.connection.connection import TableConnection, ask_with_retries
 from replica.snapshot.errors import named
 from replica.snapshot.frontier import Frontier
 from replica.snapshot.images.key_states import PartialRowError
@@ -74,9 +74,9 @@ class ProgressMeter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
-    def of(self, reading: ReadingList, threads: ReadingThreads, first: FirstNames) -> SnapshotProgress:
+    def of(self, reading: ReadingList, threads: ReadingThreads, first: FirstListing) -> SnapshotProgress:
         """Return the progress of a snapshot."""
         left, begun = reading.state()
         rows = threads.rows
@@ -97,10 +97,10 @@ class ProgressMeter:
     def rate(self, rows: int) -> float:
         """Record the number of rows read, and return the rows per second over the last RATE_S."""
         now = self._clock()
-        self._told.append((now, rows))
-        while now - self._told[0][0] > RATE_S:
-            self._told.popleft()
-        since, before = self._told[0]
+        self._samples.append((now, rows))
+        while now - self._samples[0][0] > RATE_S:
+            self._samples.popleft()
+        since, before = self._samples[0]
         return (rows - before) / (now - since) if now > since else 0.0
 
 
@@ -124,8 +124,8 @@ class TableSnapshot:
     """Snapshot of one query's tables. One thread calls its methods, whose errors end the query.
 
     Attributes:
-        held_back: Tables that the last `advance` could not reconcile because a statement after its position changed or
-            dropped them. A later position may work; this one never will.
+        blocked_tables: Tables that the last `advance` could not reconcile, because a statement after its position
+            changed or dropped them. A later position may work; this one never will.
         forward_only: Those of them whose row images lack columns (binlog_row_image), so that changes cannot be undone.
 
     Args:
@@ -154,7 +154,9 @@ class TableSnapshot:
         most = config.relay_max_bytes if pace.spool_bytes is None else pace.spool_bytes
         self._spool = Spool(spool, most_bytes=most, min_free_bytes=config.min_free_bytes)
         self._list = ReadingList()
-        self._mover = ChunkReconciler(view.log, self._spool, resnapshot_statement_dml=pace.resnapshot_statement_dml)
+        self._reconciler = ChunkReconciler(
+            view.log, self._spool, resnapshot_statement_dml=pace.resnapshot_statement_dml
+        )
         hosts = config.endpoints if pace.host is None else (pace.host,)
         self._watch = SourceWatch(
             *(config, pace, hosts),
@@ -164,14 +166,14 @@ class TableSnapshot:
         )
         self._threads = ReadingThreads(config, pace, self._list, self._spool, self._watch, self._connect)
         self._ranges = RangeReader(
-            config, pace, view, self._spool, self._mover, self._watch, self._connect, self._wanted
+            config, pace, view, self._spool, self._reconciler, self._watch, self._connect, self._wanted
         )
-        self._names = FollowedNames(*(view, self._list, self._wanted), self._ask, pace.host)
-        self.held_back: tuple[TableName, ...] = ()
+        self._names = SnapshotNames(*(view, self._list, self._wanted), self._ask, pace.host)
+        self.blocked_tables: tuple[TableName, ...] = ()
         self.forward_only: tuple[TableName, ...] = ()
-        self._unmoved = UnmovedTables(pace, self._list, self._mover)
+        self._retries = TableRetries(pace, self._list, self._reconciler)
         self._reached = Frontier()
-        self._first = FirstNames(0, 0)
+        self._first = FirstListing(0, 0)
         self._began: RelayLocation | None = None
         self._needed: tuple[RelayLocation, RelayLocation] | None = None
         self._meter = ProgressMeter()
@@ -197,7 +199,7 @@ class TableSnapshot:
         """End all threads; the files of batches stay."""
         self._threads.close()
         self._watch.close()
-        self._mover.forget()
+        self._reconciler.forget()
 
     def keep_from(self) -> RelayLocation | None:
         """Return the relay log location from which its files must be kept; None if no location is known yet.
@@ -232,7 +234,7 @@ class TableSnapshot:
         self._check()
         return bool(self._list.deliverable()) or self._list.finished
 
-    def more_comes(self, limit: ReadLimit) -> bool:
+    def more_rows_expected(self, limit: ReadLimit) -> bool:
         """Return True if a batch with this limit is not full yet and more rows are being read.
 
         Raises:
@@ -240,7 +242,7 @@ class TableSnapshot:
         """
         self._check()
         seen = self._watch.seen
-        if seen is None or not self._list.comes(seen.lower.location) or self._threads.waits_for:
+        if seen is None or not self._list.may_yield(seen.low.location) or self._threads.waits_for:
             return False  # the threads may wait for this delivery, after which the log can advance
         waiting = [chunk for table in self._list.deliverable() for chunk in list(table.chunks)]
         rows, size = sum(chunk.rows for chunk in waiting), sum(chunk.size for chunk in waiting)
@@ -275,14 +277,14 @@ class TableSnapshot:
             return None
         self._resume(frontier)
         self._names.follow(frontier, v)
-        taken, gone, again = self._fitting(v, limit)
+        taken, absent, outdated = self._reconcilable(v, limit)
         try:
-            if not taken and not gone and not self._list.finished:
+            if not taken and not absent and not self._list.finished:
                 return None
-            return self._write(frontier, v, taken, gone, transaction)
+            return self._write(frontier, v, taken, absent, transaction)
         finally:
-            for table in again:
-                self._list.read_again(table, not_before=v.location)
+            for table in outdated:
+                self._list.restart(table, not_before=v.location)
 
     def parts(
         self,
@@ -328,7 +330,7 @@ class TableSnapshot:
         return self._connect(self._watch.host)
 
     def _ask(self, question: Callable[[SnapshotConnection], Answer]) -> Answer:
-        return asked(self._connect_now, question, self._config.connect_retry_s)
+        return ask_with_retries(self._connect_now, question, self._config.connect_retry_s)
 
     def _wake(self) -> None:
         with self._list.changed:
@@ -341,73 +343,73 @@ class TableSnapshot:
     def _resume(self, frontier: Frontier) -> None:
         """Set the reading list to a frontier that may differ from the last returned one."""
         if frontier.rows != self._reached.rows and not frontier.done:
-            self._names.list_again(frontier)
+            self._names.relist(frontier)
         self._list.follow(dict(frontier.open))
 
-    def _fitting(
+    def _reconcilable(
         self, v: RelayHead, limit: ReadLimit
     ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading], list[TableReading]]:
         """Return the chunks that can be reconciled with `v` within the limit, the tables that do not exist, and the
         tables to read again.
         """
         deliverable = self._list.deliverable()
-        candidates, gone = choose_chunks(self._view, deliverable, v, limit)
+        candidates, absent = choose_chunks(self._view, deliverable, v, limit)
         taken = []
         if candidates:
-            self._mover.look([group for group, _ in candidates], v.location)
+            self._reconciler.load_window([group for group, _ in candidates], v.location)
         later: list[TableReading] = []
-        again: list[TableReading] = []
+        outdated: list[TableReading] = []
         forward: list[TableReading] = []
         for group, table in candidates:
-            if any(one.name == table.name for one in (*later, *again, *forward)):
+            if any(one.name == table.name for one in (*later, *outdated, *forward)):
                 continue  # a later lane must wait for a lane that does not fit
-            fit = self._mover.fit(group, v.location)
+            fit = self._reconciler.fit(group, v.location)
             if fit is ReconcileResult.FITS:
                 taken.append((group, table))
             elif fit is ReconcileResult.AGAIN:
-                again.append(table)
+                outdated.append(table)
             elif fit is ReconcileResult.FORWARD:
                 forward.append(table)
             elif fit is ReconcileResult.UNSETTLED:
-                self._unmoved.read_settled(table, self._mover.last_change(group))
+                self._retries.retry_settled(table, self._reconciler.last_change(group))
             else:
                 later.append(table)
         if later:
-            made = self._ranges.made_since(v.location)
-            gone += [table for table in later if table.name in made]  # all of its rows are newer than `v`
+            made = self._ranges.created_since(v.location)
+            absent += [table for table in later if table.name in made]  # all of its rows are newer than `v`
         self.forward_only = tuple(table.name for table in forward)
-        later += [table for table in deliverable if table.gone is not None]
-        self.held_back = (*self.forward_only, *(table.name for table in later if table not in gone))
-        return taken, gone, again
+        later += [table for table in deliverable if table.absent_at is not None]
+        self.blocked_tables = (*self.forward_only, *(table.name for table in later if table not in absent))
+        return taken, absent, outdated
 
     def _write(
         self,
         frontier: Frontier,
         v: RelayHead,
         taken: list[tuple[ChunkRun, TableReading]],
-        gone: list[TableReading],
+        absent: list[TableReading],
         transaction: LastTransaction | None,
     ) -> Advance | None:
-        names = [table.name for table in gone] + [group.name for group, _ in taken]
+        names = [table.name for table in absent] + [group.name for group, _ in taken]
         known = self._list.known()
         new = frontier.begin(name for name in known if name <= max(names)) if names else frontier
         writer = BatchWriter(self._spool, frontier.rows, transaction or transaction_at(self._view.log, v))
-        ended = {table.name for table in gone}
+        ended = {table.name for table in absent}
         try:
             for group, table in taken:
                 before = writer.rows
                 try:
-                    writer.write(group.name, self._mover.blocks(group, v.location))
+                    writer.write(group.name, self._reconciler.blocks(group, v.location))
                 except DiskFullError as error:
                     raise named(error, group.name) from error
                 except (BlockLostError, PartialRowError, UnlikeRowsError) as error:
                     writer.abandon()
-                    self._unmoved.read_better(table, error, v.location)
+                    self._retries.retry(table, error, v.location)
                     return None
                 end = group.chunks[-1].end
                 ended |= {group.name} if end is None else set()
                 new = new.advance(group.name, end, writer.rows - before)
-            new = new.without(table.name for table in gone)
+            new = new.without(table.name for table in absent)
             if ended.issuperset(known):
                 new = new.finish()
             size = writer.size
@@ -419,12 +421,12 @@ class TableSnapshot:
             writer.abandon()
             raise
         for group, table in taken:
-            self._unmoved.forget(table)
+            self._retries.forget(table)
             self._list.delivered(table, group.chunks)
-        for table in gone:
-            self._list.leave(table.name)
+        for table in absent:
+            self._list.remove(table.name)
         if new.finished:
-            self._mover.forget()
+            self._reconciler.forget()
         self._reached = new
-        refused = tuple((table.name, table.refused) for table in gone if table.refused)
+        refused = tuple((table.name, table.refused) for table in absent if table.refused)
         return Advance(new, new.rows - frontier.rows, size, refused)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SHOWN_CHARACTERS: Final = 60
 
-WORDS: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}
+OPERATION_NAMES: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}
 
 NULL: Final = "NULL"
 
@@ -69,7 +69,7 @@ def program(table: CompiledTable, *, unnamed: bool) -> Program:
     made = Program()
     shown = shown_columns(table, unnamed=unnamed)
     columns = [ColumnText(one, f"{place}{_VALUE}") for place, one in enumerate(shown)]
-    for op in WORDS:
+    for op in OPERATION_NAMES:
         made.add(len(shown), [Side(side, _SIDE, _COLUMN, "", columns) for side in _SIDES[op]])
     return made
 
@@ -102,7 +102,7 @@ class RowLines:
             rest = self._changes(lines, before, after)
         else:
             rest = [self._pair(lines, p, v, paint.plain) for p, v in before.items() if p not in lines.key]
-        head = f"  {paint.operation(WORDS[op])}  {paint.table(lines.table.ljust(width))}"
+        head = f"  {paint.operation(OPERATION_NAMES[op])}  {paint.table(lines.table.ljust(width))}"
         return "  ".join([head, *key, *rest])
 
     def _changes(self, lines: TableLines, before: Mapping[int, str], after: Mapping[int, str]) -> list[str]:
@@ -190,9 +190,9 @@ class Colours:
         return click.style(text, fg=fg, bold=bold, dim=dim) if self.on else text
 
 
-# `Transactions` takes a part of the log and its selected rows, and yields lines of text. Transactions without rows are
-# shown by their content. That is DDL, other statements logged as text, or an XA transaction that is prepared or rolled
-# back. The rows of a prepared transaction appear at its commit. All times are UTC.
+# A transaction without selected rows is shown by its content: DDL, other statements logged as text, or an XA
+# transaction that is prepared or rolled back. The rows of a prepared transaction appear at its commit. All times are
+# UTC.
 
 
 SHOWN_STATEMENTS: Final = 8
@@ -213,7 +213,7 @@ _ENDS: Final = frozenset({"BEGIN", "COMMIT", "ROLLBACK"})
 
 _XA: Final = GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA
 
-_TOLD: Final = frozenset(
+_TEXT_EVENTS: Final = frozenset(
     {
         *(EventType.GTID, EventType.ANNOTATE_ROWS),
         *(EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.EXECUTE_LOAD_QUERY),
@@ -303,8 +303,8 @@ class Transactions:
 
     def without_rows(self, part: Part, groups: Groups, number: int) -> Iterator[str]:
         """Yield the lines of a transaction without selected rows, if it has anything to show."""
-        told = self.silent and (int(groups.flags[number]) & _XA or statements(part, groups, number))
-        if told or int(groups.start[number]) in self.changed:
+        has_text = self.silent and (int(groups.flags[number]) & _XA or statements(part, groups, number))
+        if has_text or int(groups.start[number]) in self.changed:
             yield from self.heading(part, groups, number)
 
     def _cut(self, text: str) -> str:
@@ -344,5 +344,5 @@ def _events(part: Part, groups: Groups, number: int) -> Iterator[Event]:
     piece = part.piece._replace(data=part.piece.data[start:end], offset=part.piece.offset + start)
     inside = part._replace(piece=piece)
     for found in islice(inside.walk(), WALKED_EVENTS):
-        if found.header.event_type in _TOLD:
+        if found.header.event_type in _TEXT_EVENTS:
             yield inside.read(found)

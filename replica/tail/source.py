@@ -18,7 +18,7 @@ from replica.dump.rows.rows_text import RangeOrigin
 from replica.errors import RelayError
 from replica.live.embedded import EmbeddedReplica
 from replica.plain_text import plain_event
-from replica.primary_reader import own_log
+from replica.primary_reader import temporary_log
 from replica.relay_log.log import RelayLog
 from replica.row_reader.reading import ChosenTransactions
 from replica.rows.scan import records as r
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replica.log_reader.reader import Part
     from replica.options.config import ReplicaConfig
     from replica.protocol.gtid import GtidPosition
-    from replica.row_reader.names import Ask
+    from replica.row_reader.names import Lookup
     from replica.row_reader.reading import Reading
     from replica.rows.decode.batch import ChangeBatch, Groups
     from replica.schema.table import TableSchema
@@ -44,7 +44,7 @@ class Source(NamedTuple):
     """Log to follow. `replica`: the temporary replica; None if another process writes the log."""
 
     log: RelayLog
-    ask: Ask | None
+    lookup: Lookup | None
     replica: EmbeddedReplica | None = None
 
 
@@ -93,7 +93,7 @@ def relay_directory(directory: Path, config: ReplicaConfig | None) -> Iterator[S
         yield Source(RelayLog(directory), None)
         return
     with contextlib.closing(EmbeddedReplica(config, directory)) as asking:
-        yield Source(RelayLog(directory), _asker(asking))
+        yield Source(RelayLog(directory), _lookup_of(asking))
 
 
 @contextlib.contextmanager
@@ -103,21 +103,19 @@ def primary(config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoun
     Raises:
         ReplicaError: Any error of EmbeddedReplica, from the calls of the source.
     """
-    with own_log(config, start, log) as own:
-        yield Source(own.log, _asker(own.replica), own.replica)
+    with temporary_log(config, start, log) as own:
+        yield Source(own.log, _lookup_of(own.replica), own.replica)
 
 
-def _asker(replica: EmbeddedReplica) -> Ask:
-    def ask(database: str, table: str) -> TableSchema:
+def _lookup_of(replica: EmbeddedReplica) -> Lookup:
+    def lookup(database: str, table: str) -> TableSchema:
         (schema,) = replica.fetch_schema([(database, table)]).values()
         return schema
 
-    return ask
+    return lookup
 
 
-# `Changes.of` filters rows by tables (the names of the reading), transactions (its selection) and operations. It
-# yields `TransactionRows`: the selected rows of one transaction in one batch, with the text of each row in the
-# output's format. A large transaction comes in several pieces, and `first` marks its first piece.
+# A large transaction comes in several pieces; `TransactionRows.first` marks its first piece.
 
 
 OPERATIONS = {"insert": r.OP_INSERT, "update": r.OP_UPDATE, "delete": r.OP_DELETE}

@@ -129,7 +129,7 @@ class Tail:
         """Show a part; return True to continue with the next part."""
         groups, shown = self.reading.groups(part), self.reading.shown(part)
         self.prepared.supply(self.reading, part)
-        self._look_for_statements(part)
+        self._show_statements(part)
         after = 0
         for rows in self.changes.of(part):
             if not self._without_rows(part, groups, shown, range(after, rows.group)):
@@ -143,7 +143,7 @@ class Tail:
             after = rows.group + 1
         return self._without_rows(part, groups, shown, range(after, len(groups))) and not self.enough
 
-    def _look_for_statements(self, part: Part) -> None:
+    def _show_statements(self, part: Part) -> None:
         if self.statements is not None:
             shown = self.reading.visible(part)
             found = [one for one in self.statements.of(part) if shown is None or one.start in shown]
@@ -164,33 +164,33 @@ class Tail:
         return True
 
 
-LOOK_EVERY_S: Final = 2.0
+CHECK_EVERY_S: Final = 2.0
 
 
 class WriterWatch:
-    """Watch of a relay log's writer. Call `look` at any rate; `say` gets a sentence when the writer stops or
+    """Watch of a relay log's writer. Call `check` at any rate; `report` gets a sentence when the writer stops or
     returns.
     """
 
     def __init__(
-        self, directory: Path, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self, directory: Path, report: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._directory = directory
-        self._say = say
+        self._report = report
         self._clock = clock
         self._next_s = clock()
-        self._alone = False
+        self._unwritten = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         if self._clock() < self._next_s:
             return
-        self._next_s = self._clock() + LOOK_EVERY_S
+        self._next_s = self._clock() + CHECK_EVERY_S
         with contextlib.suppress(OSError):  # this user may not read the lock file
-            alone = lock_holder(self._directory) is None
-            if alone != self._alone:
-                self._alone = alone
-                self._say(
+            unwritten = lock_holder(self._directory) is None
+            if unwritten != self._unwritten:
+                self._unwritten = unwritten
+                self._report(
                     f"no process writes {self._directory} now: no changes arrive until its replica runs again"
-                    if alone
+                    if unwritten
                     else f"{self._directory} is written again"
                 )

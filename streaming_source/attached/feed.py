@@ -21,11 +21,11 @@ from replica.log_reader.in_relay_log import RelayLogReader
 from replica.options.values import CommitTime
 from replica.protocol.gtid import covers
 from replica.relay_log.directory.readers import READERS_NAME
-from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.xa import prepared_at
 from streaming_source.attached.folder import DaemonWatch
-from streaming_source.attached.registration import HeldFiles
+from streaming_source.attached.history import check_history, end_of_group
+from streaming_source.attached.registration import QueryRegistration
 from streaming_source.offsets.data_loss import PREPARED_HINT, Loss, Losses, go_on_after, prepared_message
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.ranges.cutting import Origin, file_head, origin_of
@@ -38,71 +38,8 @@ if TYPE_CHECKING:
     from replica.handshake.start.start import Latest, ServerEnd
     from replica.options.values import Position
     from replica.protocol.gtid import BinlogPosition, GtidPosition
-    from replica.relay_log.location import RelayHead
+    from replica.relay_log.location import RelayHead, RelayLocation
     from streaming_source.options.source_options import SourceOptions
-# Sequence numbers start again when a primary is reset, so two transactions may have one GTID. `check_history` compares
-# the offset with the log that contains it. If both come from one server, the GTID must be at the same place of that
-# server's binlog. After a failover the log comes from another server and places differ, so the check compares the
-# transactions themselves.
-
-
-HINT: Final = (
-    "The primary was reset, or restored from a copy, and has used the sequence number for another transaction. Start "
-    "with a new checkpoint, and set startingPosition to the position up to which the sink has changes."
-)
-
-POSITION_BITS: Final = 32
-
-"""Width in bits of positions in events. The higher bits that a log knows depend on where its dump began."""
-
-
-def check_history(log: RelayLog, offset: SourceOffset) -> None:
-    """Refuse a log that has another transaction at the offset's GTID.
-
-    Raises:
-        DataLossError: the log has another transaction there.
-    """
-    location = log.locate(offset.position, offset.primary)
-    if location is None or offset.primary is None or offset.server_id is None:
-        return
-    end = end_of_group(log, location)
-    if end is None:
-        return
-    server_id, uid, last = origin_of(log, end)
-    known = uid is not None and offset.uid is not None
-    if (uid != offset.uid) if known else (server_id != offset.server_id):
-        difference = last.difference(offset.last) if last is not None and offset.last is not None else ""
-        if difference:
-            raise DataLossError(
-                f"the relay log {log.directory} now comes from another server, and has another transaction at "
-                f"{offset.position}: {difference}.",
-                hint=HINT,
-            )
-        return
-    found = log.at(end).primary
-    if _low(found) != _low(offset.primary):
-        raise DataLossError(
-            f"in the relay log {log.directory}, {offset.position} is at {found.file}:{found.position} of server "
-            f"{offset.server_id}, but this query read it at {offset.primary.file}:{offset.primary.position}.",
-            hint=HINT,
-        )
-
-
-def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
-    """Return the same place as the end of the group before it, which may be in the previous file; None if that file was
-    removed.
-    """
-    if location.offset and location.offset > file_head(relay_path(log.directory, location.file)).data_start:
-        return location
-    before = RelayLocation(location.file - 1, 0)
-    try:
-        return before._replace(offset=relay_path(log.directory, before.file).stat().st_size)
-    except FileNotFoundError:
-        return None
-
-
-def _low(place: BinlogPosition) -> tuple[str, int]:
-    return place.file, place.position % (1 << POSITION_BITS)
 
 
 POLL_S: Final = 0.002
@@ -113,7 +50,7 @@ IDLE_POLL_S: Final = 0.05
 
 """Longest pause in seconds between two reads of the head of a silent log."""
 
-SILENCE_A_LOOK: Final = 400
+SILENCE_A_POLL: Final = 400
 
 """Pauses between two reads of a silent log are this fraction of its silence. That spares the processor, and the delay
 of the next group is small in comparison with the silence.
@@ -121,7 +58,7 @@ of the next group is small in comparison with the silence.
 
 POSITION_POLL_S: Final = 0.1
 
-ASK_S: Final = 2.0
+SERVER_S: Final = 2.0
 
 """Seconds to wait for a server. A server that does not answer must not delay a query that can read on without it."""
 
@@ -144,10 +81,10 @@ class AttachedFeed:
         self._gaps = 0
         self._options = options
         self._daemon = DaemonWatch(directory, options.daemon_timeout_s)
-        self._held = HeldFiles(directory, options)
+        self._registration = QueryRegistration(directory, options)
         self._started_in: object = None
         self._news_s = time.monotonic()
-        self._next_word_s = 0.0
+        self._next_message_s = 0.0
 
     @property
     def epoch(self) -> object:
@@ -165,7 +102,7 @@ class AttachedFeed:
         start = self._options.stream_start or "latest"
         empty = self._head_or_none() is None
         head = self._known_head()
-        self._held.claim()
+        self._registration.claim()
         if start == "earliest" or (start == "latest" and empty):
             # "latest" of an empty log is its beginning: groups that arrived after the query began belong to the query.
             position = self._first(head)
@@ -212,11 +149,11 @@ class AttachedFeed:
         epoch = self.epoch
         self._anew()
         self._known_head()
-        self._held.claim()
+        self._registration.claim()
         begin = self._available(offset)
         location = self._find(begin.resume, begin.resume_primary)
         check_history(self.log, begin)
-        self._held.keep_from(location, begin.resume)
+        self._registration.keep_from(location, begin.resume)
         self._started_in = epoch
         return begin
 
@@ -229,10 +166,10 @@ class AttachedFeed:
             first = self._first(head)
             if not covers(head.position, offset.position) or covers(offset.resume, first):
                 raise  # another history, or a log that ends earlier: nothing was removed
-            behind = self.log.locate(offset.position, offset.primary) is not None
+            has_end = self.log.locate(offset.position, offset.primary) is not None
             if self._options.fail_on_data_loss:
-                raise self._prepared_lost(error, offset) if behind else error from None
-            if behind:
+                raise self._prepared_lost(error, offset) if has_end else error from None
+            if has_end:
                 self.losses.add(Loss(offset.resume, offset.position, prepared_only=True))
                 return replace(offset, resume=offset.position)
             position, loss = go_on_after(offset.position, first)
@@ -265,7 +202,7 @@ class AttachedFeed:
             if location is not None:
                 return location
             if covers(head.position, position):
-                raise self._not_there(position, head)
+                raise self._missing_error(position, head)
             if time.monotonic() > deadline:
                 raise DataLossError(
                     f"the relay log {self.log.directory} is at {head.position}, and did not reach {position}, at "
@@ -273,12 +210,12 @@ class AttachedFeed:
                     hint="If the daemon is catching up, raise daemonTimeout. If the primary was reset, or the log "
                     "belongs to another server, start with a new checkpoint.",
                 )
-            self._say("the relay log %s is at %s: waiting for %s", self.log.directory, head.position, position)
+            self._log_waiting("the relay log %s is at %s: waiting for %s", self.log.directory, head.position, position)
             self.wait_beyond(head.location, POSITION_POLL_S)
 
-    def _say(self, message: str, *values: object) -> None:
-        if time.monotonic() >= self._next_word_s:
-            self._next_word_s = time.monotonic() + REPEAT_S
+    def _log_waiting(self, message: str, *values: object) -> None:
+        if time.monotonic() >= self._next_message_s:
+            self._next_message_s = time.monotonic() + REPEAT_S
             _log.warning(message, *values)
 
     def _first(self, head: RelayHead) -> GtidPosition:
@@ -286,10 +223,10 @@ class AttachedFeed:
         first = self.log.first_position()
         return head.position if first is None else first
 
-    def _not_there(self, position: GtidPosition, head: RelayHead) -> DataLossError:
+    def _missing_error(self, position: GtidPosition, head: RelayHead) -> DataLossError:
         first, where = self._first(head), self.log.directory
         if not covers(position, first):
-            return self._held.lost or DataLossError(
+            return self._registration.lost or DataLossError(
                 f"the relay log {where} begins at {first}: the transactions after {position} were removed from it.",
                 hint="Let the daemon keep more (retain_s, retain_bytes; for a registered query up to relay_max_bytes, "
                 "for reader_expiry_s). Start this query with a new checkpoint, or with failOnDataLoss=false: then it "
@@ -318,12 +255,12 @@ class AttachedFeed:
     def _known_head(self) -> RelayHead:
         while (head := self._head_or_none()) is None:
             self._daemon.check()
-            self._say("the relay log %s is empty: waiting for its daemon to write to it", self.log.directory)
+            self._log_waiting("the relay log %s is empty: waiting for its daemon to write to it", self.log.directory)
             time.sleep(POSITION_POLL_S)
         return head
 
     def wait_beyond(self, location: RelayLocation, timeout_s: float) -> bool:
-        if not self._options.fail_on_data_loss and self._held.was_dropped:
+        if not self._options.fail_on_data_loss and self._registration.was_dropped:
             self._gaps += 1  # files that the query needed were removed: look up its place again
             return False
         now = time.monotonic()
@@ -334,19 +271,19 @@ class AttachedFeed:
                 self._news_s = now
                 self._daemon.seen()
                 return True
-            pause = min(IDLE_POLL_S, max(POLL_S, (now - self._news_s) / SILENCE_A_LOOK))
+            pause = min(IDLE_POLL_S, max(POLL_S, (now - self._news_s) / SILENCE_A_POLL))
             time.sleep(min(pause, deadline - now))
             now = time.monotonic()
         self._daemon.check()
-        self._held.check()
+        self._registration.check()
         return False
 
     def release(self, keep_from: RelayLocation) -> None:
-        if self._held.is_news(keep_from):
+        if self._registration.is_news(keep_from):
             here = self.log.at(keep_from) if keep_from.offset else self._known_head()
-            self._held.keep_from(keep_from, here.position)
+            self._registration.keep_from(keep_from, here.position)
 
-    def begin_again(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (the lookup has the better error)
+    def restart_after(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (the lookup has the better error)
         self._gaps += 1
 
     @property
@@ -366,7 +303,7 @@ class AttachedFeed:
         replica = self._options.replica
         if replica is None:
             return None
-        shortly = {"connect_retry_s": ASK_S, "connect_timeout_s": min(replica.connect_timeout_s, ASK_S)}
+        shortly = {"connect_retry_s": SERVER_S, "connect_timeout_s": min(replica.connect_timeout_s, SERVER_S)}
         return asyncio.run(ask(replica.model_copy(update=shortly), lambda _: latest_and_prepared()))
 
     def origin(self, location: RelayLocation) -> Origin:
@@ -374,13 +311,13 @@ class AttachedFeed:
 
     @property
     def spool(self) -> Path:
-        return self.log.directory / READERS_NAME / f"{self._held.name}.tables"
+        return self.log.directory / READERS_NAME / f"{self._registration.name}.tables"
 
     def leave(self) -> None:
         """End the registration of a read that is planned and will not resume, so that the daemon keeps no files for
         it.
         """
-        self._held.leave()
+        self._registration.leave()
 
     def close(self) -> None:
-        self._held.close()
+        self._registration.close()

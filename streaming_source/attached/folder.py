@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # daemon that starts just then would take it for another daemon.
 
 
-LOOK_EVERY_S: Final = 2.0
+CHECK_EVERY_S: Final = 2.0
 
 """Seconds between two checks of the daemon while a query is idle."""
 
@@ -45,7 +45,7 @@ Stamp = tuple[int, int]
 """Inode and modification time in ns of a file: both change when a file is replaced."""
 
 
-def is_held(directory: Path) -> bool:
+def is_locked(directory: Path) -> bool:
     """Return True if a process writes a relay log in `directory` now; False also if none ever did.
 
     Raises:
@@ -75,9 +75,9 @@ class DaemonWatch:
         self._directory = directory
         self._timeout_s = timeout_s
         self._status = _stamp(directory / STATUS_NAME)
-        self._next_look_s = 0.0
+        self._next_check_s = 0.0
         self._down_since_s: float | None = None
-        self._next_word_s = 0.0
+        self._next_message_s = 0.0
 
     @property
     def epoch(self) -> tuple[Stamp, int]:
@@ -98,25 +98,25 @@ class DaemonWatch:
         return 0.0 if self._down_since_s is None else time.monotonic() - self._down_since_s
 
     def check(self) -> None:
-        """Check the daemon, at most every LOOK_EVERY_S. The caller calls this while no groups arrive.
+        """Check the daemon, at most every CHECK_EVERY_S. The caller calls this while no groups arrive.
 
         Raises:
             RelayError: the daemon has been down for longer than daemonTimeout.
         """
         now = time.monotonic()
-        if now < self._next_look_s:
+        if now < self._next_check_s:
             return
-        self._next_look_s = now + LOOK_EVERY_S
+        self._next_check_s = now + CHECK_EVERY_S
         status = _stamp(self._directory / STATUS_NAME)
-        alive = status != self._status or is_held(self._directory)
+        alive = status != self._status or is_locked(self._directory)
         self._status = status
         if alive:
             self.seen()
             return
         if self._down_since_s is None:
-            self._down_since_s = self._next_word_s = now
-        if now >= self._next_word_s:
-            self._next_word_s = now + REPEAT_S
+            self._down_since_s = self._next_message_s = now
+        if now >= self._next_message_s:
+            self._next_message_s = now + REPEAT_S
             _log.warning(
                 "no daemon writes %s (for %.0f s): waiting for it, %.0f s at most",
                 *(self._directory, now - self._down_since_s, self._timeout_s),
@@ -166,7 +166,7 @@ def attached_directory(options: SourceOptions) -> Path | None:
     directory = options.relay_dir.absolute()
     identity = read_identity(directory)
     deadline = time.monotonic() + UNMARKED_S
-    while identity is None and options.replica is not None and is_held(directory) and time.monotonic() < deadline:
+    while identity is None and options.replica is not None and is_locked(directory) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
         identity = read_identity(directory)
     if identity is None and options.replica is not None:

@@ -1,6 +1,6 @@
 """Registration of a query with a daemon: its name, and the part of the relay log that it still needs.
 
-`HeldFiles` registers the places that the query has finished with, and the daemon's retention respects them. The
+`QueryRegistration` registers the places that the query has finished with, and the daemon's retention respects them. The
 registration stays when the query stops, so that its files exist when the query resumes. A thread renews it, because
 Spark calls no method of the source during a long batch. If the daemon has removed files that the query needed, reading
 on is an error.
@@ -66,7 +66,7 @@ class ReaderName:
         self._descriptor: int | None = descriptor
 
     @property
-    def held(self) -> bool:
+    def is_owned(self) -> bool:
         """Whether this query still holds the name. If the folder was made again, the lock is on a file without a
         name.
         """
@@ -160,7 +160,7 @@ inform people who watch.
 _log = logging.getLogger(__name__)
 
 
-class HeldFiles:
+class QueryRegistration:
     """The registration of one query. It does nothing before `claim`. One thread calls it."""
 
     def __init__(self, directory: Path, options: SourceOptions) -> None:
@@ -181,7 +181,7 @@ class HeldFiles:
         Raises:
             RelayError: another running query has the name, or the folder cannot be written.
         """
-        if self._name is not None and self._name.held:
+        if self._name is not None and self._name.is_owned:
             return
         self._name = take_name(self._directory, self._options)
         self._registration = ReaderRegistration(self._directory, self._name.text)

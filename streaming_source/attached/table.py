@@ -34,7 +34,7 @@ STRETCH_BYTES: Final = 8 << 20
 """Size of a stretch in bytes: large enough that the search for a name is its only cost."""
 
 _NAME_AT: Final = 8  # in the body of a TABLE_MAP event, after table id and flags
-_ASK = "Set host and user: then the server's catalog gives the table's columns."
+_SERVER_HINT = "Set host and user: then the server's catalog gives the table's columns."
 
 
 class DescribedTable(NamedTuple):
@@ -62,7 +62,7 @@ def newest_table(
     if any(column.name is None for column in table_map.columns):
         raise SchemaError(
             f"the rows of {table_text(table)} in the relay log do not name their columns.",
-            hint=f"{_ASK} Or set binlog_row_metadata=FULL on the primary: then later rows name their columns.",
+            hint=f"{_SERVER_HINT} Or set binlog_row_metadata=FULL on the primary: then later rows name their columns.",
         )
     return DescribedTable(logged_table_columns(table_map, None, policy, chosen), unnamed_schema(table_map))
 
@@ -84,7 +84,7 @@ def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
     near = difflib.get_close_matches(table_text(table), others, n=3, cutoff=0.6)
     raise SchemaError(
         f"the relay log {log.directory} has no rows of {table_text(table)}, so the table's columns are unknown.",
-        hint=f"Did you mean {' or '.join(near)}?" if near else _ASK,
+        hint=f"Did you mean {' or '.join(near)}?" if near else _SERVER_HINT,
     )
 
 

@@ -15,7 +15,7 @@ from replica.schema.patterns import table_named, table_text
 from streaming_source.auditing.comparison import Comparison, rechecks
 from streaming_source.auditing.copies import as_table, position_now, source_options, value_policy
 from streaming_source.auditing.mirror.from_mirror import mirrored_copies, mirrored_rows
-from streaming_source.auditing.mirror.records import AskedOf, make_records, make_requests, write_records
+from streaming_source.auditing.mirror.records import RepairingMirror, make_records, make_requests, write_records
 from streaming_source.auditing.result import AuditResult, LeftOut, TableAudit
 from streaming_source.driver.own_session import own_session
 from streaming_source.sinks.queries import side_by_side
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from replica.schema.known_tables import TableName
-    from streaming_source.auditing.comparison import Look
+    from streaming_source.auditing.comparison import Probe
     from streaming_source.auditing.mirror.from_mirror import MirroredCopy
     from streaming_source.transforms.hashes import HashKey
 
@@ -168,20 +168,20 @@ def _of_mirror(
     if record:
         make_records(compared.spark, control)  # before the hours that a comparison may take, because it can fail
 
-    def look(copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look:
+    def probe(copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Probe:
         policy = value_policy(compared.options, copy.table)
         way = mirrored_rows(copy.mode, copy.rules, copy.definition, policy, key)
-        asked = AskedOf(control, copy.mirror, copy.batch) if repair and last else None
+        mirror = RepairingMirror(control, copy.mirror, copy.batch) if repair and last else None
         names = keys.get(table_named(copy.table), way.keys(copy.keys))
-        arguments = (copy.table, copy.target, copy.position, names, way, asked)
+        arguments = (copy.table, copy.target, copy.position, names, way, mirror)
         return compared.audited(*arguments, before=before, keep=not last)
 
     def compare(copy: MirroredCopy) -> TableAudit | LeftOut:
         try:
-            return rechecks(compared.spark, compared.options, control, copy, look, repair=repair)
+            return rechecks(compared.spark, compared.options, control, copy, probe, repair=repair)
         except ReplicaError as error:
-            told = compared.altered(copy) if isinstance(error, SchemaError) else None
-            return LeftOut(copy.table, f"{type(error).__name__}: {told or error}")
+            reason = compared.altered(copy) if isinstance(error, SchemaError) else None
+            return LeftOut(copy.table, f"{type(error).__name__}: {reason or error}")
 
     results = side_by_side(compared.spark, compare, copies, at_once=AT_ONCE, name="audit")
     left_out += [one for one in results if isinstance(one, LeftOut)]

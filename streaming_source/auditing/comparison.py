@@ -1,7 +1,9 @@
 """The comparison of one table with its copy, at one GTID position.
 
-`Comparison.audited` takes the table, its copy and the position, and returns a `TableAudit`. A recheck also takes the
-rows that differed before. If the two cannot be compared, it raises an error of this project.
+`Comparison.audited` takes the table, its copy and the position, and returns a `Probe`: a `TableAudit`, and the rows
+that differ if they are to be rechecked. `rechecks` compares a mirror's table again at a later position, because the
+binlog does not record cascades. If the two cannot be compared, an error of this project is raised, not Spark's
+(`typed_errors`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from replica.schema.patterns import table_text
 from replica.schema.text.naming import column_key
 from streaming_source.auditing.copies import position_now, read_source, read_target
 from streaming_source.auditing.mirror.from_mirror import AS_IT_IS, MirroredRows, mirrored_copies
-from streaming_source.auditing.mirror.records import AskedOf, ask_for_repair
+from streaming_source.auditing.mirror.records import RepairingMirror, request_repair
 from streaming_source.auditing.result import KINDS, LeftOut, TableAudit
 from streaming_source.auditing.rows.columns import compared_columns, key_columns
 from streaming_source.auditing.rows.differences import (
@@ -40,16 +42,16 @@ if TYPE_CHECKING:
 # The exception of a failed job has the class and text of the original error in its own text.
 
 
-_TOLD: Final = re.compile(r"replica\.errors\.(\w+): ([^\n]*)")
+_WRAPPED_ERROR: Final = re.compile(r"replica\.errors\.(\w+): ([^\n]*)")
 
 
 def error_of_ours(error: BaseException) -> errors.ReplicaError | None:
     """Return the error of this project that an exception of Spark wraps; None if it wraps none."""
-    told = _TOLD.search(str(error))
-    kind = getattr(errors, told[1], None) if told is not None else None
-    if told is None or not isinstance(kind, type) or not issubclass(kind, errors.ReplicaError):
+    wrapped = _WRAPPED_ERROR.search(str(error))
+    kind = getattr(errors, wrapped[1], None) if wrapped is not None else None
+    if wrapped is None or not isinstance(kind, type) or not issubclass(kind, errors.ReplicaError):
         return None
-    return kind(told[2])
+    return kind(wrapped[2])
 
 
 @contextlib.contextmanager
@@ -67,7 +69,7 @@ def typed_errors() -> Iterator[None]:
         raise ours from None
 
 
-class Look(NamedTuple):
+class Probe(NamedTuple):
     """The outcome of a comparison.
 
     `differing`: the rows that the next comparison rechecks; None if none was asked for, or nothing differs.
@@ -93,11 +95,11 @@ class Comparison(NamedTuple):
         position: str,
         keys: Collection[str] | None,
         way: MirroredRows = AS_IT_IS,
-        asked: AskedOf | None = None,
+        mirror: RepairingMirror | None = None,
         *,
         before: DataFrame | None = None,
         keep: bool = False,
-    ) -> Look:
+    ) -> Probe:
         """Compare a table with its copy.
 
         Args:
@@ -106,7 +108,7 @@ class Comparison(NamedTuple):
             position: the GTID position at which the table is read.
             keys: the columns that identify a row; None for the primary key.
             way: how rows of the table become rows of the target.
-            asked: the mirror to ask for a repair of the rows that differ.
+            mirror: the mirror to ask for a repair of the rows that differ.
             before: the rows that differed in an earlier comparison, as in `find_differences`.
             keep: whether to return the differing rows for a recheck.
         """
@@ -124,10 +126,10 @@ class Comparison(NamedTuple):
             if differing:
                 differences = find_differences(source, copied, rows, differing, self.shown, before=before, keep=keep)
             repair = None
-            if differences.buckets and asked is not None:
-                repair = _asked(asked, way, table, position, (source, copied), rows, differing, before)
+            if differences.buckets and mirror is not None:
+                repair = _request_repair(mirror, way, table, position, (source, copied), rows, differing, before)
         here, there = (sum(found.values(), BucketSummary()) for found in (ours, theirs))
-        looked = TableAudit(
+        outcome = TableAudit(
             table=table,
             target=target.name,
             version=target.version,
@@ -145,7 +147,7 @@ class Comparison(NamedTuple):
             repair=repair,
             cascaded=differences.passed,
         )
-        return Look(looked, differences.rows)
+        return Probe(outcome, differences.rows)
 
     def altered(self, copy: MirroredCopy) -> str | None:
         """Return a text if the table's columns are not those that its mirror knows; None if they are, or cannot be
@@ -161,12 +163,12 @@ class Comparison(NamedTuple):
         shown = {name for name, hidden in known.items() if not hidden}
         if shown <= now <= known.keys():
             return None
-        told = f"{copy.table} was altered after {copy.position}, the position of its target."
-        return f"{told} Audit it again when the mirror has applied the change."
+        reason = f"{copy.table} was altered after {copy.position}, the position of its target."
+        return f"{reason} Audit it again when the mirror has applied the change."
 
 
-def _asked(
-    asked: AskedOf,
+def _request_repair(
+    mirror: RepairingMirror,
     way: MirroredRows,
     table: str,
     position: str,
@@ -179,7 +181,7 @@ def _asked(
     if way != AS_IT_IS:
         return "rows of a target with a rule, or of a mode other than current, are not repaired: use mirror_resnapshot"
     try:
-        ask_for_repair(asked, table, position, sides, rows, differing, before)
+        request_repair(mirror, table, position, sides, rows, differing, before)
     except ReplicaError as error:
         return str(error)
     return "the mirror is asked for it"
@@ -191,7 +193,7 @@ def _asked(
 # comparisons, with the same row of the copy, count. A mirror that stands still while ancestor rows change is an error.
 
 
-MOST_LOOKS: Final = 3
+MOST_PROBES: Final = 3
 
 """Most comparisons of a table. A row that is equal would have to be deleted and inserted again with the same values
 before each of them.
@@ -207,7 +209,7 @@ POLL_S: Final = 2.0
 class Rechecking(Protocol):
     """Compares a copy with its table. `before`: what differed in the last comparison; `last`: no comparison follows."""
 
-    def __call__(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look: ...
+    def __call__(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Probe: ...
 
 
 def rechecks(
@@ -215,22 +217,22 @@ def rechecks(
     options: Mapping[str, str],
     control: str,
     copy: MirroredCopy,
-    look: Rechecking,
+    probe: Rechecking,
     *,
     repair: bool,
 ) -> TableAudit | LeftOut:
     """Compare a copy with its table, and repeat until cascades cannot explain the differences.
 
-    Errors of `look` pass through. With `repair`, the last comparison asks for a repair.
+    Errors of `probe` pass through. With `repair`, the last comparison asks for a repair.
     """
     before: DataFrame | None = None
-    for number in range(1, MOST_LOOKS + 1):
-        found = look(copy, before, last=number == MOST_LOOKS or not copy.above)
+    for number in range(1, MOST_PROBES + 1):
+        found = probe(copy, before, last=number == MOST_PROBES or not copy.ancestors)
         if found.differing is None or found.audit.equal:
             break
         now = position_now(options, copy.table)
-        if not copy.unknown and not _rows_went(spark, options, copy, now):
-            return look(copy, before, last=True).audit if repair else found.audit
+        if not copy.unknown and not _ancestors_changed(spark, options, copy, now):
+            return probe(copy, before, last=True).audit if repair else found.audit
         later = _later(spark, control, copy, now)
         if isinstance(later, LeftOut):
             return later
@@ -238,15 +240,15 @@ def rechecks(
     return found.audit
 
 
-def _rows_went(spark: SparkSession, options: Mapping[str, str], copy: MirroredCopy, now: str) -> bool:
+def _ancestors_changed(spark: SparkSession, options: Mapping[str, str], copy: MirroredCopy, now: str) -> bool:
     """Return True if rows of ancestor tables were deleted or updated after the copy's position, or this is unknown."""
     if now == copy.position:
         return False
-    asked = {"tables": ",".join(map(table_text, sorted(copy.above))), "operations": "delete,update"}
-    asked |= {"startingPosition": copy.position or "earliest", "endingPosition": now}
+    changes = {"tables": ",".join(map(table_text, sorted(copy.ancestors))), "operations": "delete,update"}
+    changes |= {"startingPosition": copy.position or "earliest", "endingPosition": now}
     try:
         with typed_errors():
-            rows = spark.read.format("mariadb-binlog").options(**options, **asked).load()
+            rows = spark.read.format("mariadb-binlog").options(**options, **changes).load()
             return rows.limit(1).count() > 0
     except (ReplicaError, PySparkException):
         return True
@@ -255,7 +257,7 @@ def _rows_went(spark: SparkSession, options: Mapping[str, str], copy: MirroredCo
 def _later(spark: SparkSession, control: str, copy: MirroredCopy, position: str) -> MirroredCopy | LeftOut:
     """Wait until the mirror has reached a position, and return the copy there."""
     wanted = GtidPosition.parse(position)
-    batch, moved = copy.batch, time.monotonic()
+    batch, progressed_s = copy.batch, time.monotonic()
     while True:
         copies, left_out = mirrored_copies(spark, control)
         now = next((one for one in copies if one.table == copy.table), None)
@@ -263,8 +265,8 @@ def _later(spark: SparkSession, control: str, copy: MirroredCopy, position: str)
             return now
         reached = max((one.batch for one in copies), default=batch)
         if reached != batch:
-            batch, moved = reached, time.monotonic()
-        if time.monotonic() - moved > STILL_S:
+            batch, progressed_s = reached, time.monotonic()
+        if time.monotonic() - progressed_s > STILL_S:
             left = next((one for one in left_out if one.table == copy.table), None)
             return left or LeftOut(
                 copy.table,

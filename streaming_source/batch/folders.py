@@ -184,7 +184,7 @@ class FetchedFeed:
     def release(self, keep_from: RelayLocation) -> None:
         """Keep all files. They exist as long as the folder."""
 
-    def begin_again(self, error: RelayFileRemovedError) -> None:
+    def restart_after(self, error: RelayFileRemovedError) -> None:
         raise error  # this process removes no file, so another program did
 
     def head(self) -> RelayHead:

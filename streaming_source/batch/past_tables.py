@@ -36,7 +36,7 @@ from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.relay_log.walks.xa import follow
 from replica.schema.patterns import table_text
 from replica.snapshot.frontier import Frontier
-from replica.snapshot.reconcile.statements import StatementsBehind, shown
+from replica.snapshot.reconcile.statements import StatementsAfter, shown
 from streaming_source.driver.deployment import private_base
 from streaming_source.planning.admission import batch_limits
 from streaming_source.planning.feed import ReplicaFeed
@@ -165,7 +165,7 @@ class _PastReading:
 
     def _rows_at(self, v: RelayHead) -> TablesRead:
         feed, options, wanted = self._feed, self._options, self._plan.tables
-        behind = StatementsBehind(feed.log, v.location, wanted.wants, wanted.wants_database)
+        later = StatementsAfter(feed.log, v.location, wanted.selects, wanted.selects_database)
         spool, limits = self._folder / SPOOL_NAME, batch_limits(options, inline=False)
         reading = open_reading(options, self._plan, feed.log.directory, spool, limits)
         frontiers = [Frontier()]
@@ -177,7 +177,7 @@ class _PastReading:
                 if step is not None:
                     frontiers.append(step.frontier)
                     continue
-                self._look_at(behind, v)
+                self._check_statements(later, v)
                 if reading.forward_only:
                     tables = ", ".join(map(table_text, reading.forward_only[:NAMED]))
                     raise PrerequisiteError(
@@ -186,18 +186,18 @@ class _PastReading:
                         hint="Let every session write with binlog_row_image=FULL, and load() again.",
                     )
                 time.sleep(POLL_S)
-            while not covers(self._look_at(behind, v).position, listed):
+            while not covers(self._check_statements(later, v).position, listed):
                 time.sleep(POLL_S)
         finally:
             reading.close()
         return TablesRead(tuple(frontiers), v.position)
 
-    def _look_at(self, behind: StatementsBehind, v: RelayHead) -> RelayHead:
+    def _check_statements(self, later: StatementsAfter, v: RelayHead) -> RelayHead:
         """Refuse new groups that prevent reading the tables as they were; return the end of the log."""
         head = self._feed.head()  # raises if the replica has failed
-        statement = behind.first_up_to(head.location)
+        statement = later.first_up_to(head.location)
         if statement is None and self._options.table is not None:
-            statement = next(iter(behind.created.values()), None)
+            statement = next(iter(later.created.values()), None)
         if statement is not None:
             raise SchemaError(
                 f"a selected table was altered, emptied, renamed or dropped after {v.position}, the position of the "

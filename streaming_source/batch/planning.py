@@ -19,7 +19,7 @@ from streaming_source.batch.folders import FetchedFeed, finish, take_folder
 from streaming_source.driver.deployment import private_base
 from streaming_source.planning.feed import ReplicaFeed
 from streaming_source.planning.open_planner import planner_over
-from streaming_source.ranges.end import has_end, is_behind, offset_of_end
+from streaming_source.ranges.end import has_end, is_at_or_after, offset_of_end
 from streaming_source.ranges.places import LONG_POLL_S
 from streaming_source.rows.partition import InlineRange
 
@@ -108,7 +108,7 @@ def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
     back.
     """
     if end.place is not None and begin.primary is not None and begin.uid == end.uid:
-        return is_behind(begin.primary, end.place)
+        return is_at_or_after(begin.primary, end.place)
     known = GtidPosition(tuple(gtid for gtid in begin.position if end.position.get(gtid.domain_id)))
     return covers(begin.position, end.position) and (end.place is None or covers(end.position, known))
 

@@ -211,15 +211,15 @@ def plan_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, loa
 
 
 def _write(steps: TablesRead, folder: Path) -> None:
-    told = {"frontiers": [frontier.json() for frontier in steps.frontiers], "position": str(steps.position)}
-    replace_file(folder / STEPS_NAME, json.dumps(told).encode())
+    steps_read = {"frontiers": [frontier.json() for frontier in steps.frontiers], "position": str(steps.position)}
+    replace_file(folder / STEPS_NAME, json.dumps(steps_read).encode())
 
 
 def _steps(folder: Path) -> TablesRead:
     try:
-        told = json.loads((folder / STEPS_NAME).read_text(encoding="utf-8"))
-        frontiers = tuple(Frontier.parse(value) for value in told["frontiers"])
-        return TablesRead(frontiers, GtidPosition.parse(told["position"]))
+        stored = json.loads((folder / STEPS_NAME).read_text(encoding="utf-8"))
+        frontiers = tuple(Frontier.parse(value) for value in stored["frontiers"])
+        return TablesRead(frontiers, GtidPosition.parse(stored["position"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RelayError(f"{folder / STEPS_NAME} cannot be read: {error!r}.", hint=LOST) from None
 

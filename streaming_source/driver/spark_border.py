@@ -12,10 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
-
-from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, ReplicaError
 
@@ -57,40 +54,6 @@ def _plain(error: ReplicaError, cause: BaseException | None = None) -> ReplicaEr
 
 
 # Spark (4.2) hides an error that `streamReader()` itself raises under an UnboundLocalError.
-
-
-class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's reader of a refused stream. Spark calls `prepareForTriggerAvailableNow` or `getDefaultReadLimit`
-    first.
-    """
-
-    def __init__(self, error: ReplicaError) -> None:
-        self._error = error
-
-    def __repr__(self) -> str:
-        return f"RefusedStream({type(self._error).__name__})"
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        self._refuse()
-
-    def getDefaultReadLimit(self) -> NoReturn:  # noqa: N802
-        self._refuse()
-
-    def initialOffset(self) -> NoReturn:  # noqa: N802
-        self._refuse()
-
-    def latestOffset(self, start: object, limit: object) -> NoReturn:  # noqa: N802, ARG002
-        self._refuse()
-
-    def partitions(self, start: object, end: object) -> NoReturn:  # noqa: ARG002
-        self._refuse()
-
-    def read(self, partition: object) -> NoReturn:  # noqa: ARG002
-        self._refuse()
-
-    @spark_border()
-    def _refuse(self) -> NoReturn:
-        raise self._error
 
 
 # `require_spark` refuses a Spark that lacks required features. `warn_of_newer_spark` logs one warning for a Spark that

@@ -24,7 +24,7 @@ from replica.rows.tables.file_tables import FileResolver
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import OutputColumn, ValuePolicy
 from replica.schema.patterns import table_text
-from streaming_source.files.partition import Age, FileAccess, FilePartition, Looks, find_binlogs
+from streaming_source.files.partition import Age, FileAccess, FilePartition, FileProbes, find_binlogs
 from streaming_source.files.survey import Definition, FileSurvey, Survey
 from streaming_source.options.source_options import file_options
 from streaming_source.rows.read_plan import ReadPlan
@@ -78,7 +78,7 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
     def access(path: str) -> FileAccess:
         return FileAccess(path, options.key_file, options.file_key, options.skip_damaged)
 
-    looks = Looks(lambda path: _is_binlog(access(str(path))), lambda path: _age(access(str(path))))
+    probes = FileProbes(lambda path: _is_binlog(access(str(path))), lambda path: _age(access(str(path))))
     tables = selected_tables(options, options.patterns, {})
     resolver = FileResolver(
         options.patterns,
@@ -94,8 +94,8 @@ def load_files(given: Mapping[str, str]) -> LoadedFiles:
         on_statement_dml=options.on_statement_dml,
         strict=options.gtid_strict_mode,
     )
-    for path in find_binlogs(options.path, looks):
-        survey.look_through(access(path))
+    for path in find_binlogs(options.path, probes):
+        survey.add_file(access(path))
     found = survey.found
     if found.statement_dml and options.on_statement_dml == "warn":
         _log.warning(

@@ -86,7 +86,7 @@ Age = tuple[int, int]
 """Sort key of a file without a number: the groups before it, and the Unix second of its first event."""
 
 
-class Looks(NamedTuple):
+class FileProbes(NamedTuple):
     """Functions that inspect files: whether one is a binlog (also a compressed one), and its age."""
 
     is_binlog: Callable[[Path], bool]
@@ -99,7 +99,7 @@ def primary_name(path: str) -> str:
     return name.removesuffix(next((suffix for suffix in COMPRESSED_SUFFIXES if name.endswith(suffix)), ""))
 
 
-def find_binlogs(paths: Iterable[str], looks: Looks) -> list[str]:
+def find_binlogs(paths: Iterable[str], probes: FileProbes) -> list[str]:
     """Return the absolute paths of all binlog files that `paths` name, each once, in stream order.
 
     Raises:
@@ -107,12 +107,12 @@ def find_binlogs(paths: Iterable[str], looks: Looks) -> list[str]:
     """
     found: dict[str, None] = {}
     for path in paths:
-        for file in _meant(path, looks):
+        for file in _binlogs_of(path, probes):
             found[str(file.resolve())] = None
     return list(found)
 
 
-def _meant(path: str, looks: Looks) -> list[Path]:
+def _binlogs_of(path: str, probes: FileProbes) -> list[Path]:
     here = Path(path)
     if here.is_file():
         return [here]
@@ -128,14 +128,14 @@ def _meant(path: str, looks: Looks) -> list[Path]:
             hint="The driver and all tasks open the path themselves: put it on storage that every node can read.",
         )
     files = [file for file in candidates if file.suffix not in _IGNORED_SUFFIXES and file.is_file()]
-    binlogs = [file for file in files if looks.is_binlog(file)]
+    binlogs = [file for file in files if probes.is_binlog(file)]
     if not binlogs:
         others = f"{len(candidates)} other entries" if candidates else "nothing at all"
         raise ConfigError(
             f"{where} holds no binlog file, but {others}.",
             hint="Name the folder that log_bin points to, or the files: /var/lib/mysql/binlog.0*.",
         )
-    return _ordered(where, binlogs, looks.age)
+    return _ordered(where, binlogs, probes.age)
 
 
 def _ordered(where: str, files: Sequence[Path], age: Callable[[Path], Age]) -> list[Path]:

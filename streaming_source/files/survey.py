@@ -114,7 +114,7 @@ class FileSurvey:
         self._order = FileOrder(strict=strict)
         self._on_statement_dml = on_statement_dml
         self._temporary = TemporaryTables()
-        self._held: dict[XaId, list[StatementDmlError]] = {}
+        self._prepared_dml: dict[XaId, list[StatementDmlError]] = {}
         self._skip_unprepared = skip_unprepared
         self._resolver = resolver
         self._tables = tables
@@ -122,7 +122,7 @@ class FileSurvey:
         self._schemas: dict[bytes, TableSchema | None] = {}
         self._prepared: dict[XaId, _PreparedExtent] = {}
 
-    def look_through(self, access: FileAccess) -> None:
+    def add_file(self, access: FileAccess) -> None:
         """Survey the next file.
 
         Raises:
@@ -150,15 +150,15 @@ class FileSurvey:
         self.found.partitions += planned.partitions()
 
     def _range(self, access: FileAccess, part: FileRange, found: Scan, planned: FileCutter) -> None:
-        self._look_for_statements(access, part)
+        self._find_statement_dml(access, part)
         self._follow(part, found)
         known = [self._table(found.table_map_body(slot), mysql=found.is_mysql) for slot in range(len(found.maps))]
         wanted = np.array([table.wanted for table in known], np.bool_)
-        met = in_order_of_last_use(found.events["slot"], len(known))
+        used = in_order_of_last_use(found.events["slot"], len(known))
         if len(self.found.names) < MAX_KEPT:
-            self.found.names.update(table_text(known[slot].name) for slot in met)
+            self.found.names.update(table_text(known[slot].name) for slot in used)
         catalog: dict[tuple[str, str], TableSchema] = {}
-        for table in (known[slot] for slot in met if wanted[slot]):
+        for table in (known[slot] for slot in used if wanted[slot]):
             schema = self._schema(table)
             if schema is not None:
                 catalog[table.name] = schema
@@ -168,16 +168,16 @@ class FileSurvey:
             if len(self.found.definitions) < MAX_KEPT:
                 self.found.definitions[table.content, schema] = definition
         carried, names = self._follow_xa(access, part, found, wanted, catalog)
-        if carried or any(wanted[slot] for slot in met) or self._has_statements(part, found):
+        if carried or any(wanted[slot] for slot in used) or self._has_statements(part, found):
             planned.add(part, {**names, **catalog}, carried, extent_of(Groups(found.groups)))
 
     def _follow(self, part: FileRange, found: Scan) -> None:
         """Apply the DDL of a range before its rows, because CREATE TABLE … SELECT has both in one group."""
         ddl = found.groups["flags"] & GtidFlag.DDL != 0
-        alone = found.groups["ending"] == r.ENDS_STANDALONE
+        standalone = found.groups["ending"] == r.ENDS_STANDALONE
         groups = Groups(found.groups, found.expansion)  # offsets in the range, also if the scan expanded it
         data = part.data
-        for number in np.flatnonzero(ddl | alone):
+        for number in np.flatnonzero(ddl | standalone):
             start, end = int(groups.start[number]), int(groups.end[number])
             while start < end:
                 header = parse_header(data, start)
@@ -189,7 +189,7 @@ class FileSurvey:
                         self._schemas.clear()
                 start += header.event_length
 
-    def _look_for_statements(self, access: FileAccess, part: FileRange) -> None:
+    def _find_statement_dml(self, access: FileAccess, part: FileRange) -> None:
         """Find changes of selected tables that were logged as statements: their rows are in no file."""
         server = ServerRules(part.description.version_number)
 
@@ -202,10 +202,10 @@ class FileSurvey:
             where = f"{access.path}, offset {part.offset + text.start}: "
             return statement_error(gtid, names, text.statement, where=where, batch=True)
 
-        for _, error in completed(logged_texts(part.data, part.description), found, self._held):
-            self._told(error)
+        for _, error in completed(logged_texts(part.data, part.description), found, self._prepared_dml):
+            self._handle_statement_dml(error)
 
-    def _told(self, error: StatementDmlError) -> None:
+    def _handle_statement_dml(self, error: StatementDmlError) -> None:
         """Count a change that was logged as a statement, or raise its error."""
         if self._on_statement_dml == "fail":
             raise error
@@ -257,8 +257,8 @@ class FileSurvey:
             if xa.action is XaAction.PREPARE:
                 start, end = (part.offset + found.origin(offset) for offset in (xa.start, xa.end))
                 group = PreparedInFile(access, start, end, part.description)
-                told = self._tables.statement_rows and xa.xid in self._held
-                self._prepared[xa.xid] = _PreparedExtent(group, told or _has_rows(found, xa, wanted), catalog)
+                has_statements = self._tables.statement_rows and xa.xid in self._prepared_dml
+                self._prepared[xa.xid] = _PreparedExtent(group, has_statements or _has_rows(found, xa, wanted), catalog)
                 continue
             prepared = self._prepared.pop(xa.xid, None)
             if xa.action is XaAction.ROLLBACK:
@@ -316,8 +316,10 @@ class FileCutter:
         last = self._stretches[-1] if self._stretches else None
         if self._seekable and last is not None and last.end == stretch.start and last.catalog == stretch.catalog:
             outside = [g for g in carried if not (g.access == self._access and last.start <= g.start < last.end)]
-            whole = last.extent and last.extent.joined(extent)
-            self._stretches[-1] = replace(last, end=stretch.end, carried=(*last.carried, *outside), extent=whole)
+            joined_extent = last.extent and last.extent.joined(extent)
+            self._stretches[-1] = replace(
+                last, end=stretch.end, carried=(*last.carried, *outside), extent=joined_extent
+            )
         else:
             self._stretches.append(stretch)
         self._bytes += part.end - part.offset

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         print("interrupted: the next start continues after the last completed batch", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  (Spark's exception, which has a ReplicaError in its text)
-        return _told(str(error))
+        return _report(str(error))
     return 0
 
 
@@ -71,7 +71,7 @@ def _session() -> SparkSession:
     return SparkSession.builder.appName("mariadb mirror").getOrCreate()
 
 
-def _told(text: str) -> int:
+def _report(text: str) -> int:
     """Print why the query ended; return the exit code of a ReplicaError in the text, or 1."""
     found = _OURS.search(text)
     print(printable(f"{found[1]}: {found[2]}" if found else _cause(text)), file=sys.stderr)

@@ -20,7 +20,7 @@ from streaming_source.mirroring.apply.faults import full_disk
 from streaming_source.mirroring.apply.parallel_applier import keep_compiled_classes
 from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
-from streaming_source.mirroring.reading.resnapshot import ask_again
+from streaming_source.mirroring.reading.resnapshot import request_resnapshot
 from streaming_source.mirroring.reading.rules import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
@@ -114,7 +114,7 @@ def mirror(
     for row in _checked_rows(own, settings):
         if row.waits_for is not None:
             # the request is a local file, and the driver may have moved
-            ask_again(settings.checkpoint, [row.name], row.waits_for)
+            request_resnapshot(settings.checkpoint, [row.name], row.waits_for)
     check_rules(own, settings)
     complete_control(own, settings.names.control)
     from streaming_source.mirroring.batch.manifest import ManifestSource
@@ -125,7 +125,7 @@ def mirror(
     sink = changes.writeStream.foreachBatch(MirrorSink(settings)).option("checkpointLocation", settings.checkpoint)
     if trigger is not None:
         sink = sink.trigger(**trigger)
-    with _storage_told(f"the checkpoint {settings.checkpoint}", (Py4JJavaError,)):
+    with _storage_errors(f"the checkpoint {settings.checkpoint}", (Py4JJavaError,)):
         query = started(sink)
     if settings.audit_every_s is not None:
         from streaming_source.mirroring.scheduled_audit import audit_beside
@@ -151,9 +151,9 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
         ConfigError: the checkpoint or the control table is missing although the other one is in use, or they belong to
             different mirrors.
     """
-    with _storage_told(f"the control table {settings.names.control}"):
+    with _storage_errors(f"the control table {settings.names.control}"):
         rows = mirrored_tables(spark, settings.names.control)
-    with _storage_told(f"the checkpoint {settings.checkpoint}"):
+    with _storage_errors(f"the checkpoint {settings.checkpoint}"):
         query = _query_of(spark, settings.checkpoint)
     if rows and query != rows[0].mirror:
         whose = "is new" if query is None else f"belongs to the query {query}"
@@ -175,7 +175,7 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
 
 
 @contextlib.contextmanager
-def _storage_told(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
+def _storage_errors(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
     """Raise a ConfigError if Spark cannot read or write `what`; `kinds`: the exceptions that are converted."""
     try:
         yield

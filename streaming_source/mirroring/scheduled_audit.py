@@ -57,14 +57,14 @@ def seconds_left(last: dt.datetime | None, now: dt.datetime, every_s: float) -> 
 def outcome(result: AuditResult) -> tuple[int, str]:
     """Return the log level and the text of the log line for an audit."""
     wrong = [table for table in result.tables if not table.equal]
-    told = [
+    lines = [
         f"{table.table}: {', '.join(f'{rows} {kind}' for kind, rows in table.counts.items() if rows)}"
         for table in wrong[:_SHOWN]
     ]
     more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     left = f"; left out: {', '.join(one.table for one in result.left_out[:_SHOWN])}" if result.left_out else ""
     equal = f"{len(result.tables) - len(wrong)} of {len(result.tables) + len(result.left_out)} tables are equal"
-    found = f"; NOT EQUAL are {', '.join(told)}{more}" if wrong else ""
+    found = f"; NOT EQUAL are {', '.join(lines)}{more}" if wrong else ""
     level = logging.ERROR if wrong else logging.WARNING if left else logging.INFO
     return level, one_line(f"audit at {result.position or 'the beginning'}: {equal}{found}{left}")
 

@@ -180,8 +180,8 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     way = _writer(arguments["writer"], kind)
     left_out = frozenset() if way == "spark" else NOT_NATIVE
     own_properties = {name: value for name, value in target_format.own_properties.items() if name not in left_out}
-    asked = property_texts(arguments["tableProperties"])
-    bounds = upkeep_properties(asked) if way == "native" else {}
+    table_properties = property_texts(arguments["tableProperties"])
+    bounds = upkeep_properties(table_properties) if way == "native" else {}
     given = {name: _text(value) for name, value in source.items()} | {"tables": arguments["tables"]} | _OURS
     given["resnapshotRequests"] = str(requests_folder(checkpoint))
     options = _parsed(given)
@@ -204,7 +204,7 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
         on_alter=arguments["onAlter"],
         on_cascade=arguments["onCascade"],
         parallel=arguments["parallel"],
-        properties={**own_properties, **bounds, **asked},
+        properties={**own_properties, **bounds, **table_properties},
         rules=ruled,
         hash_key=None if key_file is None else read_hash_key(key_file),
         hash_key_file=key_file,
@@ -220,19 +220,19 @@ def _parsed(given: Mapping[str, str]) -> SourceOptions:
 
 def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:
     """Refuse `includeSql` if a rule hides values: the statements have these values as literals."""
-    asked = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
-    if asked is not None and any(rule.hides for _, rule in rules.given):
-        raise ConfigError(f"option {asked} would show values that the rules hide.", hint="Remove it.")
+    option = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
+    if option is not None and any(rule.hides for _, rule in rules.given):
+        raise ConfigError(f"option {option} would show values that the rules hide.", hint="Remove it.")
 
 
 def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *, audited: bool) -> None:
     """Refuse names, rules and audits that the format cannot hold. Tables without a rule are checked when their target
     is made.
     """
-    told = f"format={wanted.name}"
+    given = f"format={wanted.name}"
     if wanted.only_folders and not (names.folders and "/" in names.control):
         raise ConfigError(
-            f"{told} writes folders, but into or control is the name of a table.",
+            f"{given} writes folders, but into or control is the name of a table.",
             hint='For example into="/lake/{database}/{table}".',
         )
     modes = {rule.mode: pattern for pattern, rule in rules.given} or {CURRENT: ""}
@@ -241,22 +241,22 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
         rule = f"the rule {modes[other]} asks for" if modes[other] else "tables without a rule have"
         modes_of = " and ".join(sorted(wanted.modes))
         raise ConfigError(
-            f"{told} supports only the mode {modes_of}, but {rule} the mode {other}.",
+            f"{given} supports only the mode {modes_of}, but {rule} the mode {other}.",
             hint=f'Give all tables a rule: rules={{"shop.*": {{"mode": "{min(wanted.modes)}"}}}}.',
         )
     if audited and not any(live_rows(mode) for mode in wanted.modes):
-        raise ConfigError(f"auditEvery compares rows, but targets with {told} hold changes.", hint="Remove it.")
+        raise ConfigError(f"auditEvery compares rows, but targets with {given} hold changes.", hint="Remove it.")
 
 
-def _writer(asked: Writer | None, kind: str) -> Writer:
+def _writer(requested: Writer | None, kind: str) -> Writer:
     """Return the writer for targets of the format `kind`."""
     if kind != DELTA:
-        if asked == "native":
+        if requested == "native":
             raise ConfigError(f"writer=native writes only Delta tables, but format={kind}.", hint="Leave writer out.")
         return "spark"
-    if asked != "spark":
+    if requested != "spark":
         check_deltalake()
-    return asked or "native"
+    return requested or "native"
 
 
 def _seconds(name: str, value: str | float) -> float:

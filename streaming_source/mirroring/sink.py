@@ -1,8 +1,8 @@
 """The foreachBatch function of a mirror: apply one micro-batch to all targets, then write the control table.
 
-In: micro-batches of one query over the selected tables, in order. Out: targets that are equal to their tables at the
-end of the micro-batch. An error of one table suspends only that table, with the reason. An error that concerns all
-tables, or the machine, ends the query; Spark then repeats the micro-batch.
+`MirrorSink._apply` has the steps in order. After a micro-batch, each target is equal to its table at the end of the
+micro-batch. An error of one table suspends only that table, with the reason. An error that concerns all tables, or the
+machine, ends the query; Spark then repeats the micro-batch.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import pin
-from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, full_disk_told
-from streaming_source.mirroring.apply.missing_targets import MissingTargetCheck, gone_error
+from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, typed_disk_errors
+from streaming_source.mirroring.apply.missing_targets import MissingTargetCheck, missing_target_error
 from streaming_source.mirroring.apply.parallel_applier import ParallelApplier, TargetSize
 from streaming_source.mirroring.apply.repairs import Repairs
-from streaming_source.mirroring.apply.suspension import put_back, suspended, suspended_by_work
+from streaming_source.mirroring.apply.suspension import restore, suspended, suspended_by_work
 from streaming_source.mirroring.apply.table_applier import TableApplier, TableBatch, kept_in
-from streaming_source.mirroring.batch.batch_facts import TableChanges, look_through
-from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, end_of, is_there
+from streaming_source.mirroring.batch.batch_facts import TableChanges, collect_facts
+from streaming_source.mirroring.control.continuation import FencingCheck, check_fencing, end_of, is_applied
 from streaming_source.mirroring.control.control_table import (
     DROPPED,
     FAILED,
@@ -35,7 +35,7 @@ from streaming_source.mirroring.control.metrics import MirrorLag, metrics_of
 from streaming_source.mirroring.control.states import doubted, settled
 from streaming_source.mirroring.foreign_keys.cascades import Cascades
 from streaming_source.mirroring.reading.beginnings import Beginnings, hidden_error
-from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT, ask_again, wait_s
+from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT, request_resnapshot, wait_s
 from streaming_source.mirroring.reading.source_tables import hidden, unreadable
 from streaming_source.mirroring.statements.alterations import statements_of
 from streaming_source.mirroring.statements.catalog_check import CatalogCheck
@@ -69,7 +69,7 @@ class MirrorSink:
         self._first = True
         self._end: SourceOffset | None = None
         self._repairs = Repairs(settings)
-        self._alone = FencingCheck()
+        self._fencing = FencingCheck()
         self._presence = MissingTargetCheck(settings.parallel)
         self._work = ParallelApplier(settings.parallel)
         self._cascades = Cascades(settings)
@@ -84,18 +84,20 @@ class MirrorSink:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Apply one micro-batch to the targets."""
-        with full_disk_told("a micro-batch"), short_java_errors():
+        with typed_disk_errors("a micro-batch"), short_java_errors():
             spark = batch.sparkSession
             if self._rows is None:
                 pin(spark)  # Spark cloned it from the user's session for this query
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
-                self._rows = self._known(spark, mirror)
+                self._rows = self._control_rows(spark, mirror)
                 self._failed = {name for name, row in self._rows.items() if row.state == FAILED}
-            elif self._alone.due() and not is_as_written(self._control_folder(spark), self._rows.values()):
-                check_alone(self._rows.values(), self._known(spark, mirror).values(), self._settings.names.control)
+            elif self._fencing.due() and not is_as_written(self._control_folder(spark), self._rows.values()):
+                check_fencing(
+                    self._rows.values(), self._control_rows(spark, mirror).values(), self._settings.names.control
+                )
             end = end_of(spark, self._settings.checkpoint, number)
-            if is_there(self._rows.values(), number, end, self._settings.checkpoint):
+            if is_applied(self._rows.values(), number, end, self._settings.checkpoint):
                 return  # the targets have it, only Spark's commit log does not
             commit = Commit(mirror, number, str(end.position))
             spark.conf.set(METADATA, commit.of(UNNUMBERED).metadata)
@@ -108,7 +110,7 @@ class MirrorSink:
             self._serve_repairs(spark, end)
             forget_ended(spark)
 
-    def _known(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
+    def _control_rows(self, spark: SparkSession, mirror: str) -> dict[TableName, ControlRow]:
         rows = {row.name: row for row in mirrored_tables(spark, self._settings.names.control)}
         foreign = next((row for row in rows.values() if row.mirror != mirror), None)
         if foreign is not None:
@@ -123,14 +125,14 @@ class MirrorSink:
     def _apply(self, batch: DataFrame, commit: Commit, end: SourceOffset, beginnings: Beginnings) -> None:
         assert self._rows is not None  # noqa: S101
         number = commit.batch
-        self._put_back(batch.sparkSession)
+        self._restore_suspended(batch.sparkSession)
         batch.persist(kept_in(batch.sparkSession, self._settings))  # each action on it would scan the binlog again
         try:
-            facts = look_through(batch)
-            begun = beginnings.read_again(end, self._start_of(batch.sparkSession, number))
+            facts = collect_facts(batch)
+            begun = beginnings.begin_resnapshots(end, self._start_of(batch.sparkSession, number))
             self._refuse(end)
-            beginnings.meet_new(facts)
-            self._miss_gone(batch.sparkSession, facts)
+            beginnings.begin_new(facts)
+            self._suspend_missing(batch.sparkSession, facts)
             works = self._works(batch, commit, facts, begun, beginnings.kept)
             self._work.follow(works)
             self._native.write(batch.sparkSession, works, facts)
@@ -139,19 +141,19 @@ class MirrorSink:
         finally:
             batch.unpersist()
         now = dt.datetime.now(dt.UTC)
-        behind = self._lag.at(now, self._commit_times(facts), end)
+        lag = self._lag.at(now, self._commit_times(facts), end)
         waited = {row.waits_for for row in self._rows.values()}
         for name in self._hidden(rows, end):
             rows[name] = suspended(rows[name], hidden_error(name))
         for name, row in rows.items():
             if row.live:
-                whole = _is_whole(row, end)
-                row = row._replace(before_snapshot=None) if whole else row  # noqa: PLW2901
-                row = settled(row, whole=whole)._replace(  # noqa: PLW2901
+                complete = _is_complete(row, end)
+                row = row._replace(before_snapshot=None) if complete else row  # noqa: PLW2901
+                row = settled(row, complete=complete)._replace(  # noqa: PLW2901
                     position=str(end.position),
                     batch=number,
-                    tries=0 if whole else row.tries,
-                    lag=behind,
+                    tries=0 if complete else row.tries,
+                    lag=lag,
                 )
             else:
                 row = row._replace(lag=None)  # noqa: PLW2901
@@ -160,10 +162,10 @@ class MirrorSink:
         self._refuse_unreadable(waited)
         self._work.fit(batch.sparkSession, TargetSize(len(self._rows), len(self._rows)))
         self._write_control(batch.sparkSession)
-        self._put_back(batch.sparkSession)
+        self._restore_suspended(batch.sparkSession)
         metrics_of(batch.sparkSession, self._settings.names.control).of_tables(self._rows.values())
         for row in self._waiting_since(waited):
-            ask_again(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
+            request_resnapshot(self._settings.checkpoint, [row.name], str(row.waits_for), wait_s=wait_s(row))
         self._keep_up(batch.sparkSession, works)
 
     def _start_of(self, spark: SparkSession, number: int) -> SourceOffset | None:
@@ -201,7 +203,7 @@ class MirrorSink:
         def before(name: TableName, position: str) -> None:
             later = self._cascades.defer_since(name, position, rows)
             if later:
-                rows.update({one: settled(row, whole=False) for one, row in later.items()})
+                rows.update({one: settled(row, complete=False) for one, row in later.items()})
                 followed.update(later)
                 self._write_control(spark)  # a crash may follow
 
@@ -211,8 +213,8 @@ class MirrorSink:
         stopped = self._cascades.catch_up(spark, self._rows, end, lambda name: _is_read(name, end))
         self._rows |= {name: suspended(self._rows[name], error) for name, error in stopped.items()}
         for name, row in self._rows.items():
-            if row.live and _is_whole(row, end):
-                self._rows[name] = settled(row, whole=True)
+            if row.live and _is_complete(row, end):
+                self._rows[name] = settled(row, complete=True)
         self._write_control(spark)
 
     def _write_control(self, spark: SparkSession) -> None:
@@ -227,11 +229,11 @@ class MirrorSink:
         control, folder = self._settings.names.control, self._control_folder(spark)
         write_control(spark, control, self._rows.values(), folder=folder)
 
-    def _put_back(self, spark: SparkSession) -> None:
+    def _restore_suspended(self, spark: SparkSession) -> None:
         """Reset suspended targets to their rows before a re-snapshot, after the control table has their state."""
         assert self._rows is not None  # noqa: S101
         broken = [row for row in self._rows.values() if row.state == FAILED and row.before_snapshot is not None]
-        self._rows |= {row.name: put_back(spark, row) for row in broken}
+        self._rows |= {row.name: restore(spark, row) for row in broken}
         if broken:
             self._write_control(spark)
 
@@ -251,7 +253,7 @@ class MirrorSink:
             if name in self._rows and self._rows[name].live:
                 self._rows[name] = suspended(self._rows[name], PrerequisiteError(why))
 
-    def _miss_gone(self, spark: SparkSession, facts: BatchFacts) -> None:
+    def _suspend_missing(self, spark: SparkSession, facts: BatchFacts) -> None:
         """Stop tables whose targets were dropped outside the mirror.
 
         Tables with statements are not checked: an earlier attempt of the micro-batch may have dropped their targets.
@@ -260,8 +262,10 @@ class MirrorSink:
         if not self._presence.due():
             return
         live = [row for row in self._rows.values() if row.live and row.batch != NO_BATCH]
-        for row in self._presence.gone(spark, [row for row in live if not statements_of(facts, row.name)]):
-            self._rows[row.name] = suspended(row, gone_error(row, RESNAPSHOT_HINT.format(table=table_text(row.name))))
+        for row in self._presence.missing(spark, [row for row in live if not statements_of(facts, row.name)]):
+            self._rows[row.name] = suspended(
+                row, missing_target_error(row, RESNAPSHOT_HINT.format(table=table_text(row.name)))
+            )
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
         """Return the tables whose snapshot ends with this micro-batch, and that the account may not read.
@@ -284,21 +288,21 @@ class MirrorSink:
         foreign = facts.touched.keys() - ours
         why: dict[TableName, tuple[str, str]] = {}
         for merge, members in self._merges.members(foreign, facts.statements).items() if foreign else ():
-            told = f"its rows may have been changed through the MERGE table {table_text(merge)}."
-            why |= dict.fromkeys(members, ("onSwap", told))
-        why |= {name: ("onAlter", told) for name, told in self._catalog.differing(self._rows, facts, end).items()}
+            reason = f"its rows may have been changed through the MERGE table {table_text(merge)}."
+            why |= dict.fromkeys(members, ("onSwap", reason))
+        why |= {name: ("onAlter", reason) for name, reason in self._catalog.differing(self._rows, facts, end).items()}
         policies = {"onSwap": self._settings.on_swap, "onAlter": self._settings.on_alter}
-        for name, (policy, told) in why.items():
+        for name, (policy, reason) in why.items():
             row = self._rows.get(name)
             if row is None or not row.live:
                 continue
             if policies[policy] == "stop":
                 stopped = SchemaError(
-                    f"{told} {policy}=stop suspends the table.", hint=RESNAPSHOT_HINT.format(table=table_text(name))
+                    f"{reason} {policy}=stop suspends the table.", hint=RESNAPSHOT_HINT.format(table=table_text(name))
                 )
                 self._rows[name] = suspended(row, stopped)
             else:
-                self._rows[name] = doubted(row, number, told)
+                self._rows[name] = doubted(row, number, reason)
 
     def _refuse_unreadable(self, waited: Collection[str | None]) -> None:
         """Stop tables that wait since this micro-batch and cannot be read: their re-snapshot would end the query."""
@@ -330,11 +334,11 @@ class MirrorSink:
             statements = statements_of(facts, name)
             if name in begun:
                 statements = []  # the snapshot is newer than the statements
-            comes_back = row.state == DROPPED or row.waits_for is not None
+            may_return = row.state == DROPPED or row.waits_for is not None
             if row.live and row.rules != kept_rule(self._settings.rule_of(name), self._settings.hash_key):
                 changed = ConfigError("its rule has changed.", hint=RESNAPSHOT_HINT.format(table=table_text(name)))
                 self._rows[name] = suspended(row, changed)
-            elif (row.live and name in facts.tables) or (statements and (row.live or comes_back)):
+            elif (row.live and name in facts.tables) or (statements and (row.live or may_return)):
                 changes = facts.tables.get(name, TableChanges())
                 # A target that is created again may have another folder.
                 folder = self._native.folder(batch.sparkSession, row.target, row.defined_at)
@@ -361,6 +365,6 @@ def _is_read(name: TableName, end: SourceOffset) -> bool:
     return end.snapshot is not None and end.snapshot.reached(name) is not None
 
 
-def _is_whole(row: ControlRow, end: SourceOffset) -> bool:
+def _is_complete(row: ControlRow, end: SourceOffset) -> bool:
     """Return True if a target is complete at the end of a micro-batch: no snapshot rows and no cascades are missing."""
     return not _is_read(row.name, end) and row.missed_cascade is None and row.deferred_cascade is None

@@ -66,7 +66,7 @@ from replica.errors import ConfigError
 from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.snapshot.frontier import Frontier
-from streaming_source.offsets.reading_requests import TablesAgain
+from streaming_source.offsets.reading_requests import RequestedTables
 from streaming_source.offsets.selection import Selection
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class SourceOffset:
     snapshot: Frontier | None = None
     """The rows of tables that were read; None if no rows are left to read."""
     again: str | None = field(default=None, compare=False)
-    asked: TablesAgain | None = field(default=None, compare=False)
+    asked: RequestedTables | None = field(default=None, compare=False)
     """The re-snapshots that begin with this batch; None in other offsets."""
     refused: tuple[tuple[TableName, str], ...] = field(default=(), compare=False)
     """The tables from which no rows arrive any more, with the reasons; empty in other offsets."""
@@ -205,7 +205,7 @@ class SourceOffset:
             selection = None if value.get("selection") is None else Selection.parse(value["selection"])
             snapshot = None if value.get("snapshot") is None else Frontier.parse(value["snapshot"])
             again = None if value.get("again") is None else str(value["again"])
-            asked = None if value.get("asked") is None else TablesAgain.parse(value["asked"])
+            asked = None if value.get("asked") is None else RequestedTables.parse(value["asked"])
             refused = tuple(((str(one), str(two)), str(why)) for one, two, why in value.get("refused", ()))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(

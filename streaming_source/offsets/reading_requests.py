@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".json"
 
 
-class ReadingRequest(NamedTuple):
+class ResnapshotRequest(NamedTuple):
     """The tables of one request. `not_before`: seconds since 1970."""
 
-    word: str
+    request_id: str
     tables: tuple[TableName, ...]
     not_before: float = 0.0
 
 
-class TablesAgain(NamedTuple):
+class RequestedTables(NamedTuple):
     """The requests that a batch begins to execute, as its offset lists them."""
 
-    words: tuple[str, ...]
+    request_ids: tuple[str, ...]
     tables: tuple[TableName, ...]
 
     def json(self) -> dict[str, Any]:
         """Return the JSON value. Equal values give equal text."""
-        return {"words": list(self.words), "tables": [list(name) for name in self.tables]}
+        return {"words": list(self.request_ids), "tables": [list(name) for name in self.tables]}
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Self:
@@ -54,11 +54,11 @@ class TablesAgain(NamedTuple):
         return cls(tuple(str(word) for word in value["words"]), tables)
 
     @classmethod
-    def of(cls, requests: Iterable[ReadingRequest]) -> Self:
+    def of(cls, requests: Iterable[ResnapshotRequest]) -> Self:
         """Return the union of several requests."""
         taken = list(requests)
         names = sorted({name for request in taken for name in request.tables})
-        return cls(tuple(sorted(request.word for request in taken)), tuple(names))
+        return cls(tuple(sorted(request.request_id for request in taken)), tuple(names))
 
 
 class RequestFolder:
@@ -70,14 +70,18 @@ class RequestFolder:
     def __repr__(self) -> str:
         return f"RequestFolder({str(self._folder)!r})"
 
-    def put(self, request: ReadingRequest) -> None:
+    def put(self, request: ResnapshotRequest) -> None:
         """Write a request. It replaces a waiting request with the same word.
 
         Raises:
             ConfigError: the folder cannot be written.
         """
-        value = {"word": request.word, "tables": list(map(list, request.tables)), "not_before": request.not_before}
-        path = self._path(request.word)
+        value = {
+            "word": request.request_id,
+            "tables": list(map(list, request.tables)),
+            "not_before": request.not_before,
+        }
+        path = self._path(request.request_id)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unfinished = path.with_suffix(f".{os.getpid()}")
@@ -89,16 +93,18 @@ class RequestFolder:
                 hint="Name a folder that this account may write.",
             ) from None
 
-    def due(self) -> list[ReadingRequest]:
+    def due(self) -> list[ResnapshotRequest]:
         """Return the requests that are due, in the order of their times.
 
         Raises:
             ConfigError: the folder cannot be read, or has a file that is not a request.
         """
         now = time.time()
-        return sorted((one for one in self.waiting() if one.not_before <= now), key=lambda one: (one[2], one.word))
+        return sorted(
+            (one for one in self.waiting() if one.not_before <= now), key=lambda one: (one[2], one.request_id)
+        )
 
-    def waiting(self) -> list[ReadingRequest]:
+    def waiting(self) -> list[ResnapshotRequest]:
         """Return all requests that were not removed, also those that are not due.
 
         Raises:
@@ -114,20 +120,20 @@ class RequestFolder:
             ) from None
         return [_read(path) for path in found if path.suffix == _SUFFIX]
 
-    def remove(self, words: Collection[str]) -> None:
+    def remove(self, request_ids: Collection[str]) -> None:
         """Remove completed requests. Missing ones are ignored."""
-        for word in words:
-            self._path(word).unlink(missing_ok=True)
+        for request_id in request_ids:
+            self._path(request_id).unlink(missing_ok=True)
 
-    def _path(self, word: str) -> Path:
-        return self._folder / f"{hashlib.sha256(word.encode()).hexdigest()[:32]}{_SUFFIX}"
+    def _path(self, request_id: str) -> Path:
+        return self._folder / f"{hashlib.sha256(request_id.encode()).hexdigest()[:32]}{_SUFFIX}"
 
 
-def _read(path: Path) -> ReadingRequest:
+def _read(path: Path) -> ResnapshotRequest:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         tables = tuple((str(database), str(table)) for database, table in value["tables"])
-        return ReadingRequest(str(value["word"]), tables, float(value["not_before"]))
+        return ResnapshotRequest(str(value["word"]), tables, float(value["not_before"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{path} is not a request for a re-snapshot: {error}.",

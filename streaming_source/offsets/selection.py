@@ -102,7 +102,7 @@ class Selection:
         """
         if self.shape != now.shape:
             raise ConfigError(
-                f"the checkpoint belongs to a query with {_words(self)}, and this query has {_words(now)}.",
+                f"the checkpoint belongs to a query with {_described(self)}, and this query has {_described(now)}.",
                 hint=f"{_NEW_CHECKPOINT}, or give this query the options that the checkpoint was written with.",
             )
         if self.shape != "variant" and self.tables != now.tables:
@@ -196,9 +196,11 @@ def _beyond(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
 
 def _left_out(one: Selection, other: Selection, tables: tuple[str, ...]) -> tuple[str, ...]:
     """Return the exclusions that only `one` has, without names that `tables` do not match."""
-    there = matcher(tables)
+    selected = matcher(tables)
     return tuple(
-        name for name in _beyond(one.exclude, other.exclude) if table_pattern(name).name is None or there.covers(name)
+        name
+        for name in _beyond(one.exclude, other.exclude)
+        if table_pattern(name).name is None or selected.covers(name)
     )
 
 
@@ -234,7 +236,7 @@ def _digest(selection: Selection) -> str:
     return hashlib.sha256(json.dumps([selection.tables, selection.exclude]).encode()).hexdigest()
 
 
-def _words(selection: Selection) -> str:
+def _described(selection: Selection) -> str:
     if selection.shape == "variant":
         return "tables (rows as VARIANT)"
     return f"table={selection.tables[0]} and rowShape={selection.shape}"

@@ -30,7 +30,7 @@ def _start(text: str) -> Start:
     return "initial" if text.strip().lower() == "initial" else starting_place(text)
 
 
-class ReadAgain(NamedTuple):
+class ResnapshotOption(NamedTuple):
     """The tables to re-snapshot, as patterns, and the word by which a checkpoint knows whether this was done."""
 
     patterns: tuple[str, ...]
@@ -40,12 +40,12 @@ class ReadAgain(NamedTuple):
         return f"{','.join(self.patterns)}@{self.word}"
 
 
-def _read_again(text: str) -> ReadAgain:
+def _resnapshot_option(text: str) -> ResnapshotOption:
     """Read patterns of tables, and a word after the last @."""
     patterns, _, word = text.strip().rpartition("@")
     if not patterns or not word.strip():
         raise ValueError("is not of the form database.table@word, with a new word each time")
-    return ReadAgain(table_patterns(patterns), word.strip())
+    return ResnapshotOption(table_patterns(patterns), word.strip())
 
 
 def _host(text: str) -> str:
@@ -108,9 +108,9 @@ class ReadingOptions(RowOptions):
         "Snapshot of the tables: what to do with a table that has no usable key, or is MyISAM or Aria: refuse, or "
         "whole: read it in one go, repeated until no one changes it meanwhile",
     )
-    resnapshot: ReadAgain | None = option(  # noqa: RUF009
+    resnapshot: ResnapshotOption | None = option(  # noqa: RUF009
         "resnapshot",
-        _read_again,
+        _resnapshot_option,
         None,
         "Re-snapshot these tables, without a new checkpoint, once for each new word after the @: "
         "shop.orders,shop.lines_*@monday",
@@ -125,12 +125,12 @@ class ReadingOptions(RowOptions):
 
     def check_initial(self, *, has_server: bool) -> None:
         """Raise a ConfigError for options that cannot be combined with reading tables."""
-        asked = {
+        requested = {
             "startingPosition=initial": self.initial,
             "resnapshot": self.resnapshot is not None,
             "resnapshotRequests": self.resnapshot_requests is not None,
         }
-        first = next((name for name, given in asked.items() if given), None)
+        first = next((name for name, given in requested.items() if given), None)
         if first is None:
             return
         if not has_server:

@@ -68,15 +68,15 @@ def columns(value: str) -> tuple[str, ...]:
     return names
 
 
-def words(known: tuple[str, ...]) -> Parser:
+def names_of(known: tuple[str, ...]) -> Parser:
     """Make a parser for some of these words, separated by commas. It returns them in the order of `known`."""
 
     def parse(value: str) -> tuple[str, ...]:
-        given = [word.strip().lower() for word in value.split(",")]
-        for word in given:
-            if word not in known:
-                raise ValueError(f"holds {word!r}, which is not one of {', '.join(known)}")
-        return tuple(word for word in known if word in given)
+        given = [name.strip().lower() for name in value.split(",")]
+        for name in given:
+            if name not in known:
+                raise ValueError(f"holds {name!r}, which is not one of {', '.join(known)}")
+        return tuple(name for name in known if name in given)
 
     return parse
 
@@ -184,7 +184,7 @@ class RowOptions:
     )
     operations: tuple[str, ...] | None = option(
         "operations",
-        words(OPERATIONS),
+        names_of(OPERATIONS),
         None,
         "Only changes of these kinds: insert, update, delete; with ddl, as includeDdl=true",
     )

@@ -118,7 +118,7 @@ def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
 class BatchEnd(NamedTuple):
     """The end of a batch.
 
-    `head`: the end of the last whole group. `part`: how much of the next group is in the batch, up to `inside`.
+    `head`: the end of the last reaches_goal group. `part`: how much of the next group is in the batch, up to `inside`.
     """
 
     head: RelayHead
@@ -139,7 +139,7 @@ class Admission:
         self._limits = limits
         self._counted = CountedGroups(tables)
         self._last_batch_s: float | None = None
-        self._held_at: RelayLocation | None = None
+        self._waits_at: RelayLocation | None = None
 
     @property
     def fills(self) -> int:
@@ -172,9 +172,9 @@ class Admission:
             return {}
         return {"rowsWaiting": self._counted.rows, "waitsAtMostSeconds": round(self.waits_for_s)}
 
-    def looked_at(self, place: OffsetPlace) -> RelayLocation:
+    def examined_to(self, place: OffsetPlace) -> RelayLocation:
         """Return the place up to which the batch that begins at `place` is known not to have its minimum."""
-        return self._counted.end if self._held_at == place.reached else place.reached
+        return self._counted.end if self._waits_at == place.reached else place.reached
 
     def planned(self) -> None:
         """Note that a batch was planned just now, perhaps an empty one."""
@@ -207,7 +207,7 @@ class Admission:
                 part.
             ProtocolError: the bytes are damaged.
         """
-        self._held_at = None
+        self._waits_at = None
         if place.reached >= goal:
             return None
         if start.part is not None and place.exact:
@@ -215,14 +215,14 @@ class Admission:
             if _is_next(start.part, log.at(place.reached), first):
                 return (self._part(log, place, first, start.part) if self._limits.split else None) or BatchEnd(first)
         cut = log.cut(place.reached, goal, COMPILING.most_bytes(self._limits.max_bytes))
-        whole = cut.location >= goal
+        reaches_goal = cut.location >= goal
         divided = log.cut(place.reached, goal, 1) if self._limits.split and place.exact else None
         # A transaction over the limit of bytes is alone in `cut`. It is admitted, whole or in parts, whatever rows it
         # has.
         large = cut.location.offset - log.last_group(cut.location).offset > self._limits.max_bytes
-        admitted = cut if large else self._within_rows(log, place, cut, divided, wait=wait and whole)
+        admitted = cut if large else self._within_rows(log, place, cut, divided, wait=wait and reaches_goal)
         if admitted is None:
-            self._held_at = place.reached
+            self._waits_at = place.reached
             return None
         if divided is not None and start.part is None and admitted.location == divided.location:
             return self._part(log, place, divided, None) or BatchEnd(admitted)
@@ -245,8 +245,8 @@ class Admission:
         excess = counted.excess(limits.max_rows, limits.max_transactions)
         if excess is not None:
             # A transaction that is too large goes whole, with those before it; or it is divided, and then stands alone.
-            whole = excess.alone and (divided is None or excess.end == divided.location)
-            limit = excess.end if whole else excess.start
+            goes_whole = excess.is_first and (divided is None or excess.end == divided.location)
+            limit = excess.end if goes_whole else excess.start
         elif wait and counted.rows < (limits.min_rows or 0):
             return None
         else:
@@ -278,7 +278,7 @@ class Admission:
         if self._limits.max_rows is None:
             return False
         excess = self._counted.excess(self._limits.max_rows, None)
-        return excess is not None and excess.alone and excess.end == first.location
+        return excess is not None and excess.is_first and excess.end == first.location
 
     def _group_cut(self, log: RelayLog, place: OffsetPlace, first: RelayHead, group: RelayRange) -> GroupCut | None:
         """Return where the group, or the prepared one that it commits, can be cut; None if it cannot."""

@@ -32,7 +32,7 @@ from replica.primary_reader import PrimaryReader
 from replica.protocol.gtid import covers
 from replica.relay_log.directory.readers import READERS_NAME
 from replica.rows.scan.xa import describe
-from streaming_source.attached.feed import check_history
+from streaming_source.attached.history import check_history
 from streaming_source.driver.deployment import is_free, relay_directory
 from streaming_source.offsets.data_loss import Loss, Losses, explained, go_on_after, prepared_lost
 from streaming_source.offsets.offset import SourceOffset
@@ -194,10 +194,10 @@ class ReplicaFeed:
         return None
 
     def start(self, offset: SourceOffset) -> SourceOffset:
-        held = self.log.locate(offset.resume, offset.resume_primary)
-        if held is not None:
+        place = self.log.locate(offset.resume, offset.resume_primary)
+        if place is not None:
             check_history(self.log, offset)
-        begin = self._available(offset, held)
+        begin = self._available(offset, place)
         self._start_replica(begin)
         return begin
 
@@ -216,15 +216,15 @@ class ReplicaFeed:
                 self._replica = self._new_replica()
 
     def _available(
-        self, offset: SourceOffset, held: RelayLocation | None = None, *, given: bool = False
+        self, offset: SourceOffset, place: RelayLocation | None = None, *, given: bool = False
     ) -> SourceOffset:
         """Return `offset` if the server can continue from it, else the offset that failOnDataLoss=false continues from.
 
-        `held`: its place in the query's relay log, if the log has it. Then the server has to continue from the log's
+        `place`: its place in the query's relay log, if the log has it. Then the server has to continue from the log's
         end.
         """
         stored = _stored(offset, reached=offset.position)
-        head = self.log.head() if held is not None else None
+        head = self.log.head() if place is not None else None
         if head is not None and head.location.offset:
             server_id, uid, last = self.origin(head.location)
             stored = Stored(
@@ -234,7 +234,7 @@ class ReplicaFeed:
             asyncio.run(check_start(self._options.connection, stored))
         except PositionPurgedError as error:
             return self._after_a_loss(
-                error, offset, beyond=held is not None and head is not None and held < head.location
+                error, offset, beyond=place is not None and head is not None and place < head.location
             )
         except PositionLostError as error:
             raise explained(error, given=given) from None
@@ -253,14 +253,14 @@ class ReplicaFeed:
             self.losses.add(Loss(offset.resume, offset.position, prepared_only=True))
             return replace(offset, resume=offset.position)
         if self._options.fail_on_data_loss:
-            raise explained(error, where=self._not_held(offset)) from None
+            raise explained(error, where=self._lacks(offset)) from None
         position, loss = go_on_after(offset.position, self._replica.earliest_position())
         if loss is None:
             raise explained(error) from None  # it was purged for another reason than its age
         self.losses.add(loss)
         return SourceOffset(position, position)
 
-    def _not_held(self, offset: SourceOffset) -> str:
+    def _lacks(self, offset: SourceOffset) -> str:
         """Return the text that the relay log lacks the next groups too. It may have had them, and be another folder
         now.
         """
@@ -311,7 +311,7 @@ class ReplicaFeed:
         self._reopen()  # the rest is read: begin again after the gap
         return False
 
-    def begin_again(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (this query's replica can fetch it)
+    def restart_after(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (this query's replica can fetch it)
         self._reopen()
 
     def _reopen(self) -> None:
@@ -367,7 +367,7 @@ def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Sto
 # The logger of a query's replica. It logs each note on a server's settings once in a process: an audit reads every
 # table with a separate replica, one after the other in the same Spark processes, and each would repeat the same notes.
 
-_SAID: Final[set[tuple[str, str]]] = set()
+_LOGGED: Final[set[tuple[str, str]]] = set()
 
 """Servers and the notes that were logged about them."""
 
@@ -378,9 +378,9 @@ def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
 
     def once(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if event["event"] == "server setting":
-            if (where, event["what"]) in _SAID:
+            if (where, event["what"]) in _LOGGED:
                 raise structlog.DropEvent
-            _SAID.add((where, event["what"]))
+            _LOGGED.add((where, event["what"]))
         return event
 
     return library_logger(once)
@@ -394,7 +394,7 @@ def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
 # If such a transaction is committed after all, its XA COMMIT raises an error that its rows are not available.
 
 
-LOOK_EVERY_S = 60.0
+CHECK_EVERY_S = 60.0
 
 """Seconds between two checks. Each is a login, and keeping some more files for a minute does no harm."""
 
@@ -404,17 +404,17 @@ class ForgottenTransactions:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        self._next_look_s = 0.0
+        self._next_check_s = 0.0
         self._missing: dict[PreparedGroup, GtidPosition] = {}
 
     def among(self, prepared: Prepared, position: GtidPosition) -> frozenset[PreparedGroup]:
         """Return those of `prepared`, open at `position`, that the primary does not know. It asks at most every
-        LOOK_EVERY_S.
+        CHECK_EVERY_S.
         """
         now = time.monotonic()
-        if now < self._next_look_s:
+        if now < self._next_check_s:
             return frozenset()
-        self._next_look_s = now + LOOK_EVERY_S
+        self._next_check_s = now + CHECK_EVERY_S
         try:
             latest = self._feed.latest_and_prepared()
         except DisconnectedError:
@@ -423,16 +423,16 @@ class ForgottenTransactions:
             return frozenset()
         # A server that has not reached the group, such as a replica that took over, cannot know the transaction.
         missing = [g for g in prepared if g.xid not in latest.prepared and _reached(latest.position, g)]
-        gone = frozenset(g for g in missing if g in self._missing and covers(position, self._missing[g]))
-        self._missing = {g: self._missing.get(g, latest.position) for g in missing if g not in gone}
-        for group in gone:
+        forgotten = frozenset(g for g in missing if g in self._missing and covers(position, self._missing[g]))
+        self._missing = {g: self._missing.get(g, latest.position) for g in missing if g not in forgotten}
+        for group in forgotten:
             _log.warning(
                 "the primary no longer knows the XA transaction %s, prepared in %s, and its binlog does not end it: "
                 "its rows are dropped",
                 describe(group.xid),
                 group.gtid,
             )
-        return gone
+        return forgotten
 
 
 def _reached(position: GtidPosition, group: PreparedGroup) -> bool:

@@ -36,7 +36,7 @@ from replica.errors import ConfigError, DataLossError, RelayFileRemovedError
 from replica.protocol.gtid import GtidPosition, covers
 from streaming_source.planning.admission import UNBOUNDED, Admission, Backlog, BatchEnd, OrderLimit
 from streaming_source.planning.feed import ForgottenTransactions
-from streaming_source.planning.tables.table_rows import brings_rows
+from streaming_source.planning.tables.table_rows import has_snapshot_rows
 from streaming_source.ranges.end import ReadingEnd
 from streaming_source.ranges.places import LONG_POLL_S, KeptLog, OffsetPlace, RelayPlaces
 from streaming_source.sinks.query_lag import NewestCommit
@@ -86,7 +86,7 @@ class BatchRanges:
             ConfigError: the inline bytes of the tasks exceed what Spark can send.
         """
         changes = not _same_place(start, end)
-        if not changes and not brings_rows(start, end):
+        if not changes and not has_snapshot_rows(start, end):
             return []
         reached = end.place if start.part == end.part else replace(end.place, position=end.through, primary=None)
         while True:
@@ -111,13 +111,13 @@ class BatchRanges:
             delivered = None if self._rows is None else self._rows.delivered(start)
             log = self._feed.log
             cut = self._cutter.partitions(log, *places, start, end, stretches=stretches, delivered=delivered)
-            if self._rows is None or not self._rows.asks_again(start, cut):
+            if self._rows is None or not self._rows.request_rekeyed(start, cut):
                 return cut
 
     def _of_tables(
         self, start: SourceOffset, end: SourceOffset, last: OffsetPlace, stretches: Sequence[SchemaStretch]
     ) -> list[ChangePartition]:
-        if self._rows is None or not brings_rows(start, end):
+        if self._rows is None or not has_snapshot_rows(start, end):
             return []
         if not last.exact:
             raise DataLossError(
@@ -152,17 +152,17 @@ class Extensions:
     def __init__(self) -> None:
         self._times: Counter[TableName] = Counter()
 
-    def allow(self, held_back: Collection[TableName], left: Collection[TableName]) -> bool:
+    def allow(self, blocked_tables: Collection[TableName], left: Collection[TableName]) -> bool:
         """Return True if the run may be extended, and count the extension.
 
         Args:
-            held_back: the tables that wait for a later position.
+            blocked_tables: the tables that wait for a later position.
             left: all tables that are not delivered completely. If it has tables that do not wait, the run is extended,
                 because they may need a later position.
         """
-        if set(left) <= set(held_back) and all(self._times[name] >= MOST for name in held_back):
+        if set(left) <= set(blocked_tables) and all(self._times[name] >= MOST for name in blocked_tables):
             return False
-        self._times.update(held_back)
+        self._times.update(blocked_tables)
         return True
 
 
@@ -255,7 +255,7 @@ class ChangePlanner:
         """
         if self._initial is None:
             start = self._tables.starting(self._feed.starting_offset())
-            self._initial = self._selection.put_into(self._rows.starting(start) if self._rows else start)
+            self._initial = self._selection.stored_in(self._rows.starting(start) if self._rows else start)
             self._anchor_due = True
         return self._initial
 
@@ -296,8 +296,8 @@ class ChangePlanner:
                 return logged
             if target is None or not at_end or not bounded or self._rows is None:
                 continue
-            if held := self._rows.held_back:
-                if not self._extensions.allow(held, self._rows.left(start)):
+            if deferred := self._rows.blocked_tables:
+                if not self._extensions.allow(deferred, self._rows.left(start)):
                     return logged
                 target = self._target = self._end_now()  # rows that hold only later would never be delivered
 
@@ -315,11 +315,11 @@ class ChangePlanner:
             if self._feed.epoch == epoch and revised is start:
                 end = self._with_rows(start, end, bounded=bounded)
         except RelayFileRemovedError as error:
-            self._begin_again(error)
+            self._restart_after(error)
             return None, start
         return end, revised
 
-    def _begin_again(self, error: RelayFileRemovedError) -> None:
+    def _restart_after(self, error: RelayFileRemovedError) -> None:
         """Continue from the offset as after a restart, because a relay file is missing.
 
         Raises:
@@ -329,7 +329,7 @@ class ChangePlanner:
         if self._reopened > MOST_REOPENED:
             raise error
         _log.warning("%s The query looks up its place again, and fetches the missing part.", error.message)
-        self._feed.begin_again(error)
+        self._feed.restart_after(error)
 
     def _revised(self, start: SourceOffset) -> SourceOffset:
         if self._rows is None:
@@ -338,12 +338,12 @@ class ChangePlanner:
 
     def _as_read(self, start: SourceOffset) -> SourceOffset:
         """Return the start of a batch with the definitions of tables whose rows are read from there on."""
-        names = () if self._rows is None else self._rows.asked
+        names = () if self._rows is None else self._rows.requested
         return self._tables.read_anew(start, names) if names else start
 
     def _sealed(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
         """Return an offset as Spark has to log it, with the data that the next start compares."""
-        return self._selection.put_into(end if self._rows is None else self._rows.marked(end, start))
+        return self._selection.stored_in(end if self._rows is None else self._rows.marked(end, start))
 
     def _refuse_without_server(self, offset: SourceOffset) -> None:
         if self._rows is None and offset.snapshot is not None and not offset.snapshot.finished:
@@ -388,7 +388,7 @@ class ChangePlanner:
         admission = self._shared if reading else self._admission
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
         wait = wait and not (self._borders is not None and self._borders.ended)  # the groups after it have arrived
-        seen = admission.looked_at(place) if wait else place.reached
+        seen = admission.examined_to(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
         news = self._feed.wait_beyond(seen, 0.0 if ready else self._poll_s(reading=reading))
         self._planned = self._planned or self._places.head_at(place)
@@ -426,7 +426,7 @@ class ChangePlanner:
 
         It reads the head only: waiting beyond a place would report to the feed that everything before it was read.
         """
-        while not target.is_there:
+        while not target.is_reached:
             head = self._feed.head().location
             if self._bytes_between(place.reached, head) >= self._admission.fills or not self._grows(head):
                 return
@@ -521,7 +521,7 @@ class ChangePlanner:
             try:
                 return self._ranges.partitions(start, end)
             except RelayFileRemovedError as error:
-                self._begin_again(error)
+                self._restart_after(error)
 
     def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
         """Return the ranges of a batch read, for which no offset was planned. It refuses everything that a stream
@@ -543,8 +543,8 @@ class ChangePlanner:
 
     def _trim(self, offset: SourceOffset) -> None:
         place = self._places.of_start(offset)
-        if place.holds_files and (gone := self._forgotten.among(place.prepared, offset.position)):
-            self._places.forget(gone)
+        if place.holds_files and (forgotten := self._forgotten.among(place.prepared, offset.position)):
+            self._places.forget(forgotten)
             place = self._places.of_start(offset)
         self._kept.release(place.keep_from)
 

@@ -41,11 +41,11 @@ _FILE, _START, _END, _ROWS = range(4)
 
 
 class Excess(NamedTuple):
-    """The first transaction with rows that exceeds the limits. `alone`: there is none before it."""
+    """The first transaction with rows that exceeds the limits. `is_first`: there is none before it."""
 
     start: RelayLocation
     end: RelayLocation
-    alone: bool
+    is_first: bool
 
 
 class CountedGroups:
@@ -107,7 +107,7 @@ class CountedGroups:
         if first == len(groups):
             return None
         file, start, end, _ = groups[first].tolist()
-        return Excess(RelayLocation(file, start), RelayLocation(file, end), alone=first == 0)
+        return Excess(RelayLocation(file, start), RelayLocation(file, end), is_first=first == 0)
 
     def _count(self, part: RelayRange) -> Ints:
         from replica.rows.decode.decode import (  # imports pyarrow, which only queries that count rows need here
@@ -124,7 +124,9 @@ class CountedGroups:
         mapped, carried = MappedRelayRange(part), data.carried_groups()
         content = mapped.data
         if len(content) > LARGE_BYTES and not carried:
-            groups, counts = count_group(content, self._tables, checksum=part.checksum, passed=mapped.passed)
+            groups, counts = count_group(
+                content, self._tables, checksum=part.checksum, on_progress=mapped.release_before
+            )
         else:
             groups, counts = count_rows(content, self._tables, checksum=part.checksum, carried=carried)
         if self._tables.include_ddl:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from replica.protocol.groups.fingerprint import Fingerprint
     from replica.protocol.gtid import Gtid, GtidPosition
     from replica.relay_log.log import RelayLog, RelayRange
-    from replica.rows.decode.open_rows import DeliveredKeys
+    from replica.rows.decode.frontier import DeliveredKeys
     from replica.rows.decode.row_index import RowIndex
     from streaming_source.offsets.offset import GroupPart, SourceOffset
     from streaming_source.ranges.large_groups import LargeGroups
@@ -199,10 +199,10 @@ class RangeCutter:
             )
         rows = row_bounds(start.part, end.part)
         size = self._size.bytes(bytes_between(log, first.scan_from, last.reached))
-        whole = (SchemaStretch(first.scan_from, last.reached),)
+        undivided = (SchemaStretch(first.scan_from, last.reached),)
         spans = [
             _Span(found, stretch.catalog, part)
-            for stretch in stretches or whole
+            for stretch in stretches or undivided
             for begin, stop, part in _with_parts_apart(log, stretch, (first, last), (start.part, end.part))
             for found in log.ranges(begin, stop, size)
         ]

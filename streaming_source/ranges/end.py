@@ -38,7 +38,7 @@ def place_in_log(log: RelayLog, head: RelayHead, place: BinlogPosition) -> Relay
     it.
     """
     if not head.location.offset or _order(head.primary) < _order(place):
-        return head if place.position == FIRST_POSITION and _begins_behind(log, head, place.file) else None
+        return head if place.position == FIRST_POSITION and _begins_after(log, head, place.file) else None
     around = log.steadily(lambda: RelayGroups(log.directory).around(place))
     return None if around is None else around.before
 
@@ -78,7 +78,7 @@ def offset_of_end(feed: Feed, end: ServerEnd) -> SourceOffset:
     )
 
 
-def _begins_behind(log: RelayLog, head: RelayHead, file: str) -> bool:
+def _begins_after(log: RelayLog, head: RelayHead, file: str) -> bool:
     """Return True if the primary's `file` has begun right after the head, without a group in it or in between."""
     numbers = [number for number in relay_numbers(log.directory) if number >= head.location.file]
     for number in numbers:
@@ -110,7 +110,7 @@ class ReadingEnd:
         """Return True if a read that has reached `start`, in a log that leads through it, is at the end."""
         end = self._end
         if self._by_place and start.primary is not None and start.uid == end.uid and end.place is not None:
-            if is_behind(start.primary, end.place):
+            if is_at_or_after(start.primary, end.place):
                 return True
             found = self._found()
             reached = self._places.of_start(start).reached
@@ -123,7 +123,7 @@ class ReadingEnd:
         return True
 
     @property
-    def is_there(self) -> bool:
+    def is_reached(self) -> bool:
         """Whether the log has everything that the read needs."""
         return has_end(self._feed, self._end)
 
@@ -172,7 +172,7 @@ class ReadingEnd:
         return None if found is None else found.location
 
 
-def is_behind(place: BinlogPosition, end: BinlogPosition) -> bool:
+def is_at_or_after(place: BinlogPosition, end: BinlogPosition) -> bool:
     """Return True if a place of one server's binlog is at the end or after it."""
     return _order(place) >= _order(end)
 

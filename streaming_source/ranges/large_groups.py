@@ -21,7 +21,7 @@ from replica.protocol.constants import CHECKSUM_LENGTH, HEADER_LENGTH, ChecksumA
 from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.header import parse_header
 from replica.relay_log.walks.ddl import MappedRelayRange
-from replica.rows.decode.open_rows import OpenEnds
+from replica.rows.decode.frontier import OpenEnds
 from replica.rows.decode.row_index import RowIndex, index_rows
 from replica.rows.scan import records as r
 from streaming_source.rows.partition import MappedRange, RowBounds, Surroundings
@@ -79,7 +79,7 @@ class LargeGroups:
             self._indexes[key] = (
                 None  # as above: a statement between its rows comes before them
                 if unlogged
-                else index_rows(data, checksum=group.checksum, resolver=self._tables, passed=mapped.passed)
+                else index_rows(data, checksum=group.checksum, resolver=self._tables, on_progress=mapped.release_before)
             )
         self._indexes.move_to_end(key)
         while len(self._indexes) > INDEXES_KEPT:
@@ -112,17 +112,17 @@ class LargeGroups:
             before, follow = _rows_at(index, begin), _selected_at(index, end)
             if follow == _selected_at(index, begin):
                 continue
-            whole = commit is None
+            undivided = commit is None
             first, last = begin < 0, end == len(index.offsets)
-            head = b"" if first and whole else events.head + (b"" if first else index.heads[index.head[begin]])
+            head = b"" if first and undivided else events.head + (b"" if first else index.heads[index.head[begin]])
             parts.append(
                 MappedRange(
                     group.path,
-                    group.start + _offset_at(index, begin, inner=not whole),
-                    group.start + _offset_at(index, end, inner=not whole),
+                    group.start + _offset_at(index, begin, inner=not undivided),
+                    group.start + _offset_at(index, end, inner=not undivided),
                     group.checksum,
-                    ends=OpenEnds(before, index.total_selected > follow, committed=not whole),
-                    around=_around(index, group, begin, head, b"" if last and whole else events.tail),
+                    ends=OpenEnds(before, index.total_selected > follow, committed=not undivided),
+                    around=_around(index, group, begin, head, b"" if last and undivided else events.tail),
                 )
             )
         return parts

@@ -130,7 +130,7 @@ class Feed(Protocol):
         """
         ...
 
-    def begin_again(self, error: RelayFileRemovedError) -> None:
+    def restart_after(self, error: RelayFileRemovedError) -> None:
         """Find the place of the query again after a needed file was removed. `epoch` changes.
 
         A query's own replica fetches missing groups. Other feeds raise `error` if the groups cannot be fetched again.
@@ -220,10 +220,10 @@ class RelayPlaces:
         while len(self._places) > PLACES_KEPT:
             self._places.popitem(last=False)
 
-    def forget(self, gone: frozenset[PreparedGroup]) -> None:
+    def forget(self, forgotten: frozenset[PreparedGroup]) -> None:
         """Drop transactions that are not open any more from all places."""
         for key, place in self._places.items():
-            prepared = tuple(group for group in place.prepared if group not in gone)
+            prepared = tuple(group for group in place.prepared if group not in forgotten)
             self._places[key] = place._replace(prepared=prepared)
 
     def known(self, offset: SourceOffset) -> OffsetPlace | None:

@@ -21,7 +21,7 @@ from replica.errors import ProtocolError, SchemaError
 from replica.native.arrays import address
 from replica.rows.types.arrow_arrays import array_of, array_of_values, repeated, validity
 from streaming_source.rows.kernel_group_columns import take_numbers
-from streaming_source.rows.kernel_row_texts import SLACK, WORD_BYTES, write_gtids, write_sequences, write_words
+from streaming_source.rows.kernel_row_texts import LABEL_BYTES, SLACK, write_gtids, write_labels, write_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,25 +49,25 @@ GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
 Codes = np.ndarray[Any, np.dtype[np.int8]]
 
 
-class Words:
+class Labels:
     """A few words, at most 16 bytes each, of which every row has one."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
-        encoded = [word.encode() for word in words]
-        if any(len(word) > WORD_BYTES for word in encoded):
-            raise ValueError(words)
-        self._words = np.frombuffer(b"".join(word.ljust(WORD_BYTES, b" ") for word in encoded), np.uint8)
-        self._lengths = np.array([len(word) for word in encoded], np.int64)
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.labels = tuple(labels)
+        encoded = [label.encode() for label in labels]
+        if any(len(label) > LABEL_BYTES for label in encoded):
+            raise ValueError(labels)
+        self._labels = np.frombuffer(b"".join(label.ljust(LABEL_BYTES, b" ") for label in encoded), np.uint8)
+        self._lengths = np.array([len(label) for label in encoded], np.int64)
 
     def texts(self, codes: Codes, memory: RowMemory) -> pa.Array:
         """Return the array of words[code] for each row's code."""
         rows = len(codes)
         codes = np.ascontiguousarray(codes, np.int8)
-        out = memory.bytes("words", rows * WORD_BYTES + SLACK)
+        out = memory.bytes("words", rows * LABEL_BYTES + SLACK)
         offsets = memory.bytes("word offsets", (rows + 1) * 4)
-        words, lengths = address(self._words), address(self._lengths)
-        written = write_words(address(codes), rows, words, lengths, address(offsets), address(out))
+        labels, lengths = address(self._labels), address(self._lengths)
+        written = write_labels(address(codes), rows, labels, lengths, address(offsets), address(out))
         return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out[:written]))
 
 
@@ -109,7 +109,7 @@ def gtid_texts(domain: Ints, server_id: Ints, seq_no: Ints, group: GroupIndex, m
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(out[:written]))
 
 
-ENVELOPE_OPS = Words(["insert", "update", "delete", "ddl"])
+ENVELOPE_OPS = Labels(["insert", "update", "delete", "ddl"])
 
 OP_DDL = 3  # in addition to the decoder's operations
 
@@ -117,7 +117,7 @@ READ = "read"
 
 """The operation of snapshot rows in the envelope. The flat shape has Spark's four kinds."""
 
-FLAT_OPS = Words(["insert", "update_preimage", "update_postimage", "delete"])
+FLAT_OPS = Labels(["insert", "update_preimage", "update_postimage", "delete"])
 
 
 class RangeFacts:
@@ -158,10 +158,10 @@ class ChangeRows:
 
     def number_or_null(self, name: str) -> pa.Array:
         """Return `xid` or `thread`, with NULL for 0, which stands for a value that the server did not log."""
-        values, told = self.number(name), self._taken().told[name]
-        if not told:
+        values, present = self.number(name), self._taken().present[name]
+        if not present:
             return self.nulls(pa.int64())
-        return array_of(values) if told == len(values) else array_of(values, values == 0)
+        return array_of(values) if present == len(values) else array_of(values, values == 0)
 
     def _taken(self) -> Numbers:
         if self._numbers is None:
@@ -193,14 +193,14 @@ def _nulls(kind: pa.DataType, times: int) -> pa.Array:
 Builder = Callable[[ChangeRows, pa.DataType], pa.Array]
 
 
-def _operation(words: Words, read: str) -> Builder:
+def _operation(labels: Labels, read: str) -> Builder:
     def build(rows: ChangeRows, _: pa.DataType) -> pa.Array:
         if rows.facts.read is not None:
             return rows.constant(read)
         op = rows.changes.op
         if len(op) and (op == op[0]).all():
-            return rows.constant(words.words[int(op[0])])
-        return words.texts(op, rows.memory)
+            return rows.constant(labels.labels[int(op[0])])
+        return labels.texts(op, rows.memory)
 
     return build
 
@@ -384,7 +384,7 @@ class Numbers(NamedTuple):
     """The requested columns by name, and how many rows have an xid and a thread that is not 0."""
 
     columns: dict[str, Ints]
-    told: dict[str, int]
+    present: dict[str, int]
 
 
 def numbers(groups: Groups, group: GroupIndex, data: Bytes, wanted: Collection[str], memory: RowMemory) -> Numbers:
@@ -400,13 +400,13 @@ def numbers(groups: Groups, group: GroupIndex, data: Bytes, wanted: Collection[s
     group = np.ascontiguousarray(group, np.int32)
     rows = len(group)
     columns = {name: memory.bytes(name, rows * 8).view(np.int64) for name in NUMBERS if name in wanted}
-    told = np.zeros(2, np.int64)
+    present = np.zeros(2, np.int64)
     arguments = [address(groups.records), address(group), rows]
     arguments += [address(data), address(groups.start), groups.start.strides[0]]
     arguments += [address(columns[name]) if name in columns else 0 for name in NUMBERS]
-    arguments.append(address(told))
+    arguments.append(address(present))
     take_numbers(*arguments)
-    return Numbers(columns, {"xid": int(told[0]), "thread": int(told[1])})
+    return Numbers(columns, {"xid": int(present[0]), "thread": int(present[1])})
 
 
 # New memory for every batch comes from the system page by page, each filled with zeros, which takes longer than
@@ -417,11 +417,11 @@ class RowMemory:
     """Byte arrays by name, as large as the largest batch so far needed."""
 
     def __init__(self) -> None:
-        self._held: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+        self._arrays: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def bytes(self, name: str, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """Return an array of `size` bytes, not initialized. The next call with this name returns the same memory."""
-        held = self._held.get(name)
-        if held is None or len(held) < size:
-            held = self._held[name] = np.empty(size, np.uint8)
-        return held[:size]
+        array = self._arrays.get(name)
+        if array is None or len(array) < size:
+            array = self._arrays[name] = np.empty(size, np.uint8)
+        return array[:size]

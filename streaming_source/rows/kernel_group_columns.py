@@ -35,13 +35,13 @@ def take_numbers(
     xid: int,
     thread: int,
     position: int,
-    told: int,
+    present: int,
 ) -> int:
     """Write up to seven columns of numbers; return the number of rows.
 
     All arguments except `rows` and `stride` are addresses. `groups`: the GroupRecords. `group`: the int32 index of each
     row's group. `data`: the range. `starts`: offsets of groups in the range, `stride` bytes apart. `domain` to
-    `position`: the int64 columns, 0 for those that are not needed. `told`: two int64 counts, of the rows with an xid
+    `position`: the int64 columns, 0 for those that are not needed. `present`: two int64 counts, of the rows with an xid
     and with a thread that is not 0. A position is where the group begins in the primary's file: log_pos in the GTID
     event's header minus the event's length.
     """
@@ -82,6 +82,6 @@ def take_numbers(
             store_u8(thread + at, thread_value)
         if position:
             store_u8(position + at, place)
-    store_u8(told, xids)
-    store_u8(told + 8, threads)
+    store_u8(present, xids)
+    store_u8(present + 8, threads)
     return rows

@@ -13,9 +13,9 @@ from replica.native.memory import load_i4, load_u1, load_u8, store_u1, store_u4,
 
 SLACK = 16
 
-WORD_BYTES = 16
+LABEL_BYTES = 16
 
-"""Bytes of each word that `write_words` chooses from."""
+"""Bytes of each word that `write_labels` chooses from."""
 
 _NINE = 57
 
@@ -126,18 +126,18 @@ def write_gtids(
 
 
 @kernel
-def write_words(codes: int, rows: int, words: int, lengths: int, offsets: int, out: int) -> int:
+def write_labels(codes: int, rows: int, labels: int, lengths: int, offsets: int, out: int) -> int:
     """Write the word of each row's code (one byte), and `rows` + 1 offsets; return the number of bytes written.
 
-    Each word takes WORD_BYTES. `lengths` has its length as int64.
+    Each label takes LABEL_BYTES. `lengths` has its length as int64.
     """
     position = 0
     store_u4(offsets, 0)
     for row in range(rows):
         code = load_u1(codes + row)
-        word = words + code * WORD_BYTES
-        store_u8(out + position, load_u8(word))
-        store_u8(out + position + 8, load_u8(word + 8))
+        label = labels + code * LABEL_BYTES
+        store_u8(out + position, load_u8(label))
+        store_u8(out + position + 8, load_u8(label + 8))
         position += load_u8(lengths + code * 8)
         store_u4(offsets + (row + 1) * 4, position)
     return position

@@ -29,7 +29,7 @@ import numpy as np
 from pyspark.sql.datasource import InputPartition
 
 from replica.errors import DataLossError, RelayError
-from replica.rows.decode.open_rows import WHOLE, OpenEnds
+from replica.rows.decode.frontier import WHOLE, OpenEnds
 
 if TYPE_CHECKING:
     import io
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from replica.native.arrays import ArrayMemory
     from replica.rows.decode.batch import ChangeBatch, Groups
     from replica.rows.decode.decode import GroupChoice
-    from replica.rows.decode.open_rows import DeliveredKeys
+    from replica.rows.decode.frontier import DeliveredKeys
     from replica.rows.scan.xa import CarriedGroup
     from replica.schema.table import TableSchema
     from streaming_source.rows.statements import DdlRows
@@ -156,9 +156,9 @@ class MappedRange:
         with self._opened() as file:
             if self.around is None:
                 return memoryview(mmap.mmap(file.fileno(), self.end, access=mmap.ACCESS_READ))[self.start :]
-            return self._put_together(file, self.around)
+            return self._assemble(file, self.around)
 
-    def _put_together(self, file: io.BufferedReader, around: Surroundings) -> memoryview:
+    def _assemble(self, file: io.BufferedReader, around: Surroundings) -> memoryview:
         """Join the part with the events around it, in memory that is reused when no view of it is left."""
         view = _memory().take(around.size + self.end - self.start).data
         at = len(around.head)
@@ -315,8 +315,8 @@ class RangeChoice:
     @property
     def of_groups(self) -> GroupChoice | None:
         """The function that chooses groups for the decoder; None if there is no filter, no bound and no DDL to find."""
-        asked = self._filter is not None or self._bounds is not None or self._statements is not None
-        return self.groups if asked else None
+        filtered = self._filter is not None or self._bounds is not None or self._statements is not None
+        return self.groups if filtered else None
 
     def groups(self, groups: Groups) -> Flags:
         """Return a mask of the groups to decode."""
@@ -355,10 +355,10 @@ def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
     for domain, number in bounds.lower or ():
         wanted &= (groups.domain != domain) | (seq_no > np.uint64(number))
     if bounds.upper is not None:
-        below = np.zeros(len(groups), np.bool_)
+        delivered = np.zeros(len(groups), np.bool_)
         for domain, number in bounds.upper:
-            below |= (groups.domain == domain) & (seq_no <= np.uint64(number))
-        wanted &= below
+            delivered |= (groups.domain == domain) & (seq_no <= np.uint64(number))
+        wanted &= delivered
     return wanted
 
 

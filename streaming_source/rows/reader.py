@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ReplicaError
 from replica.native.compiling.ahead import COMPILING
-from replica.rows.decode.open_rows import unfit_keys
 from streaming_source.selection.pushed_filters import OPERATIONS
 
 if TYPE_CHECKING:
@@ -274,6 +273,8 @@ def tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
 
 def tables_with_other_keys(partitions: Iterable[ChangePartition], plan: ReadPlan) -> set[TableName]:
     """Return the tables whose rows in these partitions have another key than their delivered rows."""
+    from replica.rows.decode.open_rows import unfit_keys  # imports the row decoder
+
     found: set[TableName] = set()
     for partition in partitions:
         for part in partition.ranges:

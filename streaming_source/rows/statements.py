@@ -104,17 +104,17 @@ def _names(effect: StatementEffect) -> list[Named]:
         return names
     changed = effect.changed  # EXCHANGE PARTITION … WITH TABLE, which changes rows of both
     exchanged = () if changed is None else changed.tables
-    return [*names, *_moved(effect), *(Named(*table) for table in exchanged)]
+    return [*names, *_renamed_tables(effect), *(Named(*table) for table in exchanged)]
 
 
-def _moved(effect: StatementEffect) -> list[Named]:
+def _renamed_tables(effect: StatementEffect) -> list[Named]:
     """Return the other tables of an ALTER TABLE: its new name, and the table of a partition."""
     try:
         change = effect.alteration
     except SchemaError:  # its own table is known
         return []
-    moved = () if change is None else (change.rename, change.to_table, change.from_table)
-    return [Named(*table) for table in moved if table is not None]
+    names = () if change is None else (change.rename, change.to_table, change.from_table)
+    return [Named(*table) for table in names if table is not None]
 
 
 # `changed_selection` returns the selected tables that a statement may have changed, or None. `statement_error` makes
@@ -162,7 +162,7 @@ def changed_selection(
         table_text(name)
         for name in changed.tables
         if name not in delivered
-        and any(tables.wants(*one) for one in tables.spelled(name))
+        and any(tables.selects(*one) for one in tables.spelled(name))
         and not temporary.means(statement, name)
     ]
     return tuple(found) or None
@@ -188,24 +188,24 @@ def commits(statement: Logged) -> bool:
 
 
 def completed(
-    texts: Iterable[LoggedText], found: Callable[[LoggedText], Found | None], held: dict[XaId, list[Found]]
+    texts: Iterable[LoggedText], found: Callable[[LoggedText], Found | None], prepared: dict[XaId, list[Found]]
 ) -> Iterator[tuple[int, Found]]:
     """Yield the results of `found` with the offset of their group. Those of an XA transaction are yielded at its
     commit.
 
-    `held`: the results of prepared transactions, which the caller keeps from call to call.
+    `prepared`: the results of prepared transactions, which the caller keeps from call to call.
     """
     for text in texts:
         ended, xid = completes(text.begin), prepares(text.begin)
         if ended is not None:
-            kept = held.pop(ended, [])
+            kept = prepared.pop(ended, [])
             if commits(text.statement):
                 yield from ((text.start, one) for one in kept)
         elif (one := found(text)) is not None:
             if xid is None:
                 yield text.start, one
             else:
-                held.setdefault(xid, []).append(one)
+                prepared.setdefault(xid, []).append(one)
 
 
 def shown_statement(statement: Logged) -> str:
@@ -373,11 +373,11 @@ class DdlRows:
 
     def _found(self, groups: Groups) -> Iterator[DdlRow]:
         marked = groups.flags & GtidFlag.DDL != 0
-        alone = groups.records["ending"] == r.ENDS_STANDALONE
+        standalone = groups.records["ending"] == r.ENDS_STANDALONE
         changes = self._changes(groups) if self._tables.statement_rows else {}
-        for number in sorted({*np.flatnonzero(marked | alone).tolist(), *changes}):
+        for number in sorted({*np.flatnonzero(marked | standalone).tolist(), *changes}):
             named: list[tuple[Named, Logged]] = []
-            if marked[number] or alone[number]:
+            if marked[number] or standalone[number]:
                 named += [
                     (name, query)
                     for query in self._queries(int(groups.start[number]), int(groups.end[number]))
@@ -405,7 +405,7 @@ class DdlRows:
         left = self._tables.filter
         if left is not None and not left.passes_ddl(database or None, table or None):
             return False
-        return self._tables.wants_statement(database, table)
+        return self._tables.selects_statement(database, table)
 
     def _queries(self, start: int, end: int) -> Iterator[QueryEvent]:
         """Yield the statements at the beginning of a group, before its rows, if it has any."""

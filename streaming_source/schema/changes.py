@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     hold.
     """
 
-_AGAIN = "start the query again with the same checkpoint"
+_RESTART = "start the query again with the same checkpoint"
 
 _UNDECODABLE = "a type that cannot be decoded"
 
@@ -87,14 +87,14 @@ class SchemaChanges:
         if added and not other and self.mode == "add":
             return ColumnsAddedError(
                 f"{where}. New columns: {', '.join(added)}. Everything before is delivered.",
-                hint=f"onSchemaChange=add stops the query here: {_AGAIN} to get the new columns.",
+                hint=f"onSchemaChange=add stops the query here: {_RESTART} to get the new columns.",
             )
         if added or other:
             what = ", ".join([*(f"{n} is new" for n in added), *other])
             return SchemaError(
                 f"{where}. {what[0].upper()}{what[1:]}. Everything before is delivered.",
                 hint=f"onSchemaChange={self.mode} stops the query here. Make the sink ready for the change, then "
-                f"{_AGAIN}. It continues at this place, with the columns that the table has then.",
+                f"{_RESTART}. It continues at this place, with the columns that the table has then.",
             )
         return None
 
@@ -115,7 +115,7 @@ class SchemaChanges:
 
 def _does_not_fit(where: str, column: TableColumn, kind: str) -> SchemaError:
     if fits(column.type, kind):
-        hint = f"{_AGAIN[0].upper()}{_AGAIN[1:]}: then the column is {kind}, also for the rows before the change."
+        hint = f"{_RESTART[0].upper()}{_RESTART[1:]}: then the column is {kind}, also for the rows before the change."
     else:
         hint = (
             "Start the query with a new checkpoint after this transaction and the new schema, or leave the column out "
@@ -157,12 +157,12 @@ class TableStep(NamedTuple):
 class SchemaFollower:
     """The parser's view of the stream.
 
-    `catalog`: the definitions that states are differences to. `wants`: the tables for which an unknown definition is
+    `catalog`: the definitions that states are differences to. `selects`: the tables for which an unknown definition is
     worth a question to the server.
     """
 
     catalog: Mapping[TableName, TableSchema]
-    wants: Callable[[TableName], bool]
+    selects: Callable[[TableName], bool]
     reread: Reread | None = None
 
     def follow(self, state: TableState, statements: Iterable[RelayStatement]) -> list[TableStep]:
@@ -172,13 +172,13 @@ class SchemaFollower:
             ProtocolError: the bytes of the statements are damaged.
         """
         steps: list[TableStep] = []
-        below: _Below | None = None
+        base: _BaseTables | None = None
         for statement in statements:
-            below = below or _Below(self.catalog, state)
-            step = self._step(below, statement)
+            base = base or _BaseTables(self.catalog, state)
+            step = self._step(base, statement)
             if step is not None:
                 steps.append(step)
-                below.state = step.state
+                base.state = step.state
         return steps
 
     def anew(self, state: TableState, names: Iterable[TableName] | None = None) -> TableState:
@@ -186,27 +186,27 @@ class SchemaFollower:
 
         `names`: the tables; None for all selected ones, and then definitions of other tables are dropped.
         """
-        asked = sorted(filter(self.wants, {**self.catalog, **state.changes} if names is None else names))
+        chosen = sorted(filter(self.selects, {**self.catalog, **state.changes} if names is None else names))
         changes: dict[TableName, TableSchema | None] = {} if names is None else dict(state.changes)
         read_at: dict[TableName, GtidPosition] = {} if names is None else dict(state.read_at)
-        changes.update(dict.fromkeys(asked))
-        if self.reread is not None and asked:
-            found, position = self.reread(asked)
+        changes.update(dict.fromkeys(chosen))
+        if self.reread is not None and chosen:
+            found, position = self.reread(chosen)
             changes.update(found)
             read_at.update(dict.fromkeys(found, position))
         return replace(state, changes=changes, read_at=read_at)
 
-    def _step(self, below: _Below, statement: RelayStatement) -> TableStep | None:
-        history, state = below.history, below.state
+    def _step(self, base: _BaseTables, statement: RelayStatement) -> TableStep | None:
+        history, state = base.history, base.state
         outline = outline_of(statement.query, statement.server)
         if outline is None:
             return None
         anything = not outline.tables  # the parser did not understand its head
-        below.bring(filter(self.wants, {**self.catalog, **state.changes}) if anything else outline.tables)
+        base.add(filter(self.selects, {**self.catalog, **state.changes}) if anything else outline.tables)
         late = frozenset(
             name
             for name in outline.defined
-            if not outline.creates and state.includes(name, statement.gtid) and below.known(name)
+            if not outline.creates and state.includes(name, statement.gtid) and base.known(name)
         )
         applied = history.apply_event(statement.query, server=statement.server)
         if not applied:
@@ -216,12 +216,12 @@ class SchemaFollower:
         unknown: list[TableName] = []
         for name in applied.tables:
             if name in late:
-                below.restore(name)
+                base.restore(name)
                 continue
             read_at.pop(name, None)
-            below.changed(name)
+            base.changed(name)
             changes[name] = history.table(*name) if name in history.known else None
-            if changes[name] is None and name not in outline.gone and self.wants(name):
+            if changes[name] is None and name not in outline.dropped and self.selects(name):
                 unknown.append(name)
         known = bool(applied.tables) and late.issuperset(applied.tables)  # read after the statement
         reason = "" if known else applied.reason
@@ -229,18 +229,18 @@ class SchemaFollower:
             found, position = self.reread(unknown)
             for name, table in found.items():
                 changes[name], read_at[name] = table, position
-                below.define(name, table)
+                base.define(name, table)
             reason = "" if found.keys() >= set(unknown) else reason
         databases = {name: e.collation or e.charset or "" for name, e in history.known.databases.items()}
         made = replace(state, changes=changes, read_at=read_at, databases=databases)
-        gone = frozenset(name for name in late if not changes_columns(statement.query, statement.server))
-        tables = tuple(name for name in applied.tables if name not in gone)
+        unaffected = frozenset(name for name in late if not changes_columns(statement.query, statement.server))
+        tables = tuple(name for name in applied.tables if name not in unaffected)
         return TableStep(
-            statement.location, statement.gtid, _shown(statement.query.query), tables, made, reason, late - gone
+            statement.location, statement.gtid, _shown(statement.query.query), tables, made, reason, late - unaffected
         )
 
 
-class _Below:
+class _BaseTables:
     """The base of a history: the tables of a state, which are added to the history when a statement names them."""
 
     def __init__(self, catalog: Mapping[TableName, TableSchema], state: TableState) -> None:
@@ -265,7 +265,7 @@ class _Below:
     def known(self, name: TableName) -> bool:
         return self.history.known.get(name) is not None
 
-    def bring(self, names: Iterable[TableName]) -> None:
+    def add(self, names: Iterable[TableName]) -> None:
         """Add these tables to the history as if it had seen their CREATE."""
         for name in names:
             table = self.get(name)
@@ -279,7 +279,7 @@ class _Below:
         """Drop the effect of a statement on a table whose known definition already includes it."""
         self.history.known.forget(name)
         self._changed.discard(name)
-        self.bring([name])
+        self.add([name])
 
     def define(self, name: TableName, schema: TableSchema) -> None:
         self.history.known.define(name, table_of(schema))

@@ -25,7 +25,7 @@ READINGS: Final = 10
 """Most readings. A reading takes milliseconds, and ALTERs of one selection do not follow each other so fast for
 long.
 """
-UNTOLD_TYPES: Final = frozenset({"uuid", "inet4", "inet6", "vector"})
+OPAQUE_TYPES: Final = frozenset({"uuid", "inet4", "inet6", "vector"})
 """Types that a row shows as BINARY or VARBINARY, whatever metadata it has."""
 
 _PLACE: Final = "SELECT @@{position}, @@binlog_row_metadata"
@@ -33,13 +33,13 @@ _DATABASES: Final = "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information
 
 
 def tables_and_origin(
-    read: Callable[[], Steps[dict[TableName, TableSchema]]], wants: Callable[[str], bool], *, from_primary: bool
+    read: Callable[[], Steps[dict[TableName, TableSchema]]], selects: Callable[[str], bool], *, from_primary: bool
 ) -> Steps[tuple[dict[TableName, TableSchema], CatalogOrigin]]:
     """Return the tables that `read` reads, and their origin.
 
     Args:
         read: the conversation that reads the selected tables.
-        wants: whether new tables of a database would be selected.
+        selects: whether new tables of a database would be selected.
         from_primary: whether the server writes the binlog that is read. A server that applies it has its position in
             another variable.
 
@@ -50,27 +50,27 @@ def tables_and_origin(
     tables = yield from read()
     for _ in range(READINGS):
         ((position, metadata),) = yield Query(place)
-        described = str(metadata).upper() == "FULL" and all(map(_is_told, tables.values()))
+        described = str(metadata).upper() == "FULL" and all(map(_describes_itself, tables.values()))
         databases = {str(name): str(collation) for name, collation in (yield Query(_DATABASES))}
-        again = tables if described else (yield from read())
-        if again == tables:
-            kept = tuple(sorted((name, collation) for name, collation in databases.items() if wants(name)))
+        reread = tables if described else (yield from read())
+        if reread == tables:
+            kept = tuple(sorted((name, collation) for name, collation in databases.items() if selects(name)))
             return tables, CatalogOrigin(GtidPosition.parse(str(position or "")), described, kept)
-        tables = again
+        tables = reread
     raise SchemaError(
         "the selected tables were changed each time that they were read.",
         hint="Start the query when their ALTERs are done, or set binlog_row_metadata=FULL on the primary.",
     )
 
 
-def _is_told(table: TableSchema) -> bool:
+def _describes_itself(table: TableSchema) -> bool:
     """Return True if rows with full metadata have all that the catalog has."""
     return not any(map(_is_unknown, table.columns))
 
 
 def _is_unknown(column: ColumnSchema) -> bool:
     return (
-        column.data_type in UNTOLD_TYPES
+        column.data_type in OPAQUE_TYPES
         or decimals_of(column.column_type) is not None
         or (column.period is not None and not column.hidden)
     )

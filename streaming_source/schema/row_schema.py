@@ -136,13 +136,13 @@ class TableColumn(NamedTuple):
 
     def metadata(self) -> dict[str, str | bool]:
         """Return the metadata of the column's StructField. `comment` is Spark's own name in it."""
-        told: dict[str, str | bool | None] = {
+        values: dict[str, str | bool | None] = {
             "comment": self.comment or None,
             "mariadb.type": self.declared or None,
             "mariadb.nullable": self.nullable,
             "mariadb.key": self.key,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def without_metadata(kind: DataType) -> DataType:

@@ -59,15 +59,15 @@ def logged_table_columns(
     key = any(column.is_key for column in table_map.columns)
     found = []
     for output in layout.outputs:
-        told, column = known.get(output.name), logged[output.name]
+        declared, column = known.get(output.name), logged[output.name]
         found.append(
             TableColumn(
                 output.name,
                 output.spark,
-                told.comment if told else "",
-                told.column_type if told else "",
+                declared.comment if declared else "",
+                declared.column_type if declared else "",
                 column.nullable,
-                (told.key if told else None) if not key else column.is_key,
+                (declared.key if declared else None) if not key else column.is_key,
             )
         )
     refuse_clash(table_text((table_map.database, table_map.table)), [column.name for column in found])

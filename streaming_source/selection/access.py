@@ -44,7 +44,7 @@ _LOWERED: Final = "1"
 _log = logging.getLogger(__name__)
 
 
-def refuse_asked_capitals(options: SourceOptions) -> Steps[None]:
+def refuse_capitals_in_options(options: SourceOptions) -> Steps[None]:
     """Refuse names with capitals in the options if the server stores names in lower case, because such names match no
     table.
 
@@ -87,26 +87,26 @@ def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Step
     denied = [table_text(name) for name in (yield from read_in_part(catalog))]
     hiding: list[str] = []
     for pattern in options.patterns:
-        asked = table_pattern(pattern)
-        if asked.name is not None:
-            there = table_key(asked.name, lower_case_table_names=True) in seen
-            if not there and (yield from may_read(*asked.name)) == "denied":
+        parsed = table_pattern(pattern)
+        if parsed.name is not None:
+            listed = table_key(parsed.name, lower_case_table_names=True) in seen
+            if not listed and (yield from may_read(*parsed.name)) == "denied":
                 denied.append(pattern)
             continue
-        database = asked.one_database
+        database = parsed.one_database
         if not (yield from may_read_all(database)):
-            whole = "*.*" if database is None else all_of(database)
-            hiding.append(whole)
+            everything = "*.*" if database is None else all_of(database)
+            hiding.append(everything)
             if not any(matcher([pattern]).fits(one) for one in catalog):
-                denied.append(whole)
+                denied.append(everything)
     if not denied and not hiding:
         return None
     found = yield from _unreadable([*denied, *hiding])
     ((metadata,),) = yield Query("SELECT @@binlog_row_metadata")
-    told_otherwise = str(metadata).upper() == "FULL" or options.schema_file is not None
+    described = str(metadata).upper() == "FULL" or options.schema_file is not None
     if options.resnapshot_requests is not None and catalog:
-        told_otherwise = True  # the program that writes requests handles each table
-    if denied and (options.table is not None or not told_otherwise):  # the columns of the option table are the query's
+        described = True  # the program that writes requests handles each table
+    if denied and (options.table is not None or not described):  # the columns of the option table are the query's
         raise _denial(found, denied)
     for pattern in found.patterns:
         _log.warning(
@@ -149,12 +149,12 @@ def warn_of_generated(options: SourceOptions, catalog: Mapping[tuple[str, str], 
     """Log which selected columns are generated, if a server of this version omits them from updates."""
     if not omits_generated(version):
         return
-    asked_for = column_matcher(options.columns or ())
+    selected = column_matcher(options.columns or ())
     names = [
         f"{table.name}.{column.name}"
         for table in catalog.values()
         for column in table.columns
-        if column.computed and (asked_for is None or asked_for.fits(column.name))
+        if column.computed and (selected is None or selected.fits(column.name))
     ]
     if names:
         more = "" if len(names) <= SHOWN else f" and {len(names) - SHOWN} more"

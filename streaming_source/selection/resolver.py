@@ -53,13 +53,13 @@ def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> 
     Raises:
         SchemaError: with the nearest name.
     """
-    there = list(dict.fromkeys(names))
+    unique = list(dict.fromkeys(names))
     for pattern in patterns:
-        if any(map(ColumnMatcher([pattern]).fits, there)):
+        if any(map(ColumnMatcher([pattern]).fits, unique)):
             continue
-        near = difflib.get_close_matches(column_key(pattern), map(column_key, there), n=1)
-        match = next((name for name in there if near and column_key(name) == near[0]), "")
-        shown = ", ".join(there[:SHOWN]) + (", …" if len(there) > SHOWN else "")
+        near = difflib.get_close_matches(column_key(pattern), map(column_key, unique), n=1)
+        match = next((name for name in unique if near and column_key(name) == near[0]), "")
+        shown = ", ".join(unique[:SHOWN]) + (", …" if len(unique) > SHOWN else "")
         raise SchemaError(
             f"option columns names {pattern}, a column that {where}.",
             hint=f"Did you mean {match}?" if match else f"There are {shown or 'none'}.",
@@ -100,7 +100,7 @@ class SelectedTables:
     unreadable: Unreadable | None = None
     server: ServerRules = ANY_SERVER
 
-    def wants(self, database: str, table: str) -> bool:
+    def selects(self, database: str, table: str) -> bool:
         """Return True if changes of this table are selected."""
         name = (database, table)
         if not matcher(self.patterns).fits(name) or self._excludes(name):
@@ -115,13 +115,13 @@ class SelectedTables:
         small = (lowered(name[0]), lowered(name[1]))
         return (name,) if small == name or self.server != ANY_SERVER else (name, small)
 
-    def wants_statement(self, database: str, table: str) -> bool:
+    def selects_statement(self, database: str, table: str) -> bool:
         """Return True if a statement on a table comes with the rows. '' as table is every table of the database, and ''
         as database is any database.
         """
-        return self.wants(database, table) if table else not database or self.wants_database(database)
+        return self.selects(database, table) if table else not database or self.selects_database(database)
 
-    def wants_database(self, database: str) -> bool:
+    def selects_database(self, database: str) -> bool:
         """Return True if any table of a database could be selected."""
         return matcher(self.patterns).fits_database(database) and all_of(database) not in self.exclude
 
@@ -130,7 +130,7 @@ class SelectedTables:
 
         database, table = table_map.database, table_map.table
         selected = sum(1 << number for number, name in enumerate(OPERATIONS) if name in self.operations)
-        if not selected or not self.wants(database, table):
+        if not selected or not self.selects(database, table):
             return None
         known = self.catalog.get((database, table))
         if known is None and self.unreadable is not None and any(c.name is None for c in table_map.columns):
@@ -160,8 +160,8 @@ def announce_selection(options: RowOptions, catalog: Catalog) -> None:
         if not any(map(matcher([pattern]).fits, catalog)):
             _log.warning("no table matches %s now; its rows arrive once one is created", pattern)
     if options.columns and catalog:
-        there = (column.name for table in catalog.values() for column in table.columns)
-        check_columns(options.columns, there, "no selected table has")
+        existing = (column.name for table in catalog.values() for column in table.columns)
+        check_columns(options.columns, existing, "no selected table has")
 
 
 def selected_tables(
@@ -206,8 +206,8 @@ class Unreadable:
 
     def mended_by(self, pattern: str) -> str:
         """Return the GRANT for a table, or for all tables of a pattern."""
-        asked = table_pattern(pattern)
-        names = asked.name or (asked.one_database, None)
+        parsed = table_pattern(pattern)
+        names = parsed.name or (parsed.one_database, None)
         return self.grant.replace(self.PLACE, ".".join(map(_quoted, names)), 1)
 
     def refusal(self, database: str, table: str) -> SchemaError | None:

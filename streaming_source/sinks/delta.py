@@ -113,7 +113,7 @@ def check_delta(spark: SparkSession, *, required: bool = False) -> None:
             )
         return
     wanted = ".".join(spark.version.split(".")[:2])
-    built_for, release = _told_by(jar)
+    built_for, release = _versions_in(jar)
     if built_for not in (None, wanted):
         raise ConfigError(
             f"the Delta of this session, {release}, is built for Spark {built_for}, and this is Spark {spark.version}: "
@@ -123,7 +123,7 @@ def check_delta(spark: SparkSession, *, required: bool = False) -> None:
         )
 
 
-def _told_by(jar: str) -> tuple[str | None, str]:
+def _versions_in(jar: str) -> tuple[str | None, str]:
     """Return the Spark version that a jar of Delta is for, and its release; None if its name does not have the
     version.
     """

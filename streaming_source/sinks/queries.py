@@ -126,19 +126,19 @@ mode of the JVM.
 """
 
 
-def told_by(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the text of an error without Java's stack."""
     return str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
 
 
 def first_line(error: Exception) -> str:
     """Return the first line of that text. The rest is the plan, or the place of an error in SQL."""
-    return told_by(error).strip().splitlines()[0]
+    return message_of(error).strip().splitlines()[0]
 
 
 def without_plan(error: Exception) -> str:
     """Return the text of an error up to Spark's plan."""
-    return told_by(error).partition(";\n")[0].strip()
+    return message_of(error).partition(";\n")[0].strip()
 
 
 class ShortJavaError(Py4JJavaError):

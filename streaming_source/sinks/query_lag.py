@@ -42,12 +42,12 @@ class NewestCommit:
         A time in the future counts as `now` and is not kept, because the clock of the server or of a session may be
         ahead.
         """
-        told = list(times)
-        past = [time for time in told if time <= now]
+        given = list(times)
+        past = [time for time in given if time <= now]
         if self._newest is not None:
             past.append(self._newest)
         self._newest = max(past, default=None)
-        return now if any(time > now for time in told) else self._newest
+        return now if any(time > now for time in given) else self._newest
 
 
 NAMED: Final = 5
@@ -75,8 +75,8 @@ def progress_json(progress: SnapshotProgress) -> dict[str, Any]:
 
 def progress_line(value: dict[str, Any]) -> str:
     """Return the line for people from the JSON."""
-    told = f"{value['tablesDone']} of {value['tables']} tables read, {value['rows']} rows ({size(value['bytes'])})"
-    parts = [f"{told}, {value['rowsPerSecond']} rows/s"]
+    line = f"{value['tablesDone']} of {value['tables']} tables read, {value['rows']} rows ({size(value['bytes'])})"
+    parts = [f"{line}, {value['rowsPerSecond']} rows/s"]
     if "secondsLeft" in value:
         parts.append(f"about {span(value['secondsLeft'])} left")
     if value.get("waitsFor"):
@@ -165,8 +165,8 @@ class Lag:
             distances.append(span(self.seconds_behind) if self.seconds_behind else "less than 1 s")
         if self.transactions_behind is not None:
             distances.append(f"at most {self.transactions_behind} transactions")
-        behind = " and ".join(filter(None, [", ".join(distances[:-1]), *distances[-1:]])) or "some transactions"
-        return f"{behind} behind: at {self.position} of {self.head}, reading {self.rows_per_second:.0f} rows/s"
+        distance = " and ".join(filter(None, [", ".join(distances[:-1]), *distances[-1:]])) or "some transactions"
+        return f"{distance} behind: at {self.position} of {self.head}, reading {self.rows_per_second:.0f} rows/s"
 
     def _warnings(self) -> list[str]:
         found = []
@@ -218,20 +218,20 @@ def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | 
         return None
     report = head or {}
     position, last = (None if each is None else str(each["gtid"]) for each in (end, head))
-    behind: int | None = report.get("bytesBehind")
+    distance: int | None = report.get("bytesBehind")
     seconds: int | None = report.get("secondsBehind")
     if position is not None and position == last:
-        behind, seconds = behind or 0, seconds or 0
+        distance, seconds = distance or 0, seconds or 0
     return Lag(
         position=position,
         head=last,
-        bytes_behind=behind,
+        bytes_behind=distance,
         seconds_behind=seconds,
         transactions_behind=None if position is None or last is None else _distance(position, last),
         daemon_down_seconds=int(report.get("daemonDownSeconds", 0)),
         rows_per_second=_rate(source["processedRowsPerSecond"]),
         rows_waiting=report.get("rowsWaiting"),
-        data_loss=_words(report.get("dataLoss")),
+        data_loss=_losses_text(report.get("dataLoss")),
         snapshot=None if report.get("snapshotProgress") is None else progress_line(report["snapshotProgress"]),
         batch=int(progress["batchId"]),
         as_of=str(progress["timestamp"]),
@@ -275,7 +275,7 @@ def _rate(value: Any) -> float:
     return number if math.isfinite(number) else 0.0  # Spark divides by the time after a batch that may not exist
 
 
-def _words(losses: Any) -> str | None:
+def _losses_text(losses: Any) -> str | None:
     """Return the ranges of GTIDs that failOnDataLoss=false has skipped, as text."""
     if not losses:
         return None

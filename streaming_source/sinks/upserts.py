@@ -118,10 +118,10 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
             ),
         }
     )
-    moved = f.lit(False)
+    key_changed = f.lit(False)
     for key in keys:
-        moved |= ~_field("_new", key).eqNullSafe(_field("_old", key))
-    whole_when_moved = f.when(
+        key_changed |= ~_field("_new", key).eqNullSafe(_field("_old", key))
+    complete_insert = f.when(
         f.size("_missing") > 0,
         f.raise_error(
             f.concat(
@@ -140,11 +140,11 @@ def _events_of_envelope(batch: DataFrame, columns: Sequence[str], keys: Sequence
             missing.cast("array<string>").alias("missing"),
         )
 
-    gone = event(0, "delete", "_old", lacks_before)
+    deleted = event(0, "delete", "_old", lacks_before)
     happened = (
-        f.when((f.col("op") == "delete") | ended, f.array(gone))
+        f.when((f.col("op") == "delete") | ended, f.array(deleted))
         .when(f.col("op").isin("insert", "read"), f.array(event(1, "insert", "_new", no_columns)))
-        .when(moved, f.array(gone, event(1, "insert", "_new", whole_when_moved)))
+        .when(key_changed, f.array(deleted, event(1, "insert", "_new", complete_insert)))
         .otherwise(f.array(event(1, "update", "_new", f.col("_missing"))))
     )
     number, ordinal = f.col("transaction.sequence_number"), f.col("transaction.ordinal")
@@ -312,9 +312,9 @@ def _last(
     from pyspark.sql import functions as f
 
     carried = ("kind", "domain", "committed", "gtid", "sequence")
-    whole = [f.col("row"), f.col("missing")] if not partial else []
+    images = [f.col("row"), f.col("missing")] if not partial else []
     groups = events.groupBy(*(column.alias(f"_by_{place}") for place, column in enumerate(by)))
-    last = f.max_by(f.struct(*carried, *whole), order).alias("last")
+    last = f.max_by(f.struct(*carried, *images), order).alias("last")
     if not partial:
         return groups.agg(last).select("last.*")
     newest = []
@@ -393,7 +393,7 @@ class Upsert:
         self._check([*columns, *(self._columns or ())], target.names)
         batch.persist()  # every action on a batch reads its range of the binlog again
         try:
-            found = _look(batch)
+            found = _facts_of(batch)
             if found.rows:
                 changes = reduced(batch, self._keys, partial=found.partial, domains=found.domains)
                 merge = merge_statement(self._table, self._keys, columns, partial=found.partial)
@@ -413,8 +413,8 @@ class Upsert:
         image = StructType([field for field in target if field.name in wanted])
         return batch.withColumns({side: batch[side].cast(image) for side in ("before", "after")})
 
-    def _check(self, columns: Sequence[str], there: Sequence[str]) -> None:
-        known = {name.lower() for name in there}
+    def _check(self, columns: Sequence[str], existing: Sequence[str]) -> None:
+        known = {name.lower() for name in existing}
         lacking = [name for name in columns if name.lower() not in known]
         if lacking:
             raise SchemaError(
@@ -450,7 +450,7 @@ class _BatchFacts(NamedTuple):
     domains: bool
 
 
-def _look(batch: DataFrame) -> _BatchFacts:
+def _facts_of(batch: DataFrame) -> _BatchFacts:
     from pyspark.sql import functions as f
 
     if "_gtid" in batch.columns:

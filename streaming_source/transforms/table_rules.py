@@ -65,7 +65,7 @@ class TableRules:
     def of(self, name: TableName) -> TableRule:
         """Return the rule of a table: that of the first pattern that matches, or a rule that changes nothing."""
         pattern = self.pattern_of(name)
-        return next((rule for told, rule in self.given if told == pattern), TableRule())
+        return next((rule for given, rule in self.given if given == pattern), TableRule())
 
     def pattern_of(self, name: TableName) -> str | None:
         """Return the pattern whose rule a table has."""
@@ -133,8 +133,8 @@ def _mode(pattern: str, given: object) -> Any:
 
 
 def _names(pattern: str, name: str, given: object) -> tuple[str, ...]:
-    whole = isinstance(given, (list, tuple)) and all(isinstance(one, str) and one for one in given)
-    if not whole:
+    valid = isinstance(given, (list, tuple)) and all(isinstance(one, str) and one for one in given)
+    if not valid:
         raise _wrong(pattern, name, "a list of columns")
     return tuple(given)  # type: ignore[arg-type]  # checked above
 
@@ -153,7 +153,7 @@ def _constants(pattern: str, given: object) -> dict[str, Constant]:
 
 def _renames(pattern: str, given: object) -> dict[str, str]:
     if not isinstance(given, Mapping) or not all(
-        isinstance(word, str) and word.strip() for pair in given.items() for word in pair
+        isinstance(text, str) and text.strip() for pair in given.items() for text in pair
     ):
         raise _wrong(pattern, "rename", "a new name for each column")
     new = [spark_column_key(name) for name in given.values()]

@@ -56,7 +56,7 @@ NOT_NATIVE: Final = frozenset({"delta.enableRowTracking", "delta.enableTypeWiden
 
 """Properties with which delta-rs cannot write tables."""
 
-WHOLE: Final = TableRule()
+UNCHANGED: Final = TableRule()
 
 """The rule of tables that are copied unchanged."""
 
@@ -80,7 +80,7 @@ class TargetColumn(NamedTuple):
         return self.source or self.name
 
 
-def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = WHOLE) -> tuple[TargetColumn, ...]:
+def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = UNCHANGED) -> tuple[TargetColumn, ...]:
     """Return the columns in the table's order."""
     left_out, hashes = _folded(rule.leave_out), _folded(rule.hash)
     null = _folded(name for name, value in rule.mask.items() if value is None)
@@ -173,11 +173,11 @@ def target_images(rows: DataFrame, ruled: Transformed) -> DataFrame:
         rows = _fitting(rows, ruled)
     if not rule.named:
         images = {side: _shown(rows, side, ruled.columns) for side in SIDES}
-        return _whole(rows.withColumns(images), ruled.columns, ruled)
+        return _completed(rows.withColumns(images), ruled.columns, ruled)
     unseen = folded((*rule.leave_out, *rule.mask))
     read = [column for column in ruled.source_columns if column_key(column.name) not in unseen]
     images = {side: _read(rows, side, read, ruled) for side in SIDES}
-    rows = _whole(rows.withColumns(images), read, ruled)
+    rows = _completed(rows.withColumns(images), read, ruled)
     rows = rows.withColumns({side: _image(rows[side], shown_columns(ruled, rows, side)) for side in SIDES})
     if rule.rename:
         rows = rows.withColumn("absent", _renamed(rows["absent"], ruled))
@@ -238,8 +238,8 @@ def _read(rows: DataFrame, side: str, columns: Sequence[TargetColumn], ruled: Tr
             # Spark's own error would show the value.
             tried = value.try_cast(spark_type(column.type))
             wrong = tried.isNull() & value.isNotNull() & ~f.is_variant_null(value)
-            told = f"a value of the column {ruled.table.name}.{column.name} is not of its type {column.type}"
-            value = f.when(wrong, f.raise_error(f.lit(told)).cast(spark_type(column.type))).otherwise(tried)
+            message = f"a value of the column {ruled.table.name}.{column.name} is not of its type {column.type}"
+            value = f.when(wrong, f.raise_error(f.lit(message)).cast(spark_type(column.type))).otherwise(tried)
         fields.append(value.alias(column.name))
     return f.when(image.isNotNull(), f.struct(*fields))
 
@@ -250,7 +250,7 @@ def _image(image: Column, columns: Mapping[str, Column]) -> Column:
     return f.when(image.isNotNull(), f.struct(*(value.alias(name) for name, value in columns.items())))
 
 
-def _whole(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Transformed) -> DataFrame:
+def _completed(rows: DataFrame, columns: Sequence[TargetColumn], ruled: Transformed) -> DataFrame:
     """Complete the images of inserts with the values that they omit.
 
     These are constants of the table. If the filter turned an update into an insert, they come from its before image.
@@ -302,15 +302,15 @@ def _fitting(rows: DataFrame, ruled: Transformed) -> DataFrame:
         lacking = f.array_contains(lacks["after"], column.name)
         value = f.when((f.col("op") == "update") & lacking, before)
         if column.name in (ruled.left_out or {}):
-            told = (ruled.left_out or {})[column.name].cast(spark_type(column.type))
-            value = value.when((f.col("op") == "insert") & lacking, told)
+            omitted = (ruled.left_out or {})[column.name].cast(spark_type(column.type))
+            value = value.when((f.col("op") == "insert") & lacking, omitted)
         return value.otherwise(after).alias(column.name)
 
     rows = rows.withColumn("_after", f.when(rows["after"].isNotNull(), f.struct(*map(now, columns))))
     for side in SIDES:
-        rows = _told(rows, f"_{side}", ruled)
+        rows = _filter_result(rows, f"_{side}", ruled)
     partial = (f.col("op") == "update") & (f.size(f.array_intersect(lacks["after"], lacks["before"])) > 0)
-    whole = f.size(lacks["before"]) == 0
+    complete = f.size(lacks["before"]) == 0
     fits, fitted = f.coalesce(f.col("_after"), f.lit(False)), f.coalesce(f.col("_before"), f.lit(False))
     error = f.concat(
         f.lit(f"the filter of {ruled.table.name} cannot be evaluated, because images of an update lack columns in "),
@@ -320,16 +320,16 @@ def _fitting(rows: DataFrame, ruled: Transformed) -> DataFrame:
     op = (
         f.when(partial, f.raise_error(error).cast("string"))
         .when(f.col("op").isin("insert", "read"), f.when(fits, f.col("op")))
-        .when(f.col("op") == "delete", f.when(fitted | ~whole, f.col("op")))
-        .when(fits & (fitted | ~whole), f.col("op"))
+        .when(f.col("op") == "delete", f.when(fitted | ~complete, f.col("op")))
+        .when(fits & (fitted | ~complete), f.col("op"))
         .when(fits, f.lit("insert"))
-        .when(fitted | ~whole, f.lit("delete"))
+        .when(fitted | ~complete, f.lit("delete"))
     )
     rows = rows.withColumn("op", op).where(f.col("op").isNotNull()).drop("_before", "_after")
     return rows.withColumn("after", f.when(f.col("op") != "delete", f.col("after")))
 
 
-def _told(rows: DataFrame, image: str, ruled: Transformed) -> DataFrame:
+def _filter_result(rows: DataFrame, image: str, ruled: Transformed) -> DataFrame:
     """Replace an image by the result of the filter."""
     from pyspark.sql import functions as f
 

@@ -14,7 +14,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from replica.handshake.login.connection import CompressedTransport
+from replica.handshake.login.compressed import CompressedTransport
 from replica.handshake.login.login import log_in
 from replica.handshake.registration import Query, Send
 from replica.protocol.constants import DumpFlag

@@ -24,8 +24,8 @@ from replica.rows.types.types import ValuePolicy
 from replica.rows.types.values.numbers import decimals_of
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.statements.added_values import NULL, KnownValue, ask_defaults, defaults_behind
-from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
+from streaming_source.mirroring.statements.added_values import NULL, KnownValue, defaults_after, read_defaults
+from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, target_effect
 from streaming_source.transforms.transformed_images import target_columns
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.alter_cases import MODES, Cases, Table
@@ -97,7 +97,7 @@ class Shown:
 
     def definition(self) -> tuple[TableSchema, Defaults]:
         self.run("SET sql_mode = ''")
-        return self.steps(read_tables([NAME]))[NAME], self.steps(ask_defaults(["altered"])).get(NAME, {})
+        return self.steps(read_tables([NAME]))[NAME], self.steps(read_defaults(["altered"])).get(NAME, {})
 
     def rows(self, table: TableSchema) -> Counter[tuple[Any, ...]]:
         """The rows, as often as they are there."""
@@ -182,13 +182,13 @@ def check(shown: Shown, seed: int, tally: Tally) -> None:
             continue
         told.append(f"{sql} -- {mode} {zone}")
         effect = StatementEffect(sql, shown.context(mode))
-        asked = asked_of(effect, before, POLICY, defaults=defaults)
+        asked = target_effect(effect, before, POLICY, defaults=defaults)
         after, known = shown.definition()
         if isinstance(asked, Evolved):
             tally["in place"] += 1
             assert _definition(asked.definition) == _definition(after), (seed, told)
             assert _followed(before, asked, rows) == shown.rows(after), (seed, told)
-            before, defaults = asked.definition, defaults_behind(effect, defaults)
+            before, defaults = asked.definition, defaults_after(effect, defaults)
         else:
             assert isinstance(asked, NotInRows), (seed, told)
             tally["read again"] += 1

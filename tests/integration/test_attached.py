@@ -51,7 +51,7 @@ def test_columns_without_names_come_from_the_catalog(any_server: MariaDb, daemon
 def test_a_server_that_is_named_is_asked_about_prepared_transactions(
     any_server: MariaDb, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_module, "ASK_S", 60.0)
+    monkeypatch.setattr(feed_module, "SERVER_S", 60.0)
     given = {"table": "d.t", "relayDir": str(daemon.relay_dir), **_server(any_server)}
     feed = AttachedFeed(SourceOptions.parse(given), daemon.relay_dir)
     with any_server.connect() as connection, connection.cursor() as cursor:
@@ -62,7 +62,7 @@ def test_a_server_that_is_named_is_asked_about_prepared_transactions(
     assert latest is not None
     assert {xid.gtrid for xid in latest.prepared} == {b"x"}
     assert str(latest.position) == str(latest.before)
-    monkeypatch.setattr(feed_module, "ASK_S", 0.1)
+    monkeypatch.setattr(feed_module, "SERVER_S", 0.1)
     feed = AttachedFeed(SourceOptions.parse(given | {"port": "1"}), daemon.relay_dir)
     with pytest.raises(DisconnectedError):
         feed.latest_and_prepared()

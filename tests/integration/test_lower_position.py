@@ -72,7 +72,7 @@ def received(log: RelayLog) -> str:
 
 def polled(lower: LowWatermark) -> RelayHead | None:
     lower.poll()
-    return lower.lower()
+    return lower.watermark()
 
 
 def wait_for(lower: LowWatermark, position: str) -> None:
@@ -303,8 +303,8 @@ def test_an_xa_commit_is_listed_until_the_engine_is_done_with_it(
             head = log.head()
             assert head is not None
             commits = XaCommits(log)
-            commits.look(head.location, connection.run(ask_status()).prepared)
-            found = commits.lower(head)
+            commits.update(head.location, connection.run(ask_status()).prepared)
+            found = commits.watermark(head)
             assert found is not None
             return str(found.position)
 
@@ -342,7 +342,7 @@ def test_it_does_not_go_back_before_an_xa_commit_whose_rows_the_log_has_not(serv
         server.sql("INSERT INTO x.t VALUES (2)")
         wait_until(lambda: received(log) == server.gtid_binlog_pos(), "we have it")
         wait_until(lambda: polled(lower) is not None, "there is a place")
-        found = lower.lower()
+        found = lower.watermark()
         assert found is not None
         assert committed.compare(found.position) in (Order.EQUAL, Order.BEFORE)
 
@@ -350,18 +350,18 @@ def test_it_does_not_go_back_before_an_xa_commit_whose_rows_the_log_has_not(serv
 def test_a_lost_connection_is_made_again(server: MariaDb, tmp_path: Path) -> None:
     server.sql("CREATE OR REPLACE DATABASE x")
     with read_lower(server, tmp_path, 0.5) as (lower, _):
-        assert lower.lower() is None
+        assert lower.watermark() is None
         assert lower.reason
         wait_until(lambda: polled(lower) is not None, "there is a place")
-        kept = lower.lower()
+        kept = lower.watermark()
         for (thread,) in server.sql(
             "SELECT id FROM information_schema.processlist WHERE user = 'repl' AND command = 'Sleep'"
         ):
             server.sql(f"KILL {thread}")
         wait_until(lambda: bool(polled(lower)) and bool(lower.reason), "it notices")
-        assert lower.lower() == kept
+        assert lower.watermark() == kept
         wait_until(lambda: bool(polled(lower)) and not lower.reason, "it is back")
-        assert lower.lower() == kept
+        assert lower.watermark() == kept
 
 
 def test_another_server_than_the_relay_logs_is_refused(

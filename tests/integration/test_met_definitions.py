@@ -10,9 +10,9 @@ import pytest
 
 from replica.snapshot.rows.table_map import table_map_body
 from streaming_source.mirroring.batch.batch_facts import TableChanges, other_definition_of
-from streaming_source.mirroring.batch.manifest import MetMap, read_manifest
+from streaming_source.mirroring.batch.manifest import TableMapRun, read_manifest
 from streaming_source.mirroring.reading.source_tables import read_source_tables
-from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
+from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
 from streaming_source.options.source_options import SourceOptions
 from tests.integration.edges.log import version
 from tests.integration.schema_stream import WAIT_S, Stream, changing_tables
@@ -54,7 +54,7 @@ class Manifests(Stream):
 
     def _add(self, row: dict[str, Any]) -> None:
         known = self.found.get(row["table"], TableChanges())
-        maps = tuple(MetMap(*met) for met in pickle.loads(row["maps"]))  # noqa: S301  (made just now)
+        maps = tuple(TableMapRun(*met) for met in pickle.loads(row["maps"]))  # noqa: S301  (made just now)
         self.found[row["table"]] = known._replace(
             changes=known.changes + row["changes"], maps=known.maps + maps, fault=known.fault or row["fault"]
         )
@@ -102,7 +102,7 @@ def test_rows_of_every_type_are_of_the_definition_in_the_catalog(made: Tables, t
         assert changes.maps
         definition = manifests.definition(name)
         assert other_definition_of(changes, definition) == "", name
-        read = MetMap(table_map_body(definition)[_ID:], (0, 0), (0, 0), read=True, fault="")
+        read = TableMapRun(table_map_body(definition)[_ID:], (0, 0), (0, 0), read=True, fault="")
         assert other_definition_of(TableChanges(maps=(read,)), definition) == "", f"rows read from {name}"
 
 
@@ -174,7 +174,7 @@ def test_a_table_that_is_read_again_is_known_as_the_catalog_has_it(made: Tables,
     manifests.begin()
     made.run("SET sql_log_bin = 0", "ALTER TABLE t ADD z INT", "SET sql_log_bin = 1", "INSERT INTO t VALUES (1, 2, 3)")
     manifests.taken()
-    RequestFolder(tmp_path / "requests").put(ReadingRequest("z", ((made.database, "t"),)))
+    RequestFolder(tmp_path / "requests").put(ResnapshotRequest("z", ((made.database, "t"),)))
     made.run("INSERT INTO other VALUES (1, 1)")
     manifests.read_tables()
     (read,) = manifests.found["t"].maps

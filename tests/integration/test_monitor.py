@@ -34,7 +34,7 @@ def watched(server: MariaDb, *, monitor_s: float = 0.05) -> Iterator[tuple[Monit
         account = replica_config(server, port=proxy.port, connect_timeout_s=30)
         config = DaemonConfig(**account.model_dump(exclude={"unix_socket"}), monitor_s=monitor_s)
         watching = Monitor(
-            config, endpoint=lambda: config.endpoints[0], held_file=lambda: "", log=structlog.get_logger()
+            config, endpoint=lambda: config.endpoints[0], needed_file=lambda: "", log=structlog.get_logger()
         )
         watching.start()
         try:

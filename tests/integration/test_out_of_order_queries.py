@@ -213,13 +213,13 @@ def test_explain_and_position_refuse_what_is_there_twice(primary: MariaDb, tmp_p
     log = RelayLog(query.folder)
     for look in (
         lambda: explain_relay(log, Gtid(0, 1, 9), None),
-        lambda: RelayLogReader(log).behind(Gtid(0, 1, 9)),
+        lambda: RelayLogReader(log).after_group(Gtid(0, 1, 9)),
         lambda: log.locate(GtidPosition.parse("0-1-9")),
     ):
         with pytest.raises(AmbiguousPositionError, match=r"000001:\d+, \S*000001:\d+"):
             look()
     assert explain_relay(log, Gtid(0, 1, 12), None).transaction is not None
-    assert str(RelayLogReader(log).behind(Gtid(0, 1, 12)).position) == "0-1-12"
+    assert str(RelayLogReader(log).after_group(Gtid(0, 1, 12)).position) == "0-1-12"
 
 
 def batch_of(server: MariaDb, folder: Path, **options: str) -> list[int]:

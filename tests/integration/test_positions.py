@@ -117,14 +117,14 @@ def test_behind_a_transaction_is_the_position_of_all_domains_until_it_is_purged(
     server, config = history.server, replica_config(history.server)
     server.sql("SET gtid_domain_id = 7", "INSERT INTO d.t VALUES (70)")
     server.sql("INSERT INTO d.t VALUES (71)")
-    found = PrimaryReader(config, LOG).behind(Gtid(7, 1, 1))
+    found = PrimaryReader(config, LOG).after_group(Gtid(7, 1, 1))
     assert str(found.position) == "0-1-17,7-1-1"
     assert found.next is not None
     assert found.next.gtid == Gtid(0, 1, 18)
-    assert str(PrimaryReader(config, LOG).behind(Gtid(0, 1, 4)).position) == "0-1-4"
+    assert str(PrimaryReader(config, LOG).after_group(Gtid(0, 1, 4)).position) == "0-1-4"
     for missing in (Gtid(0, 1, 99), Gtid(0, 2, 5), Gtid(3, 1, 1)):
         with pytest.raises(PositionLostError, match=f"{missing} is not in the binlog"):
-            PrimaryReader(config, LOG).behind(missing)
+            PrimaryReader(config, LOG).after_group(missing)
     server.purge_binlogs("bin.000004")
     with pytest.raises(PositionPurgedError, match=f"begin at {shown_instant(history.time(2) - 50)}") as caught:
         PrimaryReader(config, LOG).at_time(history.time(0))
@@ -133,7 +133,7 @@ def test_behind_a_transaction_is_the_position_of_all_domains_until_it_is_purged(
     assert str(accepted.position) == "0-1-8"
     assert str(PrimaryReader(config, LOG).at_time(history.time(3)).position) == "0-1-11"
     with pytest.raises(ReplicaError):
-        PrimaryReader(config, LOG).behind(Gtid(0, 1, 4))
+        PrimaryReader(config, LOG).after_group(Gtid(0, 1, 4))
 
 
 def _command(*arguments: str) -> dict[str, Any]:

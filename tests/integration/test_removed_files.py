@@ -387,7 +387,7 @@ def test_the_watch_does_not_keep_it_from_its_goodbye(tmp_path: Path, monkeypatch
     """An ACK found the loss; the watch that looks meanwhile finds it too."""
     monkeypatch.setattr(replica.live.client, "WATCH_EVERY_S", 0.001)
     monkeypatch.setattr(replica.live.client, "PARTING_S", 0.0)
-    monkeypatch.setattr(RelayWriter, "ensure_whole", RelayWriter.reopen)  # it looks no earlier than the ACK
+    monkeypatch.setattr(RelayWriter, "check_files", RelayWriter.reopen)  # it looks no earlier than the ACK
     with MariaDb(None, *SEMI_SYNC) as server:
         server.add_user("repl", "secret", grants="REPLICATION SLAVE")
         config = replica_config(server, **ACCOUNT, semi_sync=True, heartbeat_s=3600.0)

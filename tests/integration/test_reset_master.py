@@ -121,13 +121,13 @@ def test_a_server_at_rest_keeps_its_connection(
 ) -> None:
     monkeypatch.setattr(StaleStreamCheck.__init__, "__kwdefaults__", {"quiet_s": 0.3})
     answers: list[GtidPosition | None] = []
-    asked = StaleStreamCheck._asked
+    asked = StaleStreamCheck._server_position
 
     async def noted(*arguments: Any) -> GtidPosition | None:
         answers.append(await asked(*arguments))
         return answers[-1]
 
-    monkeypatch.setattr(StaleStreamCheck, "_asked", noted)
+    monkeypatch.setattr(StaleStreamCheck, "_server_position", noted)
     head = replicated(server, tmp_path)
     with EmbeddedReplica(replica_config(server), tmp_path) as replica:
         replica.start(head.position)

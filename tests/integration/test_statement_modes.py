@@ -18,14 +18,14 @@ from replica.schema.definition.session import ServerRules
 from replica.schema.effects.effect import effect_of
 from replica.schema.statements.statements import Verb
 from streaming_source.mirroring.statements.added_values import NULL
-from streaming_source.mirroring.statements.alterations import Evolved, asked_of
+from streaming_source.mirroring.statements.alterations import Evolved, target_effect
 from tests.fixtures.mariadb import MariaDb
 from tests.integration.ddl_following import Follower
 
 if TYPE_CHECKING:
     from replica.schema.effects.effect import StatementEffect
     from streaming_source.mirroring.statements.added_values import KnownValue
-    from streaming_source.mirroring.statements.alterations import Asked
+    from streaming_source.mirroring.statements.alterations import TargetEffect
 
 pytestmark = pytest.mark.server
 
@@ -123,12 +123,12 @@ def test_values_of_added_columns_are_those_of_select(server: MariaDb, kind: str)
     assert followed > len(sessions) * 5
 
 
-def asked_for(follower: Follower, sql: str) -> Asked:
+def asked_for(follower: Follower, sql: str) -> TargetEffect:
     """Execute an ALTER of `t`, and return what it asks of a mirror's target."""
     before = follower.history.table("d", "t")
     assert before is not None
     (effect,) = effects(follower, sql)
-    return asked_of(effect, before, ValuePolicy())
+    return target_effect(effect, before, ValuePolicy())
 
 
 def effects(follower: Follower, sql: str) -> list[StatementEffect]:

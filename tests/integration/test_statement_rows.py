@@ -36,7 +36,7 @@ def shop(any_server: MariaDb) -> Iterator[Shop]:
     any_server.sql(f"DROP DATABASE {made.name}")
 
 
-class Told(Stream):
+class KernelFacts(Stream):
     """A stream that keeps the statements it delivers: table, text, and the place in the transaction."""
 
     def __init__(self, *args: Any, **options: str) -> None:
@@ -60,7 +60,7 @@ class Told(Stream):
 def test_each_statement_that_counts_comes_as_a_row(shop: Shop, tmp_path: Path) -> None:
     file = tmp_path / "load.csv"
     file.write_text("x\ny\n")
-    stream = Told(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
+    stream = KernelFacts(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
     for expected, statements in CASES:
         stream.told.clear()
         texts = [text.replace("{name}", shop.name).replace("{file}", str(file)) for text in statements]
@@ -85,7 +85,7 @@ def _defines(text: str) -> bool:
 
 @pytest.mark.slow
 def test_a_large_transaction_has_its_statement_before_its_rows(shop: Shop, tmp_path: Path) -> None:
-    stream = Told(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
+    stream = KernelFacts(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
     stream.begin()
     many = "INSERT INTO t (v) SELECT CONCAT(REPEAT('x', 900), UUID()) FROM mysql.seq_1_to_20000"
     stream.read(shop.run(MIXED, "BEGIN", many, "DELETE FROM t WHERE id = 1", "COMMIT"))
@@ -141,7 +141,7 @@ def test_statements_of_an_xa_transaction_come_where_it_is_committed(
     shop.server.sql("FLUSH BINARY LOGS")
     first = str(shop.server.value("SHOW MASTER STATUS"))
     shop.start = shop.server.gtid_binlog_pos()
-    stream = Told(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS, **bounds)
+    stream = KernelFacts(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS, **bounds)
     for ending in ("ROLLBACK", "COMMIT"):
         with shop.server.connect(database=shop.name) as connection, connection.cursor() as cursor:
             for text in (STATEMENT, "XA START 'x'", XA_TEXT, "XA END 'x'", "XA PREPARE 'x'"):
@@ -168,7 +168,7 @@ def test_statements_of_an_xa_transaction_come_where_it_is_committed(
 
 @pytest.mark.slow
 def test_a_large_xa_transaction_has_its_statement_too(shop: Shop, tmp_path: Path) -> None:
-    stream = Told(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
+    stream = KernelFacts(shop.server, tmp_path, shop.start, tables=shop.tables, **ROWS)
     stream.begin()
     many = "INSERT INTO t (v) SELECT CONCAT(REPEAT('x', 900), UUID()) FROM mysql.seq_1_to_20000"
     with shop.server.connect(database=shop.name) as connection, connection.cursor() as cursor:

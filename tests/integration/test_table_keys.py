@@ -14,7 +14,7 @@ from replica.rows.types.keys import key_bytes_of
 from replica.snapshot.check.catalog import choose_key
 from replica.snapshot.check.facts import ask_indexes
 from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_literals, key_parts
-from replica.snapshot.rows.key_range import behind, up_to
+from replica.snapshot.rows.key_range import after_key, up_to
 from replica.snapshot.rows.select_list import quoted
 from tests.integration.edges.log import Log, catalog, version
 from tests.integration.table_rows import connect, order_by, read_rows
@@ -155,7 +155,7 @@ def test_keys_sort_and_are_found_again(server: MariaDb, name: str) -> None:
             assert found.last_key() == kept
             if not key.ordered:
                 continue
-            rest = read_rows(connection, schema, key, behind(schema, key, kept)).block()
+            rest = read_rows(connection, schema, key, after_key(schema, key, kept)).block()
             assert rest.images.tobytes() == block.images[int(block.ends[row]) :].tobytes(), literals
             first = read_rows(connection, schema, key, up_to(schema, key, kept)).block()
             assert first.images.tobytes() == block.images[: int(block.ends[row])].tobytes(), literals
@@ -173,7 +173,7 @@ def test_ranges_of_ordered_keys_use_the_index(server: MariaDb, name: str) -> Non
         key = key_of(connection, schema)
         block = read_rows(connection, schema, key).block()
         kept = [kept_key(schema, key, block.image(row).tobytes()) for row in (0, block.rows // 2)]
-        for where in (behind(schema, key, kept[0]), up_to(schema, key, kept[1])):
+        for where in (after_key(schema, key, kept[0]), up_to(schema, key, kept[1])):
             plan = connection.rows(
                 f"EXPLAIN SELECT * FROM `keys`.t FORCE INDEX ({key.index}) WHERE {where} "
                 f"ORDER BY {order_by(schema, key)} LIMIT 2"

@@ -223,7 +223,9 @@ def test_tables_that_are_made_or_altered_behind_a_position_that_stays(server: Ma
             if advance is not None:
                 reading.judge(reading.frontier, advance.frontier, v)
                 reading.frontier = advance.frontier
-            return reading.snapshot.held_back == (("d", "e"),) and dict(reading.frontier.open).keys() <= {("d", "e")}
+            return reading.snapshot.blocked_tables == (("d", "e"),) and dict(reading.frontier.open).keys() <= {
+                ("d", "e")
+            }
 
         wait_until(stood_still, "all that can be delivered there is")
         assert (found["d", "a"], found["d", "c"]) == (ids(server, "d.a"), ids(server, "d.c"))
@@ -240,12 +242,12 @@ def test_a_table_that_is_gone_behind_a_position_that_stays(server: MariaDb, tmp_
         v = reading.batches[-1][2]
         server.sql("CREATE TABLE d.away (id INT PRIMARY KEY)", "DROP TABLE d.away")
         reading.end()
-        reading.frontier = reading.frontier.again([away])
+        reading.frontier = reading.frontier.restarted([away])
         reading.begin()
 
-        def held_back() -> bool:
+        def blocked_tables() -> bool:
             assert reading.snapshot.advance(reading.frontier, v) is None
-            return reading.snapshot.held_back == (away,)
+            return reading.snapshot.blocked_tables == (away,)
 
-        wait_until(held_back, "it is known that the table is gone")
+        wait_until(blocked_tables, "it is known that the table is gone")
         reading.to_the_end()

@@ -27,12 +27,12 @@ from replica.protocol.rows.table_map import parse_table_map
 from replica.relay_log.location import RelayLocation, relay_path
 from replica.relay_log.log import RelayLog
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
+from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.rows.scan.scan import scan
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.keys import key_bytes_of
 from replica.snapshot.connection.connection import TableConnection
-from replica.snapshot.reconcile.reconciler import moved
+from replica.snapshot.reconcile.reconciler import reconciled
 from replica.snapshot.reconcile.window import BackfillWindow
 from replica.snapshot.rows.kept_key import key_parts
 from replica.snapshot.rows.row_block import RowBlock, TableKey
@@ -285,7 +285,7 @@ def test_a_chunk_is_the_table_at_places_before_and_behind_its_reading(
             states = window.state_at(name, lower, v)
             touched += len(states)
             begin, end = (border(schema, reading.table, value) for value in (reading.low, reading.high))
-            found = content_of(moved(reading.block, states, begin, end), schema)
+            found = content_of(reconciled(reading.block, states, begin, end), schema)
             inside = {
                 key: row
                 for key, row in truth.tables[place][reading.table].items()

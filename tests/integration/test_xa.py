@@ -299,7 +299,7 @@ def test_large_groups_in_files_of_their_own(make_server: Callable[..., MariaDb],
 def test_a_transaction_that_ends_without_a_trace_does_not_keep_the_log(
     make_server: Callable[..., MariaDb], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(feed, "CHECK_EVERY_S", 0.0)
     server = _ready(make_server(None, "--binlog-row-metadata=FULL"))
     query = Query(server, tmp_path, server.gtid_binlog_pos())
     prepared = prepare(server, "'gone'", 1)

@@ -154,7 +154,7 @@ class ModelTarget:
     def finish(self, rows: int, at: Commit) -> None:
         """Do nothing: each append was seen at once."""
 
-    def put_back(self, row: Any) -> None:
+    def restore(self, row: Any) -> None:
         raise NotImplementedError(row)
 
     def drop(self) -> None:

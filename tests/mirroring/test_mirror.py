@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming_source.mirroring.apply.parallel_applier import COMPILED, INTERPRETED, MARKED_ROWS, WHOLE_FILES
+from streaming_source.mirroring.apply.parallel_applier import COMPILED, INTERPRETED, MARKED_ROWS, REWRITTEN_FILES
 from tests.fixtures.mariadb import MariaDb
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def shown(sized, work):
         of_tasks = work.part.spark.range(1).mapInArrow(as_a_task_has_it, shown).first()
         seen.append([work.row.name[1], *of_tasks])
     return whole(sized, work)
-def as_a_task_has_it(_batches, names=(*parallel_applier.INTERPRETED, *parallel_applier.WHOLE_FILES)):
+def as_a_task_has_it(_batches, names=(*parallel_applier.INTERPRETED, *parallel_applier.REWRITTEN_FILES)):
     import pyarrow as pa
     from pyspark import TaskContext
     told = [pa.array([TaskContext.get().getLocalProperty(name)]) for name in names]
@@ -351,7 +351,7 @@ def test_each_target_is_written_with_the_settings_of_its_size_and_all_end_equal(
     mirror.run(before=_SIZES, maxRowsPerTrigger=1)  # a batch for each transaction: one finds what the other has set
     seen, counted, left = mirror.workbench.run(_SEEN)
     mirror.assert_equal("orders", "lines", "codes")
-    small = [[name, *INTERPRETED.values(), *WHOLE_FILES.values()] for name in ("codes", "orders")]
+    small = [[name, *INTERPRETED.values(), *REWRITTEN_FILES.values()] for name in ("codes", "orders")]
     batch = [small, [["lines", *COMPILED.values(), *MARKED_ROWS.values()]]]
     assert [sorted(seen[0:2]), seen[2:3], sorted(seen[3:5]), seen[5:]] == [*batch, *batch]
     last = [

@@ -30,7 +30,7 @@ NativeWriter.write = lost
 REPLACED = """
 import pymysql
 from streaming_source.mirroring import sink
-kept_asking = sink.ask_again
+kept_asking = sink.request_resnapshot
 def replaced(*arguments, **more):
     with pymysql.connect(host={host!r}, port={port}, user="writer", password="w", database="shop") as connection:
         cursor = connection.cursor()
@@ -39,9 +39,9 @@ def replaced(*arguments, **more):
         cursor.execute("CREATE OR REPLACE TABLE a (id BIGINT PRIMARY KEY, v BIGINT, more INT)")
         cursor.execute("INSERT INTO a SELECT seq, 3, 3 FROM seq_120_to_160")
         cursor.execute("COMMIT")
-    sink.ask_again = kept_asking
+    sink.request_resnapshot = kept_asking
     return kept_asking(*arguments, **more)
-sink.ask_again = replaced
+sink.request_resnapshot = replaced
 """
 
 
@@ -74,7 +74,7 @@ def test_a_table_that_is_replaced_again_before_it_is_read(mirrored: Callable[...
         primary.sql("USE shop", "INSERT INTO a SELECT seq, 1 FROM seq_1_to_40")
         mirror.run(before=REPLACED.format(host=primary.host, port=primary.port))
         for _ in range(3):
-            mirror.run(before="sink.ask_again = kept_asking")
+            mirror.run(before="sink.request_resnapshot = kept_asking")
         assert mirror.states()["a"] == ("current", None)
         mirror.assert_equal("a")
 

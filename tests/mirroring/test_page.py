@@ -16,8 +16,8 @@ from streaming_source.mirroring.control.status import AUDITED
 from streaming_source.mirroring.settings import JOINED_FOR, JOINED_ROWS
 from streaming_source.mirroring.writers.native import delta_rows, rewritten_files
 from streaming_source.mirroring.writers.native.upkeep import (
+    CHECK_EVERY,
     FEW_FILES,
-    LOOK_EVERY,
     MOST_BYTES,
     SMALL_BYTES,
     upkeep_properties,
@@ -88,7 +88,7 @@ def test_the_upkeep_is_that_of_the_code() -> None:
     exec(BLOCKS["kept"], names)  # noqa: S102  (that is what the page says)
     assert upkeep_properties(names["tableProperties"]).keys() == {"delta.checkpointInterval"}
     for told in (
-        f"every {LOOK_EVERY} commits",
+        f"every {CHECK_EVERY} commits",
         f"has {FEW_FILES} files of less than {SMALL_BYTES >> 20} MB",
         f"up to {MOST_BYTES >> 20} MB, become one file",
         f"A target of up to {rewritten_files.SMALL_BYTES >> 20} MB",

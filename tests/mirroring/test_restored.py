@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def put_back(copy: Path, place: Path) -> None:
+def restore(copy: Path, place: Path) -> None:
     shutil.rmtree(place)
     shutil.copytree(copy, place)
 
@@ -46,15 +46,15 @@ def test_copies_of_two_moments_are_refused_and_those_of_one_go_on(
         primary.sql("INSERT INTO shop.a VALUES (4)")
         newer = tmp_path / "newer"
         shutil.copytree(mirror.checkpoint, newer)
-        put_back(old_checkpoint, mirror.checkpoint)
+        restore(old_checkpoint, mirror.checkpoint)
         for _ in range(2):  # the second finds the batch that the first one planned
             with pytest.raises(AssertionError, match=r"ConfigError: the checkpoint .* is older than the targets"):
                 mirror.run()
-        put_back(newer, mirror.checkpoint)
-        put_back(old_lake, lake)
+        restore(newer, mirror.checkpoint)
+        restore(old_lake, lake)
         with pytest.raises(AssertionError, match=r"ConfigError: the targets are older than the checkpoint"):
             mirror.run()
-        put_back(old_checkpoint, mirror.checkpoint)
+        restore(old_checkpoint, mirror.checkpoint)
         mirror.run()
         mirror.assert_equal("a")
 
@@ -62,7 +62,7 @@ def test_copies_of_two_moments_are_refused_and_those_of_one_go_on(
 _ANOTHER_RUN = """
 from streaming_source import mirror
 from streaming_source.mirroring.control import continuation
-kept, continuation.LOOK_EVERY_S = continuation.LOOK_EVERY_S, 0
+kept, continuation.CHECK_EVERY_S = continuation.CHECK_EVERY_S, 0
 query = mirror(spark, **{arguments!r})
 try:
     query.processAllAvailable()
@@ -70,7 +70,7 @@ try:
     {change}
     result = query.awaitTermination(120)
 finally:
-    continuation.LOOK_EVERY_S = kept
+    continuation.CHECK_EVERY_S = kept
     query.stop()
 """
 

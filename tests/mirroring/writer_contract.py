@@ -22,8 +22,8 @@ from streaming_source.mirroring.statements.added_values import KnownValue
 from streaming_source.mirroring.writers import delta
 from streaming_source.mirroring.writers.choose import control_store, open_target
 from streaming_source.mirroring.writers.target_format import (
-    AGAIN,
     READS,
+    RESNAPSHOT,
     AddColumns,
     Commit,
     DropColumns,
@@ -146,7 +146,7 @@ def emptied_and_filled(target: TableWriter) -> None:
 
 def read_again(target: TableWriter) -> None:
     """The beginning of a reading in a mode that keeps rows: other names, other types, all rows marked."""
-    at = AT.of(AGAIN)
+    at = AT.of(RESNAPSHOT)
     mode = mode_of("soft_delete", ("id",))
     columns = [column("id"), column("b"), column("a", "STRING"), column("n", "BIGINT"), column("new")]
     target.rename({"id": "id", "a": "b", "b": "a", "n": "n", "new": None}, at.step("names"))

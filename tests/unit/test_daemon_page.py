@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from replica import errors
-from replica.daemon.status import page
+from replica.daemon.status import verdict
 from tests.kit.places import reached
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_every_error_and_its_exit_code_is_explained() -> None:
 
 
 def test_the_exit_codes_of_status_are_its_own() -> None:
-    codes = {value for name, value in vars(page).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(verdict).items() if name.isupper() and isinstance(value, int)}
     assert {int(row[0]) for row in rows("Exit codes of `status`")} == codes
 
 
@@ -77,7 +77,7 @@ def test_every_log_line_is_explained_and_every_one_that_is_explained_is_logged()
 
 
 def test_metrics_it_names_exist() -> None:
-    source = (PROJECT / "replica" / "daemon" / "http" / "metrics.py").read_text(encoding="utf-8")
+    source = (PROJECT / "replica" / "daemon" / "metrics.py").read_text(encoding="utf-8")
     named = set(re.findall(r"`mariadb_replica_(\w+)`", PAGE))
     assert len(named) > 5
     assert [name for name in sorted(named) if f'"{name.removesuffix("_total")}"' not in source] == []

@@ -10,7 +10,8 @@ import pytest
 
 from replica import cli
 from replica.daemon.logs import LogWriter
-from replica.daemon.status.page import judge, page, running
+from replica.daemon.status.page import page
+from replica.daemon.status.verdict import judge, running
 from replica.errors import ServerError
 from replica.plain_text import has_control, one_line, plain_event, plain_json, printable
 from replica.row_reader.progress import Notices

@@ -57,7 +57,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class LagFigures:
     """Figures of the lag. None: not known, or not known yet."""
 
     seconds: float | None
@@ -79,7 +79,7 @@ class PrimaryLag:
         self._arrived_at = 0.0
         self._sampled_at = 0.0
 
-    def sample(self, known: Sample) -> Behind:
+    def sample(self, known: Sample) -> LagFigures:
         if known.answer is not None and not _of_our_primary(known, known.answer):
             known = replace(known, answer=None, binlogs=None)
         answer, now = known.answer, known.now
@@ -93,7 +93,7 @@ class PrimaryLag:
         self._sampled_at = now
         safe_s, purge = self._safe_s(known, covered=covered)
         groups = None if answer is None else groups_between(known.head.position, answer.position)
-        return Behind(seconds, _bytes(known, covered=covered), groups, safe_s, purge)
+        return LagFigures(seconds, _bytes(known, covered=covered), groups, safe_s, purge)
 
     def _follow_stream(self, known: Sample) -> None:
         progress, head = known.progress, known.head
@@ -201,8 +201,8 @@ def _offset_s(known: Sample) -> float:
     return known.answer.clock_offset_s if known.answer else 0.0
 
 
-# In: status records, checked every second. Out: a line every ten seconds while the replica lags far, and one line when
-# it has all transactions of the primary. A daemon that never lags far logs only the latter, once.
+# `CatchingUp` logs a line every ten seconds while the replica lags far, and one line when it has caught up. A daemon
+# that never lags far logs only the latter, once.
 
 
 EVERY_S: Final = 1.0
@@ -234,24 +234,24 @@ class CatchingUp:
     def turn(self) -> None:
         """Check the record, and log a line if one is due."""
         now = self._record()
-        behind = now.behind.seconds
-        if behind is None or now.state != "streaming":
+        lag_s = now.behind.seconds
+        if lag_s is None or now.state != "streaming":
             return
-        if behind > FAR_S:
+        if lag_s > FAR_S:
             if self._before is not None and 0 <= now.written_at - self._before.written_at < SAID_EVERY_S:
                 return
             speed = self._speed(now)
             left = now.behind.bytes
             self._log.info(
                 "catching up",
-                behind_s=round(behind),
+                behind_s=round(lag_s),
                 behind_bytes=left,
                 bytes_per_s=speed,
                 left_s=round(left / speed) if left is not None and speed else None,
                 position=now.position.gtid,
             )
             self._before = now
-        elif behind <= NEAR_S and (self._before is not None or not self._ever):
+        elif lag_s <= NEAR_S and (self._before is not None or not self._ever):
             self._log.info("caught up", position=now.position.gtid)
             self._before, self._ever = None, True
 

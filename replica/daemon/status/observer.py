@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replica.daemon.config import DaemonConfig
-    from replica.daemon.monitor import Known, Monitor
+    from replica.daemon.monitor import Monitor, MonitorAnswer
     from replica.daemon.retain import Retaining
     from replica.live.progress import Progress
     from replica.relay_log.location import RelayHead, RelayLocation
@@ -87,13 +87,13 @@ class Observer:
         with self._lock:
             now, last = time.time(), self._record
             if fresh or last is None or not 0 <= now - last.written_at < FRESH_S:
-                self._record = last = self._look(now)
+                self._record = last = self._made(now)
             return last
 
-    def _look(self, now: float) -> StatusRecord:
+    def _made(self, now: float) -> StatusRecord:
         progress, head = self._progress, self._relay.head
-        behind = self._behind(now, head)
-        not_ready = self._not_ready(behind)
+        lag = self._lagging(now, head)
+        not_ready = self._not_ready(lag)
         return StatusRecord(
             version=__version__,
             cluster=self._config.cluster or "",
@@ -113,7 +113,7 @@ class Observer:
                 primary_position=head.primary.position,
                 time=head.timestamp or None,
             ),
-            behind=behind,
+            behind=lag,
             primary=primary(self._monitor.known),
             primary_error=self._monitor.error,
             stream=stream(progress),
@@ -125,7 +125,7 @@ class Observer:
             errors=self._errors() | {"monitor": self._monitor.errors},
         )
 
-    def _behind(self, now: float, head: RelayHead) -> Lagging:
+    def _lagging(self, now: float, head: RelayHead) -> Lagging:
         known = self._monitor.known
         sample = Sample(
             now=now,
@@ -137,15 +137,15 @@ class Observer:
             progress=self._progress,
             quiet_s=QUIET_HEARTBEATS * self._config.heartbeat_s + 1,
         )
-        behind = self._lag.sample(sample)
-        if behind.seconds and behind.groups == 0 and self._progress.state == "streaming":
+        lag = self._lag.sample(sample)
+        if lag.seconds and lag.groups == 0 and self._progress.state == "streaming":
             self._monitor.ask_soon()  # the primary's last known position has been received, so it may have nothing more
         return Lagging(
-            seconds=None if behind.seconds is None else round(behind.seconds, 3),
-            bytes=behind.bytes,
-            groups=behind.groups,
-            purge=behind.purge,
-            purged_in_hours=None if behind.safe_s is None else round(behind.safe_s / HOUR_S, 3),
+            seconds=None if lag.seconds is None else round(lag.seconds, 3),
+            bytes=lag.bytes,
+            groups=lag.groups,
+            purge=lag.purge,
+            purged_in_hours=None if lag.safe_s is None else round(lag.safe_s / HOUR_S, 3),
         )
 
     def _server_id_of(self, head: RelayHead) -> int:
@@ -159,7 +159,7 @@ class Observer:
             self._head_server = (number, written_by, source_of(self._relay.directory, number))
         return self._head_server[1] if self._head_server[0] == number else 0
 
-    def _not_ready(self, behind: Lagging) -> str:
+    def _not_ready(self, lag: Lagging) -> str:
         progress, limit_s = self._progress, self._config.ready_lag_s
         if self.failed is not None:
             return f"failed: {self.failed.message}"
@@ -167,10 +167,10 @@ class Observer:
             return f"receiving is paused: {progress.pause}"
         if progress.state != "streaming":
             return f"{progress.state}: {progress.last_error}" if progress.last_error else progress.state
-        if behind.seconds is None:
+        if lag.seconds is None:
             return "the lag is not known yet"
-        if behind.seconds > limit_s:
-            return f"{behind.seconds:.0f} s behind, more than ready_lag_s ({limit_s:g} s)"
+        if lag.seconds > limit_s:
+            return f"{lag.seconds:.0f} s behind, more than ready_lag_s ({limit_s:g} s)"
         return ""
 
     def _relay_log(self, head: RelayHead) -> Relay:
@@ -218,8 +218,7 @@ def _log_bytes(directory: Path, start: RelayLocation, end: RelayLocation) -> int
     return sizes + end.offset - start.offset
 
 
-# Parts of the status record, from the replica's progress and the monitor's answer. In the input 0 means never; in the
-# output None does.
+# In the progress counters 0 means never; in the status record None does.
 
 CONNECTED: Final = ("streaming", "paused")
 
@@ -244,7 +243,7 @@ def connection(p: Progress, ack_policy: str) -> Connection:
     )
 
 
-def primary(known: Known | None) -> Primary | None:
+def primary(known: MonitorAnswer | None) -> Primary | None:
     if known is None:
         return None
     answer = known.answer

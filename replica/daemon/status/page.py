@@ -7,17 +7,17 @@ click removes if there is no terminal. Unknown figures are shown as unknown.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from replica.daemon.status.record import STALE_S
 from replica.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replica.daemon.status.record import StatusRecord
+    from replica.daemon.status.verdict import Verdict
     from replica.relay_log.location import RelayHead
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -33,12 +33,12 @@ def span(seconds: float) -> str:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 60:
         return f"{seconds:.3g} s"
-    whole = round(seconds)
+    total = round(seconds)
     for size, unit, smaller_size, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"
+        if total >= size:
+            rest = total % size // smaller_size
+            return f"{total // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{total} s"
 
 
 def size(count: float) -> str:
@@ -50,109 +50,16 @@ def size(count: float) -> str:
     return f"{count:.4g} {_UNITS[-1]}"
 
 
-# In: the newest record (or None), the current time, and whether a process holds the relay log. Out: a `Verdict`. The
-# record alone is not sufficient: a killed process leaves one that looks healthy.
-#
-# 0   healthy: connected, and not further behind than ready_lag_s
-# 3   not running: stopped, failed, or killed
-# 4   running, but it has stopped writing its status
-# 10  running, not connected to a primary
-# 11  running and connected, too far behind or the lag is not known yet
-# 12  running, receiving is paused for lack of space
-
-
-HEALTHY: Final = 0
-
-NOT_RUNNING: Final = 3
-
-SILENT: Final = 4
-
-NOT_CONNECTED: Final = 10
-
-BEHIND: Final = 11
-
-NO_ROOM: Final = 12
-
-
-class Verdict(NamedTuple):
-    """Verdict on a daemon. `advice` is empty if there is nothing to do."""
-
-    exit_code: int
-    word: str
-    reason: str
-    advice: str
-
-
-def judge(record: StatusRecord | None, *, holder: str | None, now: float) -> Verdict:
-    """Return the verdict on a record.
-
-    Args:
-        record: the newest record, if there is one.
-        holder: id of the process that has the relay log's lock, or None.
-        now: current time in seconds since 1970.
-    """
-    if holder is None:
-        return _not_running(record, now)
-    if record is None:
-        reason = f"process {holder} writes the relay log but no status: it is just starting, or runs inside Spark"
-        return Verdict(SILENT, "no status", reason, "")
-    silent_s = abs(now - record.written_at)
-    if silent_s > STALE_S or record.state in ("stopped", "failed"):
-        reason = f"process {holder} holds the relay log, but wrote its last status {span(silent_s)} ago"
-        advice = (
-            "If it does not recover, check whether its disk hangs (dmesg). Then end the process and start it again."
-        )
-        return Verdict(SILENT, "silent", reason, advice)
-    return running(record)
-
-
-def running(record: StatusRecord) -> Verdict:
-    """Return the verdict on a daemon that has just answered."""
-    if record.ready:
-        return Verdict(HEALTHY, "healthy", "", "")
-    reason = record.not_ready.removeprefix(record.state).removeprefix(": ")
-    match record.state:
-        case "paused" | "disk full":
-            advice = (
-                "Free space on the relay log's disk, or let its readers continue; receiving then continues by itself."
-            )
-            return Verdict(NO_ROOM, record.state, reason, advice)
-        case "streaming":
-            known = record.behind.seconds is not None
-            advice = "It catches up by itself unless the lag grows: check again later." if known else ""
-            return Verdict(BEHIND, "behind", reason, advice)
-        case "failed" | "stopped" | "stopping":
-            return Verdict(NOT_RUNNING, record.state, reason, "")
-        case _:
-            advice = "It tries again by itself; mariadb-replica check shows what is wrong with the primary."
-            return Verdict(NOT_CONNECTED, record.state, reason, advice)
-
-
-def _not_running(record: StatusRecord | None, now: float) -> Verdict:
-    if record is None:
-        return Verdict(NOT_RUNNING, "not running", "no daemon has written a status here", "")
-    when = f"{moment(record.written_at)}, {span(abs(now - record.written_at))} ago"
-    if record.failure is not None:
-        failure = record.failure
-        reason = f"failed at {when}: {failure.message} (exit code {failure.exit_code})"
-        return Verdict(NOT_RUNNING, "not running", reason, failure.hint)
-    if record.state == "stopped":
-        return Verdict(NOT_RUNNING, "not running", f"it was stopped on request, at {when}", "")
-    advice = "Nothing that was acknowledged is lost: start it again. Its log and dmesg may say what killed it."
-    return Verdict(NOT_RUNNING, "not running", f"it ended without a final status; last sign of life at {when}", advice)
-
-
 MAX_READERS_SHOWN = 20
 
 
 def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, now: float) -> str:
-    colour = {HEALTHY: "green", NOT_RUNNING: "red", SILENT: "red"}.get(verdict.exit_code, "yellow")
-    title = click.style(verdict.word, fg=colour, bold=True)
+    title = click.style(verdict.word, fg=verdict.colour, bold=True)
     lines = [f"{title}: {one_line(verdict.reason)}" if verdict.reason else title]
     if verdict.advice:
         lines.append(f"  {one_line(verdict.advice)}")
     rows = list(_rows(record, now)) if record else []
-    if verdict.exit_code in (NOT_RUNNING, SILENT):
+    if verdict.is_down:
         if record is not None:
             rows.insert(0, ("then", f"its last report, at {moment(record.written_at)}:"))
         if head is not None:
@@ -170,7 +77,7 @@ def _rows(record: StatusRecord, now: float) -> Iterator[tuple[str, str]]:
     place = f"{position.relay}, {position.primary_file}:{position.primary_position}"
     when = f", written {span(max(0.0, now - position.time))} ago" if position.time else ""
     yield "position", f"{position.gtid or 'at the beginning'} ({place}{when})"
-    yield "behind", _behind(record)
+    yield "behind", _lag(record)
     yield "purged in", _purge(record)
     yield "acks", _acks(record)
     if record.stream.statement_dml:
@@ -214,22 +121,22 @@ def _primary(record: StatusRecord) -> str:
     return text + (f"; {one.disconnects} disconnects" if one.disconnects else "")
 
 
-def _behind(record: StatusRecord) -> str:
-    behind = record.behind
-    seconds = "unknown" if behind.seconds is None else span(behind.seconds) if behind.seconds else "0 s"
-    count = "transactions unknown" if behind.groups is None else f"{behind.groups:,} transactions at most"
-    volume = "bytes unknown" if behind.bytes is None else size(behind.bytes)
+def _lag(record: StatusRecord) -> str:
+    lag = record.behind
+    seconds = "unknown" if lag.seconds is None else span(lag.seconds) if lag.seconds else "0 s"
+    count = "transactions unknown" if lag.groups is None else f"{lag.groups:,} transactions at most"
+    volume = "bytes unknown" if lag.bytes is None else size(lag.bytes)
     return f"{seconds}, {volume}, {count}"
 
 
 def _purge(record: StatusRecord) -> str:
-    behind = record.behind
-    if behind.purge == "gone":
+    lag = record.behind
+    if lag.purge == "gone":
         return "already purged on the primary: a new snapshot is needed"
-    if behind.purged_in_hours is not None:
-        return f"{span(behind.purged_in_hours * 3600)} at the earliest"
+    if lag.purged_in_hours is not None:
+        return f"{span(lag.purged_in_hours * 3600)} at the earliest"
     return {"never": "never (the primary keeps its binlogs)", "by size": "not by age; the primary purges by size"}.get(
-        behind.purge, "unknown"
+        lag.purge, "unknown"
     )
 
 

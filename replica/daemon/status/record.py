@@ -172,8 +172,8 @@ class StatusRecord(_Part):
     """Number of failed runs of each part beside the stream."""
 
 
-# In: a `StatusRecord`. Out: the file, replaced as a whole every second, so that a reader sees the old or the new one.
-# Only on a full disk is it overwritten in place, and a reader that finds an incomplete record retries.
+# The status file is replaced as a whole, so that a reader sees either the old or the new record. Only on a full disk is
+# it overwritten in place, and a reader that finds an incomplete record retries.
 
 
 STATUS_NAME = "relay.status"

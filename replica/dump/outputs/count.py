@@ -58,7 +58,7 @@ class Domain:
     first_out_of_order: str | None = None
 
     @property
-    def words(self) -> str:
+    def disorder(self) -> str:
         """Out-of-order transactions of the domain in words; '' if there are none."""
         if self.first_out_of_order is None:
             return ""
@@ -92,7 +92,7 @@ class Summary:
         if part.defines:
             reading.names.learn(part)
         broken = self._count_rows(part, reading, reading.carry(part), shown)
-        asked = shown
+        selected = shown
         if broken:
             shown = np.ones(len(groups), np.bool_) if shown is None else shown.copy()
             shown[[one.number for one in broken]] = False
@@ -104,15 +104,15 @@ class Summary:
         if broken and not reading.skip_damaged:
             raise reading.advised(broken[0].error)
         for one in broken:
-            reading.say_left_out(part, one)
+            reading.report_skipped(part, one)
         self.skipped["transactions that cannot be read"] += len(broken)
         self.skipped["transactions that a crash cut short"] += found.cut_groups
         undone = found.groups["ending"] == r.ENDS_ROLLBACK
         self.skipped["transactions that were rolled back"] += int(undone.sum())
         for kind, count in found.skipped.items():
             self.skipped[f"unknown events marked as ignorable, {event_name(kind)}"] += count
-        if asked is not None:
-            self.skipped["transactions that were not asked for"] += int((~asked).sum())
+        if selected is not None:
+            self.skipped["transactions that were not asked for"] += int((~selected).sum())
 
     def _count_rows(
         self, part: Part, reading: Reading, carried: Sequence[CarriedGroup], shown: npt.NDArray[np.bool_] | None
@@ -126,11 +126,11 @@ class Summary:
         try:
             counted = count_by_table(found, CountedTables(reading.names), carried=carried, shown=shown)
         except ProtocolError as error:
-            asked = np.arange(len(found.groups)) if shown is None else np.flatnonzero(shown)
-            if len(asked) == 1:
-                return [UnreadableGroup(int(asked[0]), relocated(error, part.name, part.piece.offset))]
+            numbers = np.arange(len(found.groups)) if shown is None else np.flatnonzero(shown)
+            if len(numbers) == 1:
+                return [UnreadableGroup(int(numbers[0]), relocated(error, part.name, part.piece.offset))]
             broken: list[UnreadableGroup] = []
-            for half in np.array_split(asked, 2):
+            for half in np.array_split(numbers, 2):
                 mask = np.zeros(len(found.groups), np.bool_)
                 mask[half] = True
                 broken += self._count_rows(part, reading, carried, mask)
@@ -241,7 +241,7 @@ class Summary:
             times = f", committed {utc(self.first_commit)} to {utc(self.last_commit)} UTC"
         lines = [f"{len(self.files)} file{'s'[: len(self.files) != 1]}, {self.groups:,} transactions{times}"]
         lines += [
-            f"  domain {number}: {one.groups:,} transactions, {one.first} to {one.last}{one.words}"
+            f"  domain {number}: {one.groups:,} transactions, {one.first} to {one.last}{one.disorder}"
             for number, one in sorted(self.domains.items())
         ]
         tables = [

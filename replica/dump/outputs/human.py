@@ -38,9 +38,9 @@ def program(table: CompiledTable, *, unnamed: bool) -> Program:
     shown = shown_columns(table, unnamed=unnamed)
     columns = []
     for one in shown:
-        words = f" /* {one_line(declaration(one.column, one.plan, unnamed=unnamed))} */\n"
+        comment = f" /* {one_line(declaration(one.column, one.plan, unnamed=unnamed))} */\n"
         name = one.plan.name if unnamed else quoted(one.plan.name)
-        columns.append(ColumnText(one, f"###   {one_line(name)}=", words, words))
+        columns.append(ColumnText(one, f"###   {one_line(name)}=", comment, comment))
     where = one_line(".".join(map(quoted, table.name)))
     for op, verb in VERBS.items():
         start = f"### {verb} {where}\n"
@@ -70,7 +70,7 @@ class HumanDump:
         for part in parts_with_notice(self._reading) if self._only_rows else self._reading.parts():
             if part.name != self._file:
                 self._file = part.name
-                self._say(f"#\n# {one_line(part.name)}; all times are UTC\n")
+                self._write_text(f"#\n# {one_line(part.name)}; all times are UTC\n")
             for item in listing(self._reading, part, self._texts):
                 self._write_item(item)
 
@@ -79,7 +79,7 @@ class HumanDump:
             self._release()
             self._out.write(visible_bytes(item.chunk.text))
         elif item.kind is ItemKind.CUT:
-            self._say(
+            self._write_text(
                 "# the file ends inside this transaction: its rows are not shown, nothing says it was committed\n"
             )
         elif item.event is not None:
@@ -90,7 +90,7 @@ class HumanDump:
         if item.kind is ItemKind.BEGIN:
             self._waiting.clear()
             self._time = header.timestamp
-            self._say(f"#\n# at {offset}  {one_line(group_words(event))}\n")
+            self._write_text(f"#\n# at {offset}  {one_line(group_words(event))}\n")
             return
         clock = ""
         if header.timestamp != self._time:
@@ -101,9 +101,9 @@ class HumanDump:
             lines += [f"#Q> {line}" for line in printable(statement_text(event.query)).splitlines()]
         elif isinstance(event, QueryEvent | ExecuteLoadQueryEvent):
             lines += [f"{printable(statement_text(event.query, event.status))};"]
-        self._say("\n".join(lines) + "\n", keep=isinstance(event, AnnotateRowsEvent | RowsQueryEvent))
+        self._write_text("\n".join(lines) + "\n", keep=isinstance(event, AnnotateRowsEvent | RowsQueryEvent))
 
-    def _say(self, text: str, *, keep: bool = True) -> None:
+    def _write_text(self, text: str, *, keep: bool = True) -> None:
         """Write text. With `only_rows`, keep it for the rows that may follow."""
         text = visible(text)
         if not self._only_rows:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from replica.rows.decode.batch import ChangeBatch
     from replica.rows.decode.slots import CompiledTable
     from replica.rows.tables.plan import ColumnPlan
-# In: the sides of a row with the text around each value, from the module of a notation. Out: a `Program`, memory that
-# the kernel reads. Columns are in table order, without hidden columns, which VARIANT lacks too.
+
+# A `Program` is memory that the kernel reads. Columns are in table order, without hidden columns, which VARIANT lacks
+# too.
 
 
 BEFORE, AFTER = 0, 1

@@ -60,9 +60,9 @@ def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Re
         if kind == AUTH_MORE_DATA:
             payload = yield plugin.more(payload[1:])
         elif kind == EOF:
-            asked = parse_switch(payload)
-            plugin = plugin_named(asked.plugin, secret)
-            payload = yield plugin.begin(asked.data)
+            switch = parse_switch(payload)
+            plugin = plugin_named(switch.plugin, secret)
+            payload = yield plugin.begin(switch.data)
         elif kind == OK:
             reply = parse_reply(payload)
             return Authenticated(plugin, reply.info if isinstance(reply, OkPacket) else b"")

@@ -44,7 +44,7 @@ STATEMENT_TIMEOUT_S = 120.0
 disk takes most of a minute. Measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory. 11.8 has an index.
 """
 
-LOOK_BYTES = 1 << 20
+PROBE_BYTES = 1 << 20
 
 """Maximum number of bytes that are read of an event, if only its header matters or the event has to be short."""
 
@@ -111,18 +111,18 @@ class Login:
                 except ServerError as error:
                     step = steps.throw(error)
                 else:
-                    step = self._take(steps, step, rows)
+                    step = self._send_rows(steps, step, rows)
         except StopIteration as done:
             return done.value
 
-    def _take(self, steps: Steps[_Result], asked: Step, rows: Rows) -> Step:
+    def _send_rows(self, steps: Steps[_Result], step: Step, rows: Rows) -> Step:
         try:
             return steps.send(rows)
         except (ReplicaError, StopIteration):
             raise
         except Exception as error:
             # Generators assume that an answer fits their statement, but a peer that is no server sends anything.
-            what = asked.sql if isinstance(asked, Query) else "a command"
+            what = step.sql if isinstance(step, Query) else "a command"
             message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with an invalid reply: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
 
@@ -182,7 +182,7 @@ class Login:
         self._connection.write_packet(payload)
         await self._connection.writer.drain()
 
-    async def dump(self, command: bytes, *, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
+    async def dump(self, command: bytes, *, longest: int = PROBE_BYTES) -> AsyncGenerator[bytes]:
         """Send a dump command and yield its events until the server sends EOF.
 
         The events pass through the driver, so use this for few events only. An event beyond `longest` bytes is cut
@@ -275,9 +275,9 @@ async def log_in(config: ReplicaConfig, endpoint: Endpoint) -> Login:
     return login
 
 
-# In: a configuration, and a function that makes the steps for each attempt. Out: their result. A broken connection is
-# retried with back-off over the configured hosts for `connect_retry_s`, because a primary may be restarting. A host
-# that does not speak the protocol is skipped while another host may answer. Every other error is raised at once.
+# A primary may be restarting, so broken connections are retried with back-off over the configured hosts for
+# `connect_retry_s`. A host that does not speak the protocol is skipped while another host may answer. Every other error
+# is raised at once.
 
 
 async def ask(config: ReplicaConfig, question: Callable[[Endpoint], Steps[_Result]]) -> _Result:

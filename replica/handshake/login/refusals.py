@@ -78,13 +78,13 @@ def translated(error: BaseException, endpoint: Endpoint) -> ReplicaError:
 def _reason(cause: BaseException) -> str:
     """Return the reason of a failed connection: in words if it is known, and always in the system's words."""
     system = str(cause) or type(cause).__name__
-    words, _ = _known(cause)
-    return f"{words} ({system})" if words else system
+    text, _ = _known(cause)
+    return f"{text} ({system})" if text else system
 
 
 def _known(cause: BaseException) -> tuple[str, str]:
     """Return words and hint for a cause; both are empty if the cause is unknown."""
-    return next(((words, hint) for kind, words, hint in _NO_WAY_IN if isinstance(cause, kind)), ("", ""))
+    return next(((text, hint) for kind, text, hint in _NO_WAY_IN if isinstance(cause, kind)), ("", ""))
 
 
 def _way_in(code: int, cause: BaseException, text: str) -> str:
@@ -143,7 +143,7 @@ def _is_refusal(error: ssl.SSLError) -> bool:
     """Return True if one side refuses the other. Any other error, such as a wrong MAC, is damage on the way."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return True
-    return any(words in (error.reason or "") for words in TLS_REFUSALS)
+    return any(text in (error.reason or "") for text in TLS_REFUSALS)
 
 
 def _tls_refused(error: ssl.SSLError, endpoint: Endpoint) -> AuthenticationError:

@@ -1,4 +1,8 @@
-"""Catalog of the server over a logged-in connection, and the account's privileges on tables."""
+"""Catalog of the server over a logged-in connection, and the account's privileges on tables.
+
+`read_tables` returns the definitions of the selected tables. `may_read` and `may_read_all` distinguish a table
+that the account may not read from one that does not exist. All are generators of steps, without I/O.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
     keys = yield Query(*keys_query(selection), MAX_CATALOG_BYTES)
     tables = read_catalog(columns, keys)
     for name, schema in tables.items():
-        told = list(schema.columns)
+        read = list(schema.columns)
         for doubtful in doubtful_labels(schema):
-            told[doubtful.column] = doubtful.answered((yield Query(doubtful.query())))
-        tables[name] = replace(schema, columns=tuple(told))
+            read[doubtful.column] = doubtful.answered((yield Query(doubtful.query())))
+        tables[name] = replace(schema, columns=tuple(read))
     # The server returns names in its own spelling, which differs from the selection with lower_case_table_names.
     found = {(database.lower(), table.lower()) for database, table in tables}
     missing = [f"{d}.{t}" for d, t in selection if t is not None and (d.lower(), t.lower()) not in found]

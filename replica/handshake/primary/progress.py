@@ -59,7 +59,7 @@ class PrimaryAnswer:
     max_total_bytes: int | None
     """Total size in bytes beyond which binlog files are purged (max_binlog_total_size, 11.4). None: not by size."""
     file_kept: bool | None
-    """Whether the primary still has `held_file`."""
+    """Whether the primary still has `needed_file`."""
     semi_sync: bool | None
     """Whether commits wait for an acknowledgement now (Rpl_semi_sync_master_status)."""
     semi_sync_clients: int | None
@@ -80,8 +80,8 @@ class ListedBinlog:
     size: int
 
 
-def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
-    """Return the primary's state, and whether it still has the binlog file `held_file` ('' for none yet)."""
+def ask_primary(needed_file: str) -> Steps[PrimaryAnswer]:
+    """Return the primary's state, and whether it still has the binlog file `needed_file` ('' for none yet)."""
     asked_at = time.time()
     clocked = yield Query(f"SELECT {_CLOCK}, @@GLOBAL.gtid_binlog_pos, @@GLOBAL.server_id")
     answered_at = time.time()
@@ -89,8 +89,8 @@ def ask_primary(held_file: str) -> Steps[PrimaryAnswer]:
     status = _pairs((yield Query(f"SHOW STATUS WHERE Variable_name IN ({_listed(_STATUS)})")))
     variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_listed(_VARIABLES)})")))
     kept = None
-    if held_file:
-        rows = yield Query("SELECT BINLOG_GTID_POS(%s, %s)", (held_file, str(FIRST_POSITION)))
+    if needed_file:
+        rows = yield Query("SELECT BINLOG_GTID_POS(%s, %s)", (needed_file, str(FIRST_POSITION)))
         kept = rows[0][0] is not None
     file = status.get("binlog_snapshot_file", "")
     clients = status.get("rpl_semi_sync_master_clients")

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import DisconnectedError, PrerequisiteError, ServerError
-from replica.handshake.login.login import LOOK_BYTES, log_in
+from replica.handshake.login.login import PROBE_BYTES, log_in
 from replica.handshake.registration import CAPABILITY_GTID, Query, Steps
 from replica.handshake.start.dump_error import dump_error
 from replica.protocol.constants import FIRST_POSITION, HEADER_LENGTH, ROLES, DumpFlag, EventType, HeaderFlag, Role
@@ -62,7 +62,7 @@ async def first_event(login: Login, file: str) -> bytes:
     raise DisconnectedError(f"the server sent nothing of {file}.")
 
 
-async def event_at(login: Login, place: BinlogPosition, *, longest: int = LOOK_BYTES) -> bytes | None:
+async def event_at(login: Login, place: BinlogPosition, *, longest: int = PROBE_BYTES) -> bytes | None:
     """Return the event with its checksum that starts at `place`, cut to `longest` bytes; None at the end of the binlog.
 
     Raises:
@@ -165,7 +165,7 @@ async def probe(
             raise dump_error(ErrPacket(error.code, error.sqlstate, error.message)) from None
 
 
-async def _events_from(login: Login, place: BinlogPosition, longest: int = LOOK_BYTES) -> AsyncGenerator[bytes]:
+async def _events_from(login: Login, place: BinlogPosition, longest: int = PROBE_BYTES) -> AsyncGenerator[bytes]:
     await login.run(_announce())
     # With annotations, else the server would skip one and send the event after it.
     flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS

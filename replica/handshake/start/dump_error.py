@@ -28,7 +28,7 @@ class _Meaning(NamedTuple):
     """One meaning of an ERR packet in a dump: its code, words in its text, our error type, our hint."""
 
     code: int
-    words: str
+    fragment: str
     kind: type[ReplicaError]
     hint: str
 
@@ -80,7 +80,7 @@ MEANINGS = (
 def dump_error(packet: ErrPacket) -> ReplicaError:
     """Return the typed error for an ERR packet that ended a dump."""
     for meaning in MEANINGS:
-        if packet.code == meaning.code and meaning.words in packet.message:
+        if packet.code == meaning.code and meaning.fragment in packet.message:
             text = f"The server ended the dump with error {packet.code}: {packet.message}."
             if issubclass(meaning.kind, ServerError):
                 return meaning.kind(text, code=packet.code, sqlstate=packet.sqlstate, hint=meaning.hint)

@@ -24,7 +24,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError, ReplicaError, ServerError
-from replica.handshake.login.login import LOOK_BYTES, attempt, log_in
+from replica.handshake.login.login import PROBE_BYTES, attempt, log_in
 from replica.handshake.primary.server import PROBING_ID, inspect_server
 from replica.handshake.registration import Query, Steps
 from replica.handshake.start.binlog import (
@@ -87,7 +87,7 @@ class Stored:
         return None if self.server_id in (None, server.server_id) else False
 
 
-class Here(Enum):
+class PlaceState(Enum):
     """What a server has at the point where we stopped."""
 
     PLACE = "our place is in its binlog: the event there can be compared"
@@ -95,7 +95,7 @@ class Here(Enum):
     ELSEWHERE = "the place says nothing here: only the content can be compared"
 
 
-def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Steps[Here]:
+def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Steps[PlaceState]:
     """Raise an error unless the server has everything up to the stored position, at the place where we stopped.
 
     Raises:
@@ -106,28 +106,30 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
     """
     position = stored.position if stored.reached is None else stored.reached
     if not position:
-        return Here.GONE  # from the very beginning, which the server refuses itself if it was purged
+        return PlaceState.GONE  # from the very beginning, which the server refuses itself if it was purged
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos, @@GLOBAL.log_slave_updates")
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
     unlogged = [gtid for gtid in position if not _contains(state, gtid)]
     missing = [gtid for gtid in unlogged if gtid not in replicated and not _node_local(gtid, state, server)]
     if missing and stored.primary is not None and stored.is_of(server) is not False:
         at_place = yield from state_at(*stored.primary)
-        if at_place is not None and _agree(position, frozenset(gtids(at_place))):
-            return Here.PLACE  # numbers went back since, and the state has only the last of them
+        if at_place is not None and _matches_stored(position, frozenset(gtids(at_place))):
+            return PlaceState.PLACE  # numbers went back since, and the state has only the last of them
     if missing:
         raise _missing(missing, state, replicated, may_lag=may_lag)
     if unlogged and rows[0][2] != "1":
         yield from _refuse_a_silent_replica(unlogged)
     same = stored.is_of(server)
     if stored.primary is None or same is False:
-        return Here.ELSEWHERE
+        return PlaceState.ELSEWHERE
     try:
-        return Here.PLACE if (yield from _verify_place(position, stored.primary)) else Here.GONE
+        return PlaceState.PLACE if (yield from _verify_place(position, stored.primary)) else PlaceState.GONE
     except PositionLostError:
         if same or stored.last is None:
             raise
-        return Here.ELSEWHERE  # another server with this server id, or the same one after a reset: the content decides
+        return (
+            PlaceState.ELSEWHERE
+        )  # another server with this server id, or the same one after a reset: the content decides
 
 
 def _node_local(gtid: Gtid, state: frozenset[Gtid], server: ServerInfo) -> bool:
@@ -179,8 +181,8 @@ def _named(those: Iterable[Gtid]) -> str:
 def _verify_place(position: GtidPosition, primary: BinlogPosition) -> Steps[bool]:
     reached = yield from state_at(*primary)
     if reached is not None:
-        there = frozenset(gtids(reached))
-        if not _agree(position, there):
+        logged = frozenset(gtids(reached))
+        if not _matches_stored(position, logged):
             now = reached or "no GTID"
             raise PositionLostError(
                 f"the server's binlog was reset: {position} ended at {primary}, where it now has {now}.", hint=HINT
@@ -199,10 +201,10 @@ def _verify_place(position: GtidPosition, primary: BinlogPosition) -> Steps[bool
     return False
 
 
-def _agree(position: GtidPosition, there: frozenset[Gtid]) -> bool:
+def _matches_stored(position: GtidPosition, logged: frozenset[Gtid]) -> bool:
     """Return True if the last group is in both; other domains may be ahead if the start position already was."""
-    seen = {gtid.domain_id: gtid for gtid in there}
-    others = [gtid for gtid in position if gtid not in there]
+    seen = {gtid.domain_id: gtid for gtid in logged}
+    others = [gtid for gtid in position if gtid not in logged]
     ahead = all(gtid.domain_id not in seen or seen[gtid.domain_id].seq_no < gtid.seq_no for gtid in others)
     return len(others) < len(position) and ahead
 
@@ -224,13 +226,13 @@ def _number(file: str) -> int | None:
 class Compared(NamedTuple):
     """Outcome of a comparison."""
 
-    there: bool
+    unchanged: bool
     elsewhere: bool = False
     why: str = ""
 
 
 async def verify_content(
-    config: ReplicaConfig, endpoint: Endpoint, stored: Stored, here: Here, event: bytes | None
+    config: ReplicaConfig, endpoint: Endpoint, stored: Stored, here: PlaceState, event: bytes | None
 ) -> Compared:
     """Raise an error unless the last stored group is the one that the server has.
 
@@ -246,7 +248,7 @@ async def verify_content(
         DisconnectedError: the connection ended.
     """
     place = stored.primary
-    if here is Here.PLACE and place is not None and event is not None and place.position <= MAX_DUMP_POSITION:
+    if here is PlaceState.PLACE and place is not None and event is not None and place.position <= MAX_DUMP_POSITION:
         reached = stored.position if stored.reached is None else stored.reached
         login = await log_in(config, endpoint)
         with contextlib.closing(login):
@@ -255,12 +257,12 @@ async def verify_content(
             except PositionLostError:
                 if stored.uid is not None or stored.last is None:
                     raise
-                here = Here.ELSEWHERE  # only the server id, which is not unique, says that it is the same server
-    if here is not Here.ELSEWHERE or place is None:  # without a place, someone gave the position
-        return Compared(there=here is Here.PLACE)
+                here = PlaceState.ELSEWHERE  # only the server id, which is not unique, says that it is the same server
+    if here is not PlaceState.ELSEWHERE or place is None:  # without a place, someone gave the position
+        return Compared(unchanged=here is PlaceState.PLACE)
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
-        return Compared(there=False, elsewhere=True, why=await verify_group(login, stored))
+        return Compared(unchanged=False, elsewhere=True, why=await verify_group(login, stored))
 
 
 async def verify_event(login: Login, position: GtidPosition, place: BinlogPosition, event: bytes) -> None:
@@ -275,7 +277,7 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
     start = BinlogPosition(place.file, place.position - len(event))
     try:
         # One byte more than our event, because a longer event is a different one, whatever its length.
-        found = await event_at(login, start, longest=max(len(event) + 1, LOOK_BYTES))
+        found = await event_at(login, start, longest=max(len(event) + 1, PROBE_BYTES))
     except ServerError as error:
         if error.code != ER_NO_SUCH_PLACE:
             raise
@@ -321,9 +323,8 @@ async def verify_group(login: Login, stored: Stored) -> str:
     return ""
 
 
-# In: the configuration and the stored position. Out: nothing, or the error with which the dump would end. The position
-# is looked up and compared (resume.py, resume.py). Then a dump is started and ended at its first event (binlog.py),
-# because only the server's own search shows what was purged.
+# Only the server's own search shows which binlogs were purged. So `check_start` starts a dump and ends it at its first
+# event, after the position was looked up and compared.
 
 
 async def check_start(config: ReplicaConfig, stored: Stored) -> None:
@@ -355,8 +356,8 @@ async def check_start(config: ReplicaConfig, stored: Stored) -> None:
         others = {host: why for host, why in refused.items() if why.message not in error.message}
         if not others:
             raise
-        told = " ".join(f"{host} refuses: {why.message}" for host, why in others.items())
-        raise DisconnectedError(f"{error.message} {told}", hint=next(iter(others.values())).hint) from error
+        refusals = " ".join(f"{host} refuses: {why.message}" for host, why in others.items())
+        raise DisconnectedError(f"{error.message} {refusals}", hint=next(iter(others.values())).hint) from error
 
 
 async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> None:
@@ -364,10 +365,12 @@ async def _ask(config: ReplicaConfig, endpoint: Endpoint, stored: Stored) -> Non
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
         here = await login.run(verify(stored, await login.run(inspect_server(PROBING_ID)), may_lag=may_lag))
-        if here is not Here.PLACE:
-            place_of_start(stored, there=False)  # before the content check, which uses a number that may occur twice
+        if here is not PlaceState.PLACE:
+            place_of_start(
+                stored, unchanged=False
+            )  # before the content check, which uses a number that may occur twice
         compared = await verify_content(config, endpoint, stored, here, None)
-        if place_of_start(stored, there=compared.there) is not None:
+        if place_of_start(stored, unchanged=compared.unchanged) is not None:
             return  # a place that exists proves that the transactions after it were not removed
         await probe(
             login,

@@ -63,15 +63,15 @@ def place_of(position: GtidPosition) -> Steps[BinlogPosition | None]:
     place = yield from snapshot_place()
     if place is None:
         return None
-    there = yield from state_at(*place)
-    return place if GtidPosition.last_of(gtids(there)) == position else None
+    state = yield from state_at(*place)
+    return place if GtidPosition.last_of(gtids(state)) == position else None
 
 
 def snapshot_place() -> Steps[BinlogPosition | None]:
     """Return the place after the last finished commit in the server's binlog; None if the server does not report it."""
     rows = yield Query("SHOW STATUS LIKE 'Binlog_snapshot_%'")
-    told = {(name or "").lower(): value or "" for name, value in rows}
-    file, offset = told.get("binlog_snapshot_file", ""), told.get("binlog_snapshot_position", "")
+    status = {(name or "").lower(): value or "" for name, value in rows}
+    file, offset = status.get("binlog_snapshot_file", ""), status.get("binlog_snapshot_position", "")
     return BinlogPosition(file, int(offset)) if file and offset.isdecimal() else None
 
 
@@ -125,14 +125,9 @@ def gtids(text: str | None) -> tuple[Gtid, ...]:
     return tuple(Gtid.parse(part) for part in (text or "").split(",") if part.strip())
 
 
-# In: the stored place where we stopped, and whether the connected server still has it, byte for byte (resume.py).
-# Out: the place, or None for the position. A place names one point of one server's binlog, whatever the sequence
-# numbers do. The server searches a position in the newest of its files that begins before it. If sequence numbers went
-# back, that may be another point than ours, and rows would be lost or delivered twice. So the place is used whenever
-# there is one.
-#
-# The position is used for another server, and for places that the dump command cannot name. Then a position that names
-# more than one place is refused (`ambiguous` in protocol/gtid.py).
+# A place names one point of one server's binlog, whatever the sequence numbers do. If sequence numbers went back, a
+# position may name another point, and rows would be lost or delivered twice. So the place is used whenever the server
+# still has it. A position that names more than one place is refused (`ambiguous` in protocol/gtid.py).
 #
 # Source: the server's sql/sql_repl.cc (gtid_find_binlog_file), 10.11.
 
@@ -144,19 +139,19 @@ HINT: Final = (
 )
 
 
-def place_of_start(stored: Stored, *, there: bool) -> BinlogPosition | None:
+def place_of_start(stored: Stored, *, unchanged: bool) -> BinlogPosition | None:
     """Return the place to begin at, or None to begin after the stored position.
 
     Args:
         stored: where we stopped.
-        there: whether the server has the stored place, unchanged.
+        unchanged: whether the server has the stored place, unchanged.
 
     Raises:
         AmbiguousPositionError: only the position can be used, and it names more than one place.
     """
     place = stored.primary
     of_start = stored.reached in (None, stored.position)
-    if there and of_start and place is not None and place.position <= MAX_DUMP_POSITION:
+    if unchanged and of_start and place is not None and place.position <= MAX_DUMP_POSITION:
         return place
     several = ambiguous(stored.position, stored.highest)
     if several:
@@ -169,16 +164,16 @@ def ambiguous_error(
 ) -> AmbiguousPositionError:
     """Return the error for a position whose GTIDs `several` may each name more than one place."""
     named = GtidPosition(tuple(several))
-    meant = "" if place is None else f" It means the place {place} of the server it was read from."
+    meaning = "" if place is None else f" It means the place {place} of the server it was read from."
     return AmbiguousPositionError(
         f"the position {position} matches more than one place: sequence numbers went back after {named}, or up to it."
-        f"{meant}",
+        f"{meaning}",
         hint=HINT,
     )
 
 
-# In: a configuration. Out: a `ServerEnd`. If sequence numbers go back, the last GTID may occur in the binlog more than
-# once (`ambiguous` in protocol/gtid.py). A read that ended at the first occurrence would miss transactions.
+# If sequence numbers go back, the last GTID may occur in the binlog more than once. A read that ends at the first
+# occurrence would miss transactions, so `ServerEnd` also has the place.
 #
 # Source: measured on 10.5, 10.11 and 11.8. The snapshot's variables name the place after a file's last event, even if
 # that event is a binlog checkpoint. BINLOG_GTID_POS of a file's first offset is the position with which the file
@@ -242,8 +237,8 @@ def _end() -> Steps[tuple[ServerEnd, bool]]:
     """Return the end, and whether its file may hold no group because the file begins at the same position."""
     uid = yield from ask_uid()
     place = yield from snapshot_place()
-    there = None if place is None else (yield from state_at(*place))
-    if place is None or there is None:
+    state = None if place is None else (yield from state_at(*place))
+    if place is None or state is None:
         return ServerEnd((yield from latest_position()), uid=uid), False
     begin = yield from state_at(place.file, FIRST_POSITION)
-    return ServerEnd(GtidPosition.last_of(gtids(there)), place, uid), begin == there
+    return ServerEnd(GtidPosition.last_of(gtids(state)), place, uid), begin == state

@@ -106,9 +106,8 @@ def _at(error: ProtocolError, offset: int) -> ProtocolError:
     return type(error)(message, offset=offset + (error.offset or 0), hint=error.hint)
 
 
-# Out: whole events with header and, if requested, CRC32. They equal the server's own events byte for byte, so that
-# MariaDB's tools can read the files. The encoders compute the lengths; the caller, who knows the file, gives
-# `log_pos`.
+# Encoded events equal the server's own byte for byte, so that MariaDB's tools can read the files. The encoders compute
+# the lengths; the caller knows the file and gives `log_pos`.
 
 
 _GTID = struct.Struct(

@@ -134,12 +134,9 @@ def _plain(cursor: Cursor, column: ColumnDef) -> memoryview:
     return cursor.take(prefix + size)
 
 
-# JSON diffs: the changes of an UPDATE inside a JSON column, logged with binlog_row_value_options=PARTIAL_JSON.
-#
-# A diff is an operation, a path to one place and, except for REMOVE, a new binary value. A column holds a list of
-# diffs, which are applied in order. In: the bytes after the column's length prefix. Refused, as ProtocolError: unknown
-# operations, paths that MySQL does not write (wildcards, ranges), and diffs that do not fit the document. Such diffs
-# were made for another row than the before image, so the after image cannot be determined.
+# With binlog_row_value_options=PARTIAL_JSON, an UPDATE logs a list of diffs, which are applied in order. A diff is an
+# operation, a path and, except for REMOVE, a new binary value. A diff that does not fit the document was made for
+# another row than the before image. It is a ProtocolError, because the after image cannot be determined.
 
 MAX_MOVED: Final = 1 << 28
 """Maximum number of elements that array insertions and removals may move, which takes about a second.
@@ -207,7 +204,7 @@ class _Document:
     def __init__(self, document: Json) -> None:
         self._root: list[Any] = [document]
         self._unsorted: dict[int, dict[str, Json]] = {}  # objects with new members, by id
-        self._moved = 0
+        self._moved_elements = 0
 
     def apply(self, diff: JsonDiff) -> bool:
         """Apply one diff; return False if the document has no place for it."""
@@ -253,8 +250,8 @@ class _Document:
         return True
 
     def _move(self, place: list[Any]) -> None:
-        self._moved += len(place)
-        if self._moved > MAX_MOVED:
+        self._moved_elements += len(place)
+        if self._moved_elements > MAX_MOVED:
             raise ProtocolError(f"the JSON diffs of one value move more than {MAX_MOVED} elements")
 
 

@@ -58,16 +58,16 @@ class FrameReader:
 
     def space(self) -> memoryview:
         """Return the free part of the buffer for the next read. It is never empty, and valid until the next call."""
-        held = self._fill - self._start
+        buffered = self._fill - self._start
         if self._start:
-            self._buffer[:held] = self._buffer[self._start : self._fill]
-            self._start, self._fill = 0, held
-        wanted = max(self._frame_length(), held + READ_BYTES // 4)
+            self._buffer[:buffered] = self._buffer[self._start : self._fill]
+            self._start, self._fill = 0, buffered
+        wanted = max(self._frame_length(), buffered + READ_BYTES // 4)
         if wanted > len(self._buffer):
             larger = bytearray(wanted)
-            larger[:held] = self._buffer[:held]
+            larger[:buffered] = self._buffer[:buffered]
             self._buffer = larger
-        return memoryview(self._buffer)[held:]
+        return memoryview(self._buffer)[buffered:]
 
     def received(self, count: int) -> None:
         self._fill += count
@@ -105,8 +105,8 @@ class FrameReader:
 
     def _next_frame(self) -> bool:
         """Open the next frame; return False if it is incomplete."""
-        start, held, length = self._start, self._fill - self._start, self._frame_length()
-        if held < length:
+        start, buffered, length = self._start, self._fill - self._start, self._frame_length()
+        if buffered < length:
             return False
         if length == FRAME_HEADER_LENGTH:
             raise ChecksumError("a frame of the compressed connection is empty, which no server sends")

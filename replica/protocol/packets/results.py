@@ -140,11 +140,9 @@ def _text(cursor: Cursor, number: int) -> str:
         ) from None
 
 
-# In: payloads in order, each sent into a generator. Out: the id of the statement, and the columns of its result. The
-# caller reads the rows after them, packet by packet. The generators store nothing of a packet before it arrives.
-#
-# Refused: statements with parameters (values are literals), more columns than a table can have, answers that are no
-# result, a request for a local file. An ERR packet raises an `ErrorReply`, which the caller handles.
+# The generators receive the payloads in order and store nothing of a packet before it arrives. The caller reads the
+# rows after the columns, packet by packet. A statement with parameters, too many columns, and a request for a local
+# file are refused. An ERR packet raises an `ErrorReply`.
 #
 # Source: MariaDB 10.11, sql/sql_prepare.cc (send_prep_stmt, mysql_stmt_execute_common) and sql/protocol.cc
 # (Protocol::send_result_set_metadata, Protocol_text::store_field_metadata). The login asks for neither

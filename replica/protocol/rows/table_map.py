@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from replica.protocol.header import FormatDescriptionEvent
-# In: type code and metadata bytes as written. Out: a `ColumnDef` with named parameters. A type code whose metadata
-# length is unknown is refused, because the columns after it cannot be located.
+
+# A type code whose metadata length is unknown is refused, because the columns after it cannot be located.
 
 
 _T = ColumnType

@@ -80,7 +80,7 @@ def grant(directory: Path, access: Access) -> None:
     make_folder(directory)
     found = directory.stat()
     if stat.S_IMODE(found.st_mode) & 0o007 & ~access.mode:
-        _refuse_a_shared_one(directory)
+        _refuse_shared(directory)
     if access.group is not None:
         _give(directory, access.group, found.st_gid)
     wanted = stat.S_IMODE(found.st_mode) & ~0o077 | access.mode
@@ -89,7 +89,7 @@ def grant(directory: Path, access: Access) -> None:
     if wanted != stat.S_IMODE(found.st_mode):
         with contextlib.suppress(PermissionError):
             directory.chmod(wanted)
-    _bring_along(directory)
+    _protect_existing(directory)
 
 
 def protect(descriptor: int, directory: Path) -> None:
@@ -110,7 +110,7 @@ def open_to_others(directory: Path) -> bool:
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in directory.resolve().parents)
 
 
-def _refuse_a_shared_one(directory: Path) -> None:
+def _refuse_shared(directory: Path) -> None:
     """Refuse a shared folder such as /tmp or /var/lib, because closing it would lock out its other users."""
     others = sorted(path.name for path in directory.iterdir() if not path.match(_OURS) and path.name not in _ALSO_FOUND)
     if not others:
@@ -123,7 +123,7 @@ def _refuse_a_shared_one(directory: Path) -> None:
     )
 
 
-def _bring_along(directory: Path) -> None:
+def _protect_existing(directory: Path) -> None:
     """Update the files that another `relay_access` or an earlier version created."""
     for path in directory.glob(_OURS):
         with contextlib.suppress(OSError):  # the file is deleted, a link, or of another user

@@ -87,11 +87,11 @@ class ReaderRegistration:
         }
         # Only at the first call, a removal may be running that does not know this reader.
         first = self._last is None
-        with self._writing(), _held(self._directory, fcntl.LOCK_SH) if first else contextlib.nullcontext():
+        with self._writing(), _locked(self._directory, fcntl.LOCK_SH) if first else contextlib.nullcontext():
             replace_file(self._path, json.dumps(content).encode(), mode=_FILE_MODE)
-            gone = first and _is_gone(self._directory, location)
+            removed = first and _is_removed(self._directory, location)
             dropped = _dropped(self._path)
-            if gone or (dropped is not None and location.file < dropped.file):
+            if removed or (dropped is not None and location.file < dropped.file):
                 self._path.unlink(missing_ok=True)  # this reader cannot continue, so nothing may be kept for it
                 raise self._lost(location.file, dropped)
             with contextlib.suppress(PermissionError):  # the mark belongs to another user, who removes it later
@@ -235,12 +235,12 @@ def forget_marks(directory: Path, before: float) -> None:
 @contextlib.contextmanager
 def removal_lock(directory: Path) -> Iterator[None]:
     """Hold the lock during the choice and removal of files; BlockingIOError while a reader is registering."""
-    with _held(directory, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with _locked(directory, fcntl.LOCK_EX | fcntl.LOCK_NB):
         yield
 
 
 @contextlib.contextmanager
-def _held(directory: Path, how: int) -> Iterator[None]:
+def _locked(directory: Path, how: int) -> Iterator[None]:
     descriptor = os.open(directory / READERS_NAME, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, how)
@@ -297,7 +297,7 @@ def _dropped(path: Path) -> _Dropped | None:
         return _Dropped(1 << 62, "retention marked it as dropped, but the mark is unreadable")
 
 
-def _is_gone(directory: Path, location: RelayLocation) -> bool:
+def _is_removed(directory: Path, location: RelayLocation) -> bool:
     """Return True if the log has reached the file of `location` and the file does not exist any more."""
     head = read_head(directory)
     reached = head is not None and RelayLocation(location.file, 0) < head.location

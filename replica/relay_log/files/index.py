@@ -191,7 +191,7 @@ class FileIndex:
                 "rebuilds the index.",
             ) from None
 
-    def forget_behind(self, end: int) -> None:
+    def forget_after(self, end: int) -> None:
         """Drop the entries of groups that end after `end`; the next refresh reads them again."""
         while self.entries and self.entries[-1].end > end:
             self.ends.pop()

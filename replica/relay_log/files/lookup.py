@@ -166,8 +166,8 @@ class RelayFiles:
         same = self._recognise(known.number, last) if known else None
         if same is None or same != known:
             self._oldest = self._find_oldest(last)
-            gone_on = known and same is None and self._oldest and self._oldest.number > known.number
-            self._forget(self._oldest.number if gone_on and self._oldest else _ALL)
+            advanced = known and same is None and self._oldest and self._oldest.number > known.number
+            self._forget(self._oldest.number if advanced and self._oldest else _ALL)
         return range(self._oldest.number, last + 1) if self._oldest else range(0)
 
     def head(self, number: int) -> FileHead:
@@ -195,7 +195,7 @@ class RelayFiles:
                 raise
             raise purged(number) from None
         if index.entries and not index.entries[-1].sealed:
-            index.forget_behind(self.end_of(number))
+            index.forget_after(self.end_of(number))
         return index
 
     def end_of(self, number: int) -> int:
@@ -309,8 +309,8 @@ def purged(number: int) -> RelayFileRemovedError:
     )
 
 
-# `SealedFiles` lists the directory once. After that, a call only checks the oldest file, because files are added at
-# the end and removed at the beginning. Another process may remove files at any time. Thread-safe.
+# `SealedFiles` lists the directory only once. Files are added at the end and removed at the beginning, so a later call
+# checks the oldest file alone. Another process may remove files at any time. Thread-safe.
 
 
 class SealedFiles:

@@ -166,10 +166,10 @@ class RelayGroups:
     def _walk(self, search: GtidSearch, number: int, begin: int, *, only_to_it: bool = False) -> LogGroup | None:
         """Find the group in a file after `begin`; with `only_to_it`, a later GTID of the domain ends the scan."""
         for base, ends in self.stretches(number, begin):
-            behind = ends[ends["offset"] > begin]
-            rows = search.look(behind["domain"], behind["server"], behind["sequence"])
+            later = ends[ends["offset"] > begin]
+            rows = search.matches(later["domain"], later["server"], later["sequence"])
             if len(rows):
-                return self.group(base, ends, int(rows[0]) + len(ends) - len(behind))
+                return self.group(base, ends, int(rows[0]) + len(ends) - len(later))
             if only_to_it and search.after is not None:
                 return None
         return None
@@ -268,10 +268,6 @@ def _row(entry: IndexEntry) -> Records:
     return np.array([row], GroupEnd.dtype)
 
 
-# `GtidSearch.look` takes the GTIDs of groups as columns, in log order, and returns the rows with the wanted GTID. The
-# attributes explain a missing GTID: the nearest GTIDs of its domain, and another server's GTID with the same number.
-
-
 @dataclass(slots=True)
 class GtidSearch:
     """Search for one GTID, with the neighbours found so far."""
@@ -284,24 +280,24 @@ class GtidSearch:
     other: Gtid | None = None
     """GTID of another server with the same number."""
 
-    def look(
+    def matches(
         self, domains: NDArray[np.int64], servers: NDArray[np.int64], sequences: NDArray[np.int64]
     ) -> NDArray[np.intp]:
         """Return the rows with the wanted GTID, in order; `sequences` hold the unsigned numbers as int64."""
-        mine = np.flatnonzero(domains == self.gtid.domain_id)
-        if not len(mine):
-            return mine
-        sequence, server = sequences[mine].view(np.uint64), servers[mine]
+        of_domain = np.flatnonzero(domains == self.gtid.domain_id)
+        if not len(of_domain):
+            return of_domain
+        sequence, server = sequences[of_domain].view(np.uint64), servers[of_domain]
         wanted = np.uint64(self.gtid.seq_no)
         same = sequence == wanted
-        for met, nearest in ((sequence < wanted, np.argmax), (sequence > wanted, np.argmin)):
-            if met.any():
-                row = int(nearest(sequence[met]))
-                self._neighbour(self._gtid(server[met][row], sequence[met][row]))
+        for side, nearest in ((sequence < wanted, np.argmax), (sequence > wanted, np.argmin)):
+            if side.any():
+                row = int(nearest(sequence[side]))
+                self._neighbour(self._gtid(server[side][row], sequence[side][row]))
         others = server[same & (server != self.gtid.server_id)]
         if len(others):
             self.other = self._gtid(others[-1], wanted)
-        return mine[same & (server == self.gtid.server_id)]
+        return of_domain[same & (server == self.gtid.server_id)]
 
     def _neighbour(self, gtid: Gtid) -> None:
         if gtid.seq_no < self.gtid.seq_no and (self.before is None or gtid.seq_no > self.before.seq_no):

@@ -112,8 +112,8 @@ def _parsed(found: dict[str, Any]) -> LogOrder:
     return LogOrder(highest, Begun(int(begun["relay"]), BinlogPosition(str(begun["file"]), int(begun["position"]))))
 
 
-# The index files mark the files in which numbers went back (index.py). Unmarked files cost one look; in marked files,
-# group ends are read and nothing is decoded.
+# Only files whose index is marked contain numbers that went back. In these files group ends are read and nothing is
+# decoded.
 
 
 PLACES_NAMED = 3

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from replica.protocol.gtid import Gtid
     from replica.relay_log.log import RelayLog, RelayRange
     from replica.schema.definition.session import Logged
-# Mapped pages count as memory of the process while they are in use. A scan calls `passed` to release the pages that it
-# has processed. Another scan may read them again.
+
+# Mapped pages count as memory of the process while they are in use. A scan calls `release_before` to release the pages
+# that it has processed. Another scan may read them again.
 
 
 class MappedRelayRange:
@@ -44,17 +45,17 @@ class MappedRelayRange:
         except FileNotFoundError:
             raise purged(relay_number(Path(part.path))) from None
         self._start = part.start
-        self._first = self._gone = part.start // mmap.PAGESIZE * mmap.PAGESIZE
+        self._first = self._released_to = part.start // mmap.PAGESIZE * mmap.PAGESIZE
         self.data = memoryview(self._map)[part.start :]
 
-    def passed(self, offset: int) -> None:
+    def release_before(self, offset: int) -> None:
         """Release the memory of the range before `offset`."""
         end = (self._start + offset) // mmap.PAGESIZE * mmap.PAGESIZE
-        if end < self._gone:  # another scan has started
-            self._gone = self._first
-        if end > self._gone:
-            self._map.madvise(mmap.MADV_DONTNEED, self._gone, end - self._gone)
-            self._gone = end
+        if end < self._released_to:  # another scan has started
+            self._released_to = self._first
+        if end > self._released_to:
+            self._map.madvise(mmap.MADV_DONTNEED, self._released_to, end - self._released_to)
+            self._released_to = end
 
 
 STRETCH_BYTES: Final = 64 << 20
@@ -70,14 +71,14 @@ class RelayStatement(NamedTuple):
         gtid: GTID of its group.
         query: The statement.
         server: Rules by which to read the statement.
-        alone: Whether the group has no rows.
+        rowless: Whether the group has no rows.
     """
 
     location: RelayLocation
     gtid: Gtid
     query: QueryEvent
     server: ServerRules
-    alone: bool = True
+    rowless: bool = True
 
 
 class RelayText(NamedTuple):
@@ -109,15 +110,15 @@ def statements_between(log: RelayLog, start: RelayLocation, end: RelayLocation) 
         ProtocolError: The log is damaged.
     """
     for file, begin, mapped, description, server in _stretches(log, start, end):
-        for found in logged_statements(mapped.data, description, mapped.passed):
+        for found in logged_statements(mapped.data, description, mapped.release_before):
             location = RelayLocation(file, begin + found.start)
-            yield RelayStatement(location, found.gtid, found.query, server, found.alone)
+            yield RelayStatement(location, found.gtid, found.query, server, found.rowless)
 
 
 def texts_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> Iterator[RelayText]:
     """Yield all statements in the groups [start, end) except transaction borders; errors as in `statements_between`."""
     for file, begin, mapped, description, server in _stretches(log, start, end):
-        for found in logged_texts(mapped.data, description, mapped.passed):
+        for found in logged_texts(mapped.data, description, mapped.release_before):
             if not isinstance(found.begin, GtidEvent):
                 raise ProtocolError("an event group does not begin with a GTID", offset=begin + found.start)
             location = RelayLocation(file, begin + found.start)

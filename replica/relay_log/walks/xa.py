@@ -128,4 +128,4 @@ def check_open(opened: Collection[XaId]) -> None:
 def xa_groups_in(part: RelayRange) -> list[XaGroup]:
     """Return the XA groups in a range of whole groups."""
     mapped = MappedRelayRange(part)
-    return find_xa_groups(mapped.data, checksum=part.checksum, passed=mapped.passed)
+    return find_xa_groups(mapped.data, checksum=part.checksum, on_progress=mapped.release_before)

@@ -19,9 +19,10 @@ import numpy as np
 from replica.errors import ConfigError, PrerequisiteError, ProtocolError, ReplicaError
 from replica.rows.decode import records as d
 from replica.rows.decode.batch import ChangeBatch, Groups
+from replica.rows.decode.frontier import WHOLE, OpenEnds
 from replica.rows.decode.images import Arena, PlainImages, run_over_images
 from replica.rows.decode.kernels.kernel_images import count_images
-from replica.rows.decode.open_rows import WHOLE, OpenEnds, OpenRows
+from replica.rows.decode.open_rows import OpenRows
 from replica.rows.decode.slots import SlotTable, TableCache
 from replica.rows.decode.worklist import Worklist, worklist
 from replica.rows.decode.writers import TypedWriter, VariantWriter, run_fault
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from replica.errors import SchemaError
     from replica.rows.decode.batch import TableName
-    from replica.rows.decode.open_rows import DeliveredKeys
+    from replica.rows.decode.frontier import DeliveredKeys
     from replica.rows.scan.windows import Passed
 
 __all__ = ["DecodeOptions", "RangeDecoder", "TableResolver", "TableTarget", "count_rows"]
@@ -187,8 +188,8 @@ class RangeDecoder:
                     if unreadable is None or not isinstance(error, ProtocolError) or self._unreadable is None:
                         raise
                     unreadable.append(UnreadableGroup(self._unreadable, error))
-                    behind = np.arange(len(groups)) > self._unreadable
-                    left = behind if left is None else left & behind
+                    later = np.arange(len(groups)) > self._unreadable
+                    left = later if left is None else left & later
                 else:
                     break
         if stop is not None:
@@ -298,7 +299,7 @@ def count_rows(
 
 
 def count_group(
-    data: Bytes, resolver: TableResolver, *, checksum: bool, passed: Passed
+    data: Bytes, resolver: TableResolver, *, checksum: bool, on_progress: Passed
 ) -> tuple[Groups, npt.NDArray[np.int64]]:
     """Count as `count_rows` does, in exactly one group of any size that commits no XA transaction.
 
@@ -306,12 +307,12 @@ def count_group(
         data: The bytes of the group.
         resolver: Selects the tables.
         checksum: True if events carry a CRC32.
-        passed: Called with the offset up to which the walk has passed.
+        on_progress: Called with the offset up to which the walk has passed.
     """
     tables = TableCache(resolver, None, ValuePolicy())
     total = np.zeros(1, np.int64)
     block: EventBlock | None = None
-    for block in event_blocks(data, checksum=checksum, passed=passed):
+    for block in event_blocks(data, checksum=checksum, on_progress=on_progress):
         slots = tables.slots(block.found)
         add_counts(block.found, slots, _wanted_events(block.found, slots), total)
     if block is None or not block.group_ended:

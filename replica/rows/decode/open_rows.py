@@ -8,14 +8,14 @@ that enter with some of their columns: both require binlog_row_image=FULL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from replica.errors import KeyChangedError, PrerequisiteError
 from replica.native.arrays import address
 from replica.rows.decode import records as d
+from replica.rows.decode.frontier import WHOLE
 from replica.rows.decode.images import Arena, PlainImages
 from replica.rows.decode.kernels.kernel_frontier import (
     DROPPED,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from replica.errors import SchemaError
     from replica.native.record import Records
     from replica.rows.decode.batch import ChangeBatch
+    from replica.rows.decode.frontier import DeliveredKeys, OpenEnds
     from replica.rows.decode.slots import SlotTable
     from replica.rows.scan.scan import Bytes, Scan
     from replica.rows.scan.xa import CarriedGroup
@@ -96,7 +97,7 @@ class OpenRows:
         self.refused: int | None = None
         """Number of the table map whose rows `find` refused, None if it refused none."""
         self._keys = RowKeys(slots, columns.get, unfit)
-        self.opened = self._keys.asked
+        self.opened = self._keys.wanted
         self._frontiers: Records = np.zeros(count, FrontierRecord.dtype)
         self._upto = {name: np.frombuffer(key or b"\0", np.uint8) for name, key in upto.items()}
         for slot in np.flatnonzero(self.opened).tolist():
@@ -197,67 +198,7 @@ def partial_images(gtid: str, table: str, what: str) -> PrerequisiteError:
     )
 
 
-# Tables are delivered in the order of their names, and a table in the order of its key. A change of the stream counts
-# if its row lies inside the delivered part. Other rows are delivered later, when the snapshot reaches them.
-
-
-class OpenTable(NamedTuple):
-    """A table whose delivered part does not follow from its name.
-
-    Attributes:
-        name: Database and table.
-        columns: The catalog's definitions of the key columns, in key order.
-        upto: The canonical bytes of the last delivered key; None if the whole table is delivered.
-    """
-
-    name: tuple[str, str]
-    columns: tuple[ColumnSchema, ...]
-    upto: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveredKeys:
-    """The delivered part of a stream's tables.
-
-    Attributes:
-        after: The last delivered table, in the byte order of UTF-8; None if no table is delivered. Every table up to
-            this name is delivered, except those in `open` and `pending`.
-        open: Tables with their own delivered part.
-        pending: Tables of which nothing is delivered, whatever their names.
-    """
-
-    after: tuple[str, str] | None
-    open: tuple[OpenTable, ...] = ()
-    pending: tuple[tuple[str, str], ...] = ()
-
-    def of(self, name: tuple[str, str]) -> OpenTable | bool:
-        """Return True if the table is delivered, False if not, or its OpenTable if a part of it is."""
-        for table in self.open:
-            if table.name == name:
-                return table.upto is None or table
-        if name in self.pending or self.after is None:
-            return False
-        return tuple(map(str.encode, name)) <= tuple(map(str.encode, self.after))
-
-
-class OpenEnds(NamedTuple):
-    """Open ends of a range, whose first and last group may be incomplete.
-
-    Attributes:
-        rows_before: Row changes of the first group before the range.
-        rows_follow: True if another range has delivered rows of the last group, so that no row here is the
-            transaction's last.
-        committed: True if the range is a part of a prepared XA group, after the GTID event of its XA COMMIT. Its rows
-            are delivered at their place in the range.
-    """
-
-    rows_before: int = 0
-    rows_follow: bool = False
-    committed: bool = False
-
-
-WHOLE = OpenEnds()
-# Without that key, no task can decide which rows lie inside the delivered part. No row is decoded.
+# Without the key, no task can decide which rows lie inside the delivered part. `unfit_keys` decodes no row.
 
 
 def unfit_keys(

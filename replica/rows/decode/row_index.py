@@ -96,7 +96,7 @@ def index_rows(
     resolver: TableResolver,
     border_bytes: int | None = None,
     block_events: int = BLOCK_EVENTS,
-    passed: Passed | None = None,
+    on_progress: Passed | None = None,
 ) -> RowIndex | None:
     """Walk exactly one group and return its index.
 
@@ -106,7 +106,7 @@ def index_rows(
         resolver: Selects the tables.
         border_bytes: Distance of the borders in bytes; by default the distance that BORDERS borders need.
         block_events: Rows events held in memory at once.
-        passed: Called with the offset up to which the walk has passed.
+        on_progress: Called with the offset up to which the walk has passed.
 
     Returns:
         None if the group has events that contain other events.
@@ -116,7 +116,7 @@ def index_rows(
     """
     walk = _Walk(resolver, checksum=checksum, every=border_bytes or max(len(data) // BORDERS, LEAST_BORDER_BYTES))
     block = None
-    for block in event_blocks(data, checksum=checksum, block_events=block_events, passed=passed):
+    for block in event_blocks(data, checksum=checksum, block_events=block_events, on_progress=on_progress):
         walk.take(block)
     return None if block is None or not block.group_ended else walk.result(block.found)
 

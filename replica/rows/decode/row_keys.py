@@ -33,7 +33,7 @@ class RowKeys:
 
     Attributes:
         records: RowKeyRecord per table map.
-        asked: Mask of the table maps whose keys are read.
+        wanted: Mask of the table maps whose keys are read.
         most: Number of columns of the longest key.
     """
 
@@ -56,7 +56,7 @@ class RowKeys:
         """
         count = len(slots.records)
         self.records: Records = np.zeros(count, RowKeyRecord.dtype)
-        self.asked: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
+        self.wanted: npt.NDArray[np.bool_] = np.zeros(count, np.bool_)
         self.most = 1
         self._keep: list[npt.NDArray[Any]] = []
         for slot in range(count):
@@ -65,19 +65,19 @@ class RowKeys:
             if key is None:
                 continue
             try:
-                self._ask(slot, table, key)
+                self._add(slot, table, key)
             except SchemaError as error:
                 if unfit is None:
                     raise
                 unfit[slot] = error
 
-    def _ask(self, slot: int, table: CompiledTable, key: Sequence[ColumnSchema]) -> None:
+    def _add(self, slot: int, table: CompiledTable, key: Sequence[ColumnSchema]) -> None:
         indexes = key_columns(table.table_map, [plan.name for plan in table.layout.columns], key)
         columns = table.table_map.columns
         for number, declared in zip(indexes, key, strict=True):
             if what := disagreement(columns[number], declared):
-                told = f"column {declared.name} is {declared.column_type}, but its {what} in the binlog is different."
-                raise _other_key(table.table_map, told)
+                why = f"column {declared.name} is {declared.column_type}, but its {what} in the binlog is different."
+                raise _key_changed_error(table.table_map, why)
         ranks = np.full(len(columns), -1, np.int64)
         ranks[indexes] = np.arange(len(indexes))
         try:
@@ -85,10 +85,10 @@ class RowKeys:
                 [key_part(number, columns[number], declared) for number, declared in zip(indexes, key, strict=True)]
             )
         except SchemaError as error:
-            raise _other_key(table.table_map, error.message) from None
+            raise _key_changed_error(table.table_map, error.message) from None
         self._keep += [ranks, parts]
         self.records[slot] = (address(parts), len(parts), address(ranks))
-        self.asked[slot] = True
+        self.wanted[slot] = True
         self.most = max(self.most, len(indexes))
 
 
@@ -97,11 +97,11 @@ def key_columns(table_map: TableMapEvent, names: Sequence[str], key: Sequence[Co
     places = {column_key(name): number for number, name in enumerate(names)}
     missing = [column.name for column in key if column_key(column.name) not in places]
     if missing:
-        raise _other_key(table_map, f"they have no column {missing[0]}.")
+        raise _key_changed_error(table_map, f"they have no column {missing[0]}.")
     return [places[column_key(column.name)] for column in key]
 
 
-def _other_key(table_map: TableMapEvent, why: str) -> KeyChangedError:
+def _key_changed_error(table_map: TableMapEvent, why: str) -> KeyChangedError:
     return KeyChangedError(
         f"rows of {table_map.database}.{table_map.table} in the binlog do not have the key that the snapshot uses, "
         f"so the table was altered meanwhile: {why}",

@@ -26,7 +26,7 @@ from replica.rows.tables.layout import ABSENT, RowLayout, StoredColumns, compile
 from replica.rows.tables.match import check_named
 from replica.rows.tables.plan import has_hidden_width, skip_column
 from replica.rows.types.charsets import conversion
-from replica.rows.types.entry import Told, Widens
+from replica.rows.types.entry import KernelFacts, Widens
 from replica.rows.types.kinds import (
     KIND_ROUNDED_DOUBLE,
     KIND_ROUNDED_FLOAT,
@@ -79,29 +79,29 @@ class Template:
         code: int = plan.kind
         a = b = aux = 0
         strict_dates, strict_text = policy.invalid_dates == "error", policy.invalid_text == "error"
-        match entry.binlog.told:
-            case Told.NOTHING:
+        match entry.binlog.facts:
+            case KernelFacts.NOTHING:
                 pass
-            case Told.DIGITS:
+            case KernelFacts.DIGITS:
                 a, b = decimal_shape(plan.precision, plan.scale), plan.scale
                 aux = 4 if plan.precision <= 9 else 8 if plan.precision <= 18 else 16
-            case Told.DECIMALS:
+            case KernelFacts.DECIMALS:
                 if plan.decimals is not None:
                     code = KIND_ROUNDED_FLOAT if plan.kind == Kind.FLOAT else KIND_ROUNDED_DOUBLE
                     a = plan.decimals
-            case Told.CALENDAR:
+            case KernelFacts.CALENDAR:
                 b = int(strict_dates)
-            case Told.FRACTION:
+            case KernelFacts.FRACTION:
                 a, b = fraction_width(plan.fsp), int(strict_dates)
-            case Told.FRACTION_TEXT:
+            case KernelFacts.FRACTION_TEXT:
                 a, b = fraction_width(plan.fsp), plan.fsp
-            case Told.LENGTH:
+            case KernelFacts.LENGTH:
                 a = plan.length
-            case Told.LABELS:
+            case KernelFacts.LABELS:
                 aux = self._address(label_table(plan.labels))
-            case Told.TEXT:
+            case KernelFacts.TEXT:
                 b = int(strict_text)
-            case Told.CHARSET:
+            case KernelFacts.CHARSET:
                 assert plan.charset is not None  # noqa: S101  (the plan gives every text column one)
                 code, a, table = conversion(plan.charset)
                 b = int(strict_text)
@@ -312,8 +312,8 @@ class CompiledTable:
     def decoded_slot(self) -> SlotTemplate:
         """The slot of a table in a range whose images are decoded."""
         record = self._slot(self.decode)
-        told = ((VERSIONED, self.layout.versioned), (COMPARES, self.compares), (REWRITES, self.stored))
-        return SlotTemplate(record.tobytes(), sum(flag for flag, holds in told if holds), self.text)
+        flags = ((VERSIONED, self.layout.versioned), (COMPARES, self.compares), (REWRITES, self.stored))
+        return SlotTemplate(record.tobytes(), sum(flag for flag, holds in flags if holds), self.text)
 
     def _slot(self, template: Template) -> Records:
         record: Records = np.zeros(1, SlotRecord.dtype)
@@ -507,8 +507,8 @@ class SlotTable:
 
     def load(self, found: Scan, work: npt.NDArray[np.uint32], *, walk_only: bool = False) -> None:
         """Fill the records of the tables in the worklist, except the addresses of output buffers."""
-        met = np.bincount(found.events["slot"][work], minlength=len(self._tables))
-        used = np.flatnonzero(met)
+        counts = np.bincount(found.events["slot"][work], minlength=len(self._tables))
+        used = np.flatnonzero(counts)
         self._used = used.tolist()
         tables = [self._tables[slot] for slot in self._used]
         decoded = [False] * len(tables) if walk_only else self.wanted[used].tolist()

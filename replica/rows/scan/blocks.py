@@ -52,7 +52,7 @@ class EventBlock(NamedTuple):
 
 
 def event_blocks(
-    data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS, passed: Passed | None = None
+    data: Bytes, *, checksum: bool, block_events: int = BLOCK_EVENTS, on_progress: Passed | None = None
 ) -> Iterator[EventBlock]:
     """Yield the rows events of one group in blocks, in order.
 
@@ -62,7 +62,7 @@ def event_blocks(
         data: The bytes of exactly one group.
         checksum: True if events carry a CRC32.
         block_events: Maximal number of rows events of a block.
-        passed: Called with the offset of the block's end, when the next block is requested.
+        on_progress: Called with the offset of the block's end, when the next block is requested.
 
     Raises:
         ProtocolError: Everything that `scan` refuses, and bytes that are not one group.
@@ -76,7 +76,7 @@ def event_blocks(
     hints = np.zeros(s.HINTS, np.int64)
     state["trailer"] = CHECKSUM_LENGTH if checksum else 0
     events = np.empty(block_events, EventRecord.dtype)
-    savepoints = BlockSavepoints(buffer, checksum=checksum, passed=passed)
+    savepoints = BlockSavepoints(buffer, checksum=checksum, on_progress=on_progress)
     begin, limit = 0, window_end(buffer, 0)
     while True:
         status = scan_range(
@@ -112,8 +112,8 @@ def event_blocks(
             skipped={},
         )
         yield EventBlock(found, active[: int(state["active"])], status == s.DONE)
-        if passed is not None:
-            passed(position)
+        if on_progress is not None:
+            on_progress(position)
         if status == s.DONE:
             return
         begin, limit = position, window_end(buffer, position)

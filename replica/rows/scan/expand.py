@@ -115,9 +115,9 @@ def _event(header: EventHeader, content: memoryview, out: bytearray, fragments: 
             raise _too_large(0, limit)
         out += payload.events(limit=room)
     elif header.event_type == EventType.PARTIAL_ROW_DATA:
-        whole = fragments.add(read_partial_row_data(header, Cursor(content, HEADER_LENGTH)))
-        if whole is not None:
-            out += whole
+        event = fragments.add(read_partial_row_data(header, Cursor(content, HEADER_LENGTH)))
+        if event is not None:
+            out += event
     else:
         start = len(out)
         out += content

@@ -73,7 +73,7 @@ class RangeSavepoints:
         at, count = int(state["position"]), int(state["savepoints"])
         starts = self.records["start"][:count]
         accents = accents_count(int(group["extra"]))
-        number = self._texts.meant(at, starts, int(state["trailer"]), accents=accents)
+        number = self._texts.target(at, starts, int(state["trailer"]), accents=accents)
         state["events"] = self.records["events"][number]
         state["savepoints"] = number + 1
         state["position"] = at + event_length(self._texts.buffer, at)
@@ -82,14 +82,14 @@ class RangeSavepoints:
 class BlockSavepoints:
     """Savepoints of one group that is scanned in blocks. The undone spans are found at the group's first savepoint.
 
-    `passed` is called with the offset up to which the search has walked.
+    `on_progress` is called with the offset up to which the search has walked.
     """
 
-    def __init__(self, buffer: npt.NDArray[np.uint8], *, checksum: bool, passed: Passed | None) -> None:
+    def __init__(self, buffer: npt.NDArray[np.uint8], *, checksum: bool, on_progress: Passed | None) -> None:
         self.records = np.empty(0, SavepointRecord.dtype)  # no capacity: the kernel stops at the first savepoint
         self._buffer = buffer
         self._checksum = checksum
-        self._passed = passed
+        self._on_progress = on_progress
         self._undone: Undone | None = None
 
     def resume(self, status: int, state: Records, groups: Records) -> bool:
@@ -103,7 +103,9 @@ class BlockSavepoints:
         at = int(state["position"])
         if self._undone is None:
             accents = accents_count(int(groups[int(state["groups"])]["extra"]))
-            self._undone = undone(self._buffer, at, checksum=self._checksum, accents=accents, passed=self._passed)
+            self._undone = undone(
+                self._buffer, at, checksum=self._checksum, accents=accents, on_progress=self._on_progress
+            )
             self.records = np.empty(FIRST_SAVEPOINTS, SavepointRecord.dtype)
         state["savepoints"] = 0  # the undone spans are already known
         if status == s.ROLLED_BACK:
@@ -125,7 +127,7 @@ class _Texts:
     def forget(self) -> None:
         self._read.clear()
 
-    def meant(self, at: int, starts: Sequence[int] | Ints, trailer: int, *, accents: bool) -> int:
+    def target(self, at: int, starts: Sequence[int] | Ints, trailer: int, *, accents: bool) -> int:
         """Return the index, in `starts`, of the savepoint that the ROLLBACK TO at offset `at` names."""
 
         def newest_first() -> Iterator[SavepointText]:
@@ -182,7 +184,7 @@ class Undone(NamedTuple):
 
 
 def undone(
-    buffer: npt.NDArray[np.uint8], start: int, *, checksum: bool, accents: bool, passed: Passed | None = None
+    buffer: npt.NDArray[np.uint8], start: int, *, checksum: bool, accents: bool, on_progress: Passed | None = None
 ) -> Undone:
     """Find the undone spans of exactly one group, from the headers of its events.
 
@@ -191,7 +193,7 @@ def undone(
         start: The offset of its first savepoint.
         checksum: True if events carry a CRC32.
         accents: True if the server distinguishes names by accents.
-        passed: Called with the offset up to which the search has walked.
+        on_progress: Called with the offset up to which the search has walked.
 
     Raises:
         ProtocolError: A ROLLBACK TO a savepoint that the group does not have, or a truncated event.
@@ -202,10 +204,10 @@ def undone(
     def find(memory: int, size: int, state: int) -> int:
         return find_savepoints(memory, size, state, address(marks), len(marks))
 
-    count = search(buffer, start, trailer, find, passed)
+    count = search(buffer, start, trailer, find, on_progress)
     if count > len(marks):
         marks = np.empty(count, SavepointMark.dtype)
-        search(buffer, start, trailer, find, passed)
+        search(buffer, start, trailer, find, on_progress)
     texts = _Texts(buffer)
     starts: list[int] = []
     ends: list[int] = []
@@ -215,7 +217,7 @@ def undone(
             starts.append(at)
             ends.append(end)
             continue
-        number = texts.meant(at, starts, trailer, accents=accents)
+        number = texts.target(at, starts, trailer, accents=accents)
         del starts[number + 1 :], ends[number + 1 :]
         while spans and spans[-1][0] >= ends[number]:
             spans.pop()

@@ -95,16 +95,16 @@ class RecordMemory:
     """Kept arrays by the kind of their records."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Records] = {}
+        self._records: dict[str, Records] = {}
 
     def take(self, name: str, dtype: np.dtype[Any], count: int) -> Records:
         """Return `count` uninitialised records; earlier records of the same name are overwritten."""
-        held = self._held.get(name)
-        if held is None or len(held) < count:
-            held = np.empty(count, dtype)
-            if held.nbytes <= KEPT_BYTES:
-                self._held[name] = held
-        return held[:count]
+        records = self._records.get(name)
+        if records is None or len(records) < count:
+            records = np.empty(count, dtype)
+            if records.nbytes <= KEPT_BYTES:
+                self._records[name] = records
+        return records[:count]
 
 
 Bytes: TypeAlias = "memoryview | bytes | bytearray | npt.NDArray[np.uint8]"

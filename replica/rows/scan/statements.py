@@ -43,13 +43,13 @@ class LoggedStatement(NamedTuple):
         start: Offset of its event group in the range: rows from there on may belong to the new table definition.
         gtid: The GTID of the group.
         query: The statement, with its session state.
-        alone: True if the group has no rows.
+        rowless: True if the group has no rows.
     """
 
     start: int
     gtid: Gtid
     query: QueryEvent
-    alone: bool
+    rowless: bool
 
 
 class LoggedText(NamedTuple):
@@ -69,47 +69,47 @@ class LoggedText(NamedTuple):
 
 
 def logged_statements(
-    data: Bytes, description: FormatDescriptionEvent, passed: Passed | None = None
+    data: Bytes, description: FormatDescriptionEvent, on_progress: Passed | None = None
 ) -> Iterator[LoggedStatement]:
     """Yield the statements of a range that may be DDL, in order.
 
     Args:
         data: Whole event groups.
         description: The FORMAT_DESCRIPTION event that applies to them.
-        passed: Called with the offset up to which the search has walked.
+        on_progress: Called with the offset up to which the search has walked.
 
     Raises:
         ProtocolError: An event is truncated, or the content of a marked group contradicts its events.
     """
-    for start, begin, query, _ in _found(data, description, passed, unmarked=False):
+    for start, begin, query, _ in _found(data, description, on_progress, unmarked=False):
         if not isinstance(begin, GtidEvent) or not isinstance(query, QueryEvent):
             raise ProtocolError("a group that is marked as DDL does not begin with GTID and QUERY events", offset=start)
         yield LoggedStatement(start, begin.gtid, query, bool(begin.flags2 & GtidFlag.STANDALONE))
 
 
 def logged_texts(
-    data: Bytes, description: FormatDescriptionEvent, passed: Passed | None = None
+    data: Bytes, description: FormatDescriptionEvent, on_progress: Passed | None = None
 ) -> Iterator[LoggedText]:
     """Yield all statements of a range, except the borders of transactions, in order.
 
     The arguments and errors are those of `logged_statements`.
     """
-    for text in _found(data, description, passed, unmarked=True):
+    for text in _found(data, description, on_progress, unmarked=True):
         if not isinstance(text.statement, QueryEvent | ExecuteLoadQueryEvent):
             raise ProtocolError("the event of a statement is neither QUERY nor EXECUTE_LOAD_QUERY", offset=text.start)
         yield text
 
 
 def _found(
-    data: Bytes, description: FormatDescriptionEvent, passed: Passed | None, *, unmarked: bool
+    data: Bytes, description: FormatDescriptionEvent, on_progress: Passed | None, *, unmarked: bool
 ) -> Iterator[LoggedText]:
     array = as_bytes(data)
     trailer = CHECKSUM_LENGTH if description.checksum else 0
     records = np.empty(FIRST_FOUND, StatementRecord.dtype)
-    count = _find(array, trailer, records, passed, unmarked=unmarked)
+    count = _find(array, trailer, records, on_progress, unmarked=unmarked)
     if count > len(records):
         records = np.empty(count, StatementRecord.dtype)
-        _find(array, trailer, records, passed, unmarked=unmarked)
+        _find(array, trailer, records, on_progress, unmarked=unmarked)
     for group, start, end, _, marked in records[:count].tolist():
         begin = array.data[group : group + parse_header(array.data, group).event_length]
         statement: Any = decode(array.data[start:end], description)
@@ -117,9 +117,9 @@ def _found(
 
 
 def _find(
-    array: npt.NDArray[np.uint8], trailer: int, records: Records, passed: Passed | None, *, unmarked: bool
+    array: npt.NDArray[np.uint8], trailer: int, records: Records, on_progress: Passed | None, *, unmarked: bool
 ) -> int:
     def find(data: int, size: int, state: int) -> int:
         return find_statements(data, size, state, address(records), len(records), int(unmarked))
 
-    return search(array, 0, trailer, find, passed)
+    return search(array, 0, trailer, find, on_progress)

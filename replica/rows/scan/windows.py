@@ -43,7 +43,7 @@ def search(
     start: int,
     trailer: int,
     kernel: Callable[[int, int, int], int],
-    passed: Passed | None = None,
+    on_progress: Passed | None = None,
 ) -> int:
     """Run `kernel(data, size, state)` over the events of `data`, from `start` on; return the number of results.
 
@@ -58,6 +58,6 @@ def search(
         if int(state["position"]) == position:
             raise TruncatedError("the bytes end inside an event", offset=position)
         position = int(state["position"])
-        if passed is not None:
-            passed(position)
+        if on_progress is not None:
+            on_progress(position)
     return count

@@ -83,10 +83,10 @@ class _Prepared(NamedTuple):
     last: int
 
 
-def find_xa_groups(data: Bytes, *, checksum: bool, passed: Passed | None = None) -> list[XaGroup]:
+def find_xa_groups(data: Bytes, *, checksum: bool, on_progress: Passed | None = None) -> list[XaGroup]:
     """Find the groups of a range that prepare or end an XA transaction, from the event headers alone.
 
-    `number` is -1, because groups are not counted. `passed` is called with the offset up to which the search has
+    `number` is -1, because groups are not counted. `on_progress` is called with the offset up to which the search has
     walked.
 
     Raises:
@@ -94,7 +94,7 @@ def find_xa_groups(data: Bytes, *, checksum: bool, passed: Passed | None = None)
     """
     buffer = as_bytes(data)
     start = len(BINLOG_MAGIC) if buffer[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    return _found(buffer, start, CHECKSUM_LENGTH if checksum else 0, passed)
+    return _found(buffer, start, CHECKSUM_LENGTH if checksum else 0, on_progress)
 
 
 def xa_groups(found: Scan) -> list[XaGroup]:
@@ -111,14 +111,14 @@ def xa_groups(found: Scan) -> list[XaGroup]:
         raise ProtocolError("an XA event does not belong to the group that contains it", offset=error.args[0]) from None
 
 
-def _found(data: npt.NDArray[np.uint8], start: int, trailer: int, passed: Passed | None = None) -> list[XaGroup]:
+def _found(data: npt.NDArray[np.uint8], start: int, trailer: int, on_progress: Passed | None = None) -> list[XaGroup]:
     records = np.empty(FIRST_FOUND, XaRecord.dtype)
 
     def find(memory: int, size: int, state: int) -> int:
         return find_xa(memory, size, state, address(records), len(records))
 
     while True:
-        count = search(data, start, trailer, find, passed)
+        count = search(data, start, trailer, find, on_progress)
         if count <= len(records):
             groups = [_group(data, *record) for record in records[:count].tolist()]
             return [group for group in groups if group is not None]

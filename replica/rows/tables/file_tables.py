@@ -130,13 +130,13 @@ def _with_json(schema: TableSchema, table_map: TableMapEvent) -> TableSchema:
     """
     if all(column.type != ColumnType.JSON for column in table_map.columns):
         return schema
-    met = zip_longest(schema.columns, table_map.columns[: len(schema.columns)])
+    pairs = zip_longest(schema.columns, table_map.columns[: len(schema.columns)])
     return replace(
         schema,
         columns=tuple(
             replace(known, data_type="json", column_type="json")
             if wire is not None and wire.type == ColumnType.JSON and known.collation == "utf8mb4_bin"
             else known
-            for known, wire in met
+            for known, wire in pairs
         ),
     )

@@ -164,15 +164,15 @@ def has_hidden_width(column: ColumnDef) -> bool:
 
 def _type(column: ColumnDef, schema: ColumnSchema | None, where: str) -> TypeEntry:
     code = PREPARED.get(column.type, column.type)
-    told = type_of_wire(code, binary=column.collation == BINARY)
-    if told is None:
+    entry = type_of_wire(code, binary=column.collation == BINARY)
+    if entry is None:
         name = ColumnType(column.type).name if column.type in set(ColumnType) else "nameless"
         raise UnsupportedColumnError(
             f"{where} has the type code {column.type} ({name}), which is not in the type table.",
             hint="Leave the column out of the query's schema, or the table out of the selection.",
         )
     if schema is None:
-        return told
+        return entry
     named = type_named(code, schema.data_type)
     if named is not None:
         return named

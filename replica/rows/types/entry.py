@@ -63,7 +63,7 @@ class Sql(Enum):
     HEX = auto()
 
 
-class Told(Enum):
+class KernelFacts(Enum):
     """Facts that a kernel gets about a column besides kind and width (A, B and AUX in rows/types/kinds.py)."""
 
     NOTHING = auto()
@@ -117,7 +117,7 @@ class WireValue(NamedTuple):
     """
 
     read: Callable[[bytes, ColumnFacts], Any]
-    told: Told
+    facts: KernelFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class SqlName:
     """One value of DATA_TYPE in information_schema.COLUMNS, and its spelling in CREATE TABLE."""
 
     name: str
-    words: tuple[str, ...]
+    keywords: tuple[str, ...]
     """The spellings of the name in SQL, in capital letters."""
     parentheses: Parentheses = Parentheses.DIGITS
     octets: int | None = None
@@ -203,13 +203,13 @@ class ResultType(NamedTuple):
     """Format of a type in the result of a prepared SELECT.
 
     Attributes:
-        asked: The expression in the select list: {c} stands for the column, {n} for the bytes of its values.
+        expression: The expression in the select list: {c} stands for the column, {n} for the bytes of its values.
         codes: The types that the server may answer with.
         image: The table map type of the values after conversion.
         transcoding: The conversion to a row image.
     """
 
-    asked: str
+    expression: str
     codes: tuple[ColumnType, ...]
     image: ColumnType
     transcoding: Transcoding

@@ -45,7 +45,7 @@ def by_name(types: Iterable[TypeEntry]) -> Mapping[str, TypeEntry]:
     return found
 
 
-def by_word(names: Iterable[SqlName]) -> Mapping[str, SqlName]:
+def by_keyword(names: Iterable[SqlName]) -> Mapping[str, SqlName]:
     """Return the names by their spelling in SQL.
 
     Raises:
@@ -53,9 +53,9 @@ def by_word(names: Iterable[SqlName]) -> Mapping[str, SqlName]:
     """
     found: dict[str, SqlName] = {}
     for name in names:
-        for word in name.words:
-            if found.setdefault(word, name).name != name.name:
-                raise TypeError(f"the word {word} stands for {found[word].name} and for {name.name}")
+        for keyword in name.keywords:
+            if found.setdefault(keyword, name).name != name.name:
+                raise TypeError(f"the word {keyword} stands for {found[keyword].name} and for {name.name}")
     return found
 
 
@@ -63,4 +63,4 @@ KINDS: Final = by_kind((entry for family in _FAMILIES for entry in family.KINDS)
 TYPES: Final[tuple[TypeEntry, ...]] = tuple(entry for family in _FAMILIES for entry in family.TYPES)
 TYPE_OF_NAME: Final = by_name(TYPES)
 NAMES: Final = {name.name: name for entry in reversed(TYPES) for name in entry.names}
-WORDS: Final = by_word(NAMES.values())
+KEYWORDS: Final = by_keyword(NAMES.values())

@@ -28,10 +28,10 @@ from replica.schema.definition.definition import (
     PRIMARY,
     Table,
     column_keys,
-    met,
     own_encoding,
     period_key,
     place,
+    with_encoding,
     with_keys,
 )
 from replica.schema.text.naming import column_key
@@ -111,7 +111,7 @@ def _kept(table: Table, change: Alteration, encoding: Encoding) -> tuple[list[Co
         if old in change.dropped:
             continue
         if old in change.changed:
-            column = met(change.changed[old], encoding)  # noqa: PLW2901
+            column = with_encoding(change.changed[old], encoding)  # noqa: PLW2901
         if old in change.renamed:
             column = replace(column, name=change.renamed[old])  # noqa: PLW2901
         columns.append(column)
@@ -133,7 +133,7 @@ def _placed(table: Table, columns: list[Column], change: Alteration, encoding: E
             if name in change.if_not_exists and name in known:
                 continue
             known.add(name)
-            column = met(item, encoding)
+            column = with_encoding(item, encoding)
         elif old in known:
             column = columns.pop(place(columns, item.column.name, change.server_version))
         else:
@@ -203,7 +203,7 @@ _OF_DEFINITION: Final = ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "WITH", "SEL
 
 """First words of options that belong to the definition, and of text that is not an option."""
 
-_SHOWN_WORDS: Final = 6
+_SHOWN_TOKENS: Final = 6
 
 
 def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
@@ -218,7 +218,7 @@ def read_alteration(tokens: Tokens, session: StatementContext) -> Alteration:
 
 def _read_column_action(tokens: Tokens, found: Alteration, session: StatementContext) -> bool:
     if any(tokens.sees(*words) for words in (*_HARMLESS, *_OF_ROWS)):
-        _step_over(tokens, found)
+        _skip_action(tokens, found)
     elif tokens.accept("ADD", "SYSTEM", "VERSIONING"):
         found.options.versioned = True
     elif tokens.accept("ADD"):
@@ -247,9 +247,9 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
     return True
 
 
-def _step_over(tokens: Tokens, found: Alteration) -> None:
+def _skip_action(tokens: Tokens, found: Alteration) -> None:
     """Skip an action that keeps the definition; it is unproven unless it is an action that keeps all rows."""
-    words = next((words for words in _HARMLESS if tokens.sees(*words)), None)
+    action = next((action for action in _HARMLESS if tokens.sees(*action)), None)
     # PARTITION BY and ORDER BY extend to the end of the statement; other actions stop at a comma.
     last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
     with tokens.keeping() as taken:
@@ -257,13 +257,13 @@ def _step_over(tokens: Tokens, found: Alteration) -> None:
         while last and not tokens.at_end:
             tokens.take()
             tokens.skip_item()
-    harmless = words is not None and len(taken) <= _HARMLESS[words]
+    harmless = action is not None and len(taken) <= _HARMLESS[action]
     if not harmless or any(token.upper in _OF_PARTITIONS for token in taken):
         found.unproven.append(_shown(taken))
 
 
-def _shown(words: list[Token]) -> str:
-    return " ".join(word.text for word in words[:_SHOWN_WORDS])
+def _shown(tokens: list[Token]) -> str:
+    return " ".join(token.text for token in tokens[:_SHOWN_TOKENS])
 
 
 def _read_add(tokens: Tokens, found: Alteration, session: StatementContext) -> None:

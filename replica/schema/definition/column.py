@@ -15,7 +15,7 @@ from replica.errors import SchemaError
 from replica.protocol.charset import charset_named
 from replica.rows.types.entry import Parentheses
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import NAMES, TYPE_OF_NAME, WORDS
+from replica.rows.types.registry import KEYWORDS, NAMES, TYPE_OF_NAME
 from replica.schema.table import ColumnSchema
 
 if TYPE_CHECKING:
@@ -243,25 +243,25 @@ def read_type(tokens: Tokens, name: str, session: StatementContext) -> Column:
     sql_mode = session.sql_mode
     schema = _schema_of(tokens, name, sql_mode)
     token = tokens.take()
-    word = token.upper
-    column = _special(tokens, name, word)
+    keyword = token.upper
+    column = _special(tokens, name, keyword)
     if column is not None:
         return column
-    if word == "REAL":
+    if keyword == "REAL":
         data_type = "float" if sql_mode & REAL_AS_FLOAT else "double"
-    elif word in _OF_ORACLE and sql_mode & ORACLE:
-        data_type = "double" if word == "NUMBER" and not tokens.sees("(") else _OF_ORACLE[word]
-    elif word == "BLOB" and sql_mode & ORACLE and not tokens.sees("("):
+    elif keyword in _OF_ORACLE and sql_mode & ORACLE:
+        data_type = "double" if keyword == "NUMBER" and not tokens.sees("(") else _OF_ORACLE[keyword]
+    elif keyword == "BLOB" and sql_mode & ORACLE and not tokens.sees("("):
         data_type = "longblob"
-    elif word in WORDS:
-        data_type = WORDS[word].name
+    elif keyword in KEYWORDS:
+        data_type = KEYWORDS[keyword].name
     else:
         raise SchemaError(f"Column {name} has the type {token.text}, which is not known.")
-    if word in ("DOUBLE", "REAL"):
+    if keyword in ("DOUBLE", "REAL"):
         tokens.accept("PRECISION")
     if schema is not None and data_type == schema[0]:
         data_type = schema[1]
-    if word in ("CHAR", "CHARACTER") and tokens.accept("VARYING"):
+    if keyword in ("CHAR", "CHARACTER") and tokens.accept("VARYING"):
         data_type = "varchar"
     if NAMES[data_type].parentheses is Parentheses.LABELS:
         return Column(name=name, data_type=data_type, labels=_labels(tokens, name, session))
@@ -279,16 +279,16 @@ def _schema_of(tokens: Tokens, name: str, sql_mode: int) -> tuple[str, str] | No
     return _SCHEMAS[schema.lower()]
 
 
-def _special(tokens: Tokens, name: str, word: str) -> Column | None:
+def _special(tokens: Tokens, name: str, keyword: str) -> Column | None:
     """Parse types of several words, and synonyms of a type with attributes."""
-    if word in _STANDS_FOR:
-        return replace(_STANDS_FOR[word], name=name)
-    national = (word == "NATIONAL" and tokens.accept_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")) or ""
-    if national or word in ("NCHAR", "NVARCHAR"):
-        varying = "VARCHAR" in (national or word) or bool(tokens.accept_any("VARYING", "VARCHAR", "VARCHARACTER"))
+    if keyword in _STANDS_FOR:
+        return replace(_STANDS_FOR[keyword], name=name)
+    national = (keyword == "NATIONAL" and tokens.accept_any("CHAR", "CHARACTER", "VARCHAR", "VARCHARACTER")) or ""
+    if national or keyword in ("NCHAR", "NVARCHAR"):
+        varying = "VARCHAR" in (national or keyword) or bool(tokens.accept_any("VARYING", "VARCHAR", "VARCHARACTER"))
         column = Column(name=name, data_type="varchar" if varying else "char", charset="utf8mb3")
         return _with_digits(column, tokens.numbers())
-    if word != "LONG":
+    if keyword != "LONG":
         return None
     if tokens.accept("VARBINARY"):
         return Column(name=name, data_type="mediumblob")
@@ -328,7 +328,7 @@ def _labels(tokens: Tokens, name: str, session: StatementContext) -> tuple[str, 
         label = tokens.string()
         if "\N{REPLACEMENT CHARACTER}" in label:
             raise SchemaError(f"A label of column {name} is not valid in the character set of the client.")
-        if not session.takes(label):
+        if not session.can_encode(label):
             raise SchemaError(f"A label of column {name} has characters that {session.connection} lacks.")
         labels.append(label)
     tokens.expect(")")

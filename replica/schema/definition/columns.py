@@ -193,7 +193,7 @@ def _literal(token: Token, session: StatementContext) -> Token:
         return token
     if not token.text and session.sql_mode & EMPTY_STRING_IS_NULL:
         return Token("word", _NULL, _NULL)
-    return token if session.takes(token.text) and session.connection not in WIDE else replace(token, text="\ufffd")
+    return token if session.can_encode(token.text) and session.connection not in WIDE else replace(token, text="\ufffd")
 
 
 def check_mode(tokens: Tokens, name: str) -> None:

@@ -152,7 +152,7 @@ def new_table(
     """
     items = tuple(items)
     return with_keys(
-        [met(item, encoding) for item in items],
+        [with_encoding(item, encoding) for item in items],
         [*column_keys(items), *keys],
         encoding,
         versioned=versioned or any(item.versioned for item in items),
@@ -215,7 +215,7 @@ def column_keys(items: Iterable[ColumnItem]) -> list[Key]:
     ]
 
 
-def met(item: ColumnItem, encoding: Encoding) -> Column:
+def with_encoding(item: ColumnItem, encoding: Encoding) -> Column:
     """Return the column with its own character set, otherwise with the table's."""
     column = with_default_width(item.column)
     if column.charset is not None and item.charset is None and item.collation is None:

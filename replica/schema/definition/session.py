@@ -96,7 +96,7 @@ class StatementContext:
                 values[name] = kind(*values[name])
         return cls(**values)
 
-    def takes(self, text: str) -> bool:
+    def can_encode(self, text: str) -> bool:
         """Return True if character_set_connection has all characters of a quoted text: others become '?' there."""
         if self.connection in (None, "binary") or text.isascii():
             return True

@@ -95,10 +95,6 @@ def effect_of(statement: Logged, server: ServerRules = ANY_SERVER) -> StatementE
     return StatementEffect(text_of(statement), session_of(statement, server))
 
 
-# `new_names` maps each new name to the table's name before the statement. A statement that is not DDL, or renames no
-# table, gives an empty result. A statement with a rename that cannot be parsed is an error.
-
-
 def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[TableName, TableName]:
     """Return the new names of the renamed tables: new name -> name before the statement.
 
@@ -113,7 +109,7 @@ def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[Table
         if statement is None or statement.temporary:
             return {}
         if statement.verb is Verb.RENAME_TABLES:
-            return _moved(pairs(statement.tables))
+            return _net_renames(pairs(statement.tables))
         change = effect.alteration
     except SchemaError as error:
         if "rename" not in effect.sql.lower():
@@ -131,7 +127,7 @@ def new_names(event: QueryEvent, server: ServerRules = ANY_SERVER) -> dict[Table
     return {} if to is None or to == table else {to: table}
 
 
-def _moved(renames: list[tuple[TableName, TableName]]) -> dict[TableName, TableName]:
+def _net_renames(renames: list[tuple[TableName, TableName]]) -> dict[TableName, TableName]:
     """Return the net renames of one statement. They apply in order, so two tables may swap their names."""
     first: dict[TableName, TableName] = {}
     for old, new in renames:

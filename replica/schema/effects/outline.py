@@ -27,13 +27,13 @@ class Outline:
     Attributes:
         tables: All tables of the statement.
         defined: Tables that exist after it.
-        gone: Tables that do not exist after it.
+        dropped: Tables that do not exist after it.
         creates: Whether the new table is independent of any earlier table of that name.
     """
 
     tables: tuple[TableName, ...] = ()
     defined: tuple[TableName, ...] = ()
-    gone: frozenset[TableName] = frozenset()
+    dropped: frozenset[TableName] = frozenset()
     creates: bool = False
 
 
@@ -54,10 +54,10 @@ def outline_of(event: QueryEvent, server: ServerRules = ANY_SERVER) -> Outline |
     if statement.verb is Verb.DROP_TABLES:
         defined = ()
     elif statement.verb is Verb.RENAME_TABLES:
-        there: dict[TableName, bool] = {}
+        exists: dict[TableName, bool] = {}
         for old, new in pairs(statement.tables):
-            there |= {old: False, new: True}
-        defined = tuple(name for name, last in there.items() if last)
+            exists |= {old: False, new: True}
+        defined = tuple(name for name, last in exists.items() if last)
     creates = statement.verb in (Verb.CREATE_TABLE, Verb.CREATE_SEQUENCE) and not statement.conditional
     named = tuple(dict.fromkeys(statement.tables))
     return Outline(named, defined, frozenset(named) - frozenset(defined), creates)

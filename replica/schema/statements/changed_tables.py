@@ -124,8 +124,8 @@ def _deleted(tokens: Tokens, database: str) -> Changed:
     if not begins:
         tokens.expect("FROM")
     references = read_references(tokens, database)
-    meant = dict.fromkeys(table for target in targets for table in _meant(target, references))
-    return Changed(tuple(meant), removes=True)
+    tables = dict.fromkeys(table for target in targets for table in _referred(target, references))
+    return Changed(tuple(tables), removes=True)
 
 
 def _deletion_target(tokens: Tokens) -> tuple[str, str]:
@@ -153,7 +153,7 @@ def _updated(tokens: Tokens, database: str) -> Changed:
             break
         if not qualifiers:
             return everything  # an unqualified column may belong to any of the tables
-        found.update(dict.fromkeys(_meant(("".join(qualifiers[:-1]), qualifiers[-1]), references)))
+        found.update(dict.fromkeys(_referred(("".join(qualifiers[:-1]), qualifiers[-1]), references)))
         tokens.skip_item()
         if not tokens.accept(","):
             break
@@ -168,12 +168,14 @@ def _column(tokens: Tokens) -> list[str]:
     return names
 
 
-def _meant(target: tuple[str, str], references: list[Reference]) -> list[TableName]:
+def _referred(target: tuple[str, str], references: list[Reference]) -> list[TableName]:
     """Return the table that a name refers to among the references; all of them if there is no match."""
     database, name = (column_key(part) for part in target)
-    there = [(column_key(one.name), one.table) for one in references if one.table is not None]
-    meant = [table for alias, table in there if alias == name and (not database or column_key(table[0]) == database)]
-    return meant or [table for _, table in there]
+    tables = [(column_key(one.name), one.table) for one in references if one.table is not None]
+    matching = [
+        table for alias, table in tables if alias == name and (not database or column_key(table[0]) == database)
+    ]
+    return matching or [table for _, table in tables]
 
 
 def _created(tokens: Tokens, database: str) -> Changed | None:
@@ -207,24 +209,24 @@ def _altered(tokens: Tokens, database: str) -> Changed | None:
     if tokens.accept("WAIT"):
         tokens.number()
     tokens.accept("NOWAIT")
-    removes, takes = True, False
+    removes, changes_rows = True, False
     while not tokens.at_end:
         if tokens.accept("TRUNCATE", "PARTITION") or tokens.accept("DROP", "PARTITION"):
-            takes = True
+            changes_rows = True
         elif tokens.accept("EXCHANGE", "PARTITION") or tokens.accept("CONVERT", "PARTITION"):
             while not tokens.accept("TABLE"):
                 tokens.take()
             tables.append(tokens.table_name(database))
-            takes, removes = True, False
+            changes_rows, removes = True, False
         elif tokens.accept("CONVERT", "TABLE"):
             tables.append(tokens.table_name(database))
-            takes, removes = True, False
+            changes_rows, removes = True, False
         elif tokens.sees("IMPORT") or tokens.sees("DISCARD"):
-            takes, removes = True, False
+            changes_rows, removes = True, False
         tokens.skip_item()
         if not tokens.accept(",") and not tokens.at_end:
             tokens.take()  # an unbalanced parenthesis
-    return Changed(tuple(tables), defines=True, removes=removes) if takes else None
+    return Changed(tuple(tables), defines=True, removes=removes) if changes_rows else None
 
 
 def _analyzed(tokens: Tokens, database: str) -> Changed | None:

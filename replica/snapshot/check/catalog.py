@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.schema.table import ColumnSchema, TableSchema
     from replica.snapshot.check.facts import TableIndex
-    from replica.snapshot.connection.connection import Asked
+    from replica.snapshot.connection.connection import QueryConnection
 # `choose_key` returns the primary key, or else the best unique index over NOT NULL columns, or None. An index is no
 # key if it is a prefix index, ignored, or not a BTREE. The same holds for an index with FLOAT or DOUBLE columns, or
 # with columns that the definition does not show.
@@ -86,7 +86,7 @@ PIECE: Final = 5_000
 
 """Names per result page, some hundred KB. The statements below repeat the number."""
 
-LOOKS: Final = 2
+ATTEMPTS: Final = 2
 
 """Attempts to find a key. A statement may change columns and indexes between the two catalog queries."""
 
@@ -118,7 +118,7 @@ _TABLE: Final = (
 )
 
 
-def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[TableName]:
+def list_tables(connection: QueryConnection, wanted: Callable[[TableName], bool]) -> list[TableName]:
     """Return the names of the tables that `wanted` accepts, in ascending order of their UTF-8 bytes."""
     found: list[TableName] = []
     for (database,) in connection.rows(_DATABASES):
@@ -134,7 +134,7 @@ def list_tables(connection: Asked, wanted: Callable[[TableName], bool]) -> list[
     return sorted(found)
 
 
-def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False) -> ReadTable | None:
+def describe_table(connection: QueryConnection, name: TableName, *, unkeyed: bool = False) -> ReadTable | None:
     """Return the current definition of a table; None if no table of this name has rows to read.
 
     `unkeyed` also accepts a table that can only be read whole; its key is then WHOLE_ROW.
@@ -150,7 +150,7 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
     _, engine, version, fault = facts[0]
     locking = unkeyed and engine in LOCKING_ENGINES
     _refuse_engine(name, engine, fault, locking=locking)
-    for look in range(1, LOOKS + 1):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             schema = connection.run(read_tables([name])).get(name)
         except SchemaError:
@@ -159,13 +159,13 @@ def describe_table(connection: Asked, name: TableName, *, unkeyed: bool = False)
             raise
         if schema is None:
             return None
-        read, defined = _told(schema, version or "")
+        read, defined = _image_schema(schema, version or "")
         if locking:
             return ReadTable(read, WHOLE_ROW, locks=True, defined=defined)
         key = choose_key(read, connection.run(ask_indexes([name[0]], name[1])).get(name, ()))
         if key is not None:
             return ReadTable(read, key, defined=defined)
-        if unkeyed and look == LOOKS:
+        if unkeyed and attempt == ATTEMPTS:
             return ReadTable(read, WHOLE_ROW, defined=defined)
     raise PrerequisiteError(
         f"table {'.'.join(name)} has no key that its rows can be read by: neither a primary key nor a unique index "
@@ -190,14 +190,14 @@ def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, lo
         )
 
 
-def _hidden(connection: Asked, name: TableName) -> Rows:
+def _hidden(connection: QueryConnection, name: TableName) -> Rows:
     """Return no rows if a table does not exist; refuse a table that the catalog hides from the account."""
     if connection.run(may_read(*name)) == "denied":
         raise denied(name, "the account has no SELECT on it, or not any more.")
     return []
 
 
-def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema | None]:
+def _image_schema(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema | None]:
     """Return the schema of a table's row images on this server version, and the full schema if it differs, else
     None.
     """
@@ -206,7 +206,7 @@ def _told(schema: TableSchema, version: str) -> tuple[TableSchema, TableSchema |
     return (without_generated(schema), schema) if omits_generated(version) else (schema, None)
 
 
-def count_rows(connection: Asked, names: Collection[TableName]) -> int:
+def count_rows(connection: QueryConnection, names: Collection[TableName]) -> int:
     """Return the server's estimate of the total number of rows of these tables."""
     total = 0
     for database in {name[0] for name in names}:
@@ -220,7 +220,7 @@ def count_rows(connection: Asked, names: Collection[TableName]) -> int:
     return total
 
 
-def count_table_rows(connection: Asked, name: TableName) -> int:
+def count_table_rows(connection: QueryConnection, name: TableName) -> int:
     """Return the server's estimate of the number of rows of a table."""
     rows = connection.rows(_TABLE_ROWS, name)
     return int(rows[0][0] or 0) if rows else 0

@@ -95,9 +95,9 @@ def ask_indexes(
     return read_indexes((yield Query(*indexes_query(selection), MAX_CATALOG_BYTES)) if databases else ())
 
 
-# InnoDB makes these changes below the binlog. The binlog has the DELETE of the parent row. For the child table, the
-# transaction holds a TABLE_MAP event and no row event (measured on 10.5, 10.11 and 11.8). The module parses SHOW
-# CREATE TABLE, which needs only SELECT. information_schema shows constraints only to accounts with more privileges.
+# InnoDB applies cascades of foreign keys below the binlog: it has the DELETE of the parent row, and for the child table
+# a TABLE_MAP event without rows (measured on 10.5, 10.11 and 11.8). `read_cascades` parses SHOW CREATE TABLE, which
+# needs only SELECT. information_schema shows constraints only to accounts with more privileges.
 
 
 QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
@@ -276,21 +276,21 @@ def ask_table_facts(
     if catalog is None:
         catalog = (yield from read_tables([(database, None) for database in databases])) if databases else {}
     indexes = yield from ask_indexes(databases)
-    whole: dict[str, bool] = {}
+    readable_databases: dict[str, bool] = {}
     for database in databases:
-        whole[database] = yield from may_read_all(database)
+        readable_databases[database] = yield from may_read_all(database)
     yield Query(QUOTED)
     tables, shown = [], 0
     for one in listed:
-        readable = whole[one.name[0]] or (yield from may_read(*one.name)) != "denied"
+        readable = readable_databases[one.name[0]] or (yield from may_read(*one.name)) != "denied"
         cascades: tuple[Cascade, ...] | None = ()
         if readable and one.engine == INNODB and one.type != "SEQUENCE":
             shown += 1
             cascades = (yield from ask_cascades(one.name)) if shown <= MOST_SHOWN else None
         schema, usable = catalog.get(one.name), indexes.get(one.name, ())
         tables.append(replace(one, schema=schema, indexes=usable, readable=readable, cascades=cascades))
-    asked = map(table_pattern, patterns)
-    wanted = [pattern for pattern in asked if pattern.name is None or wants(*pattern.name)]
+    parsed = map(table_pattern, patterns)
+    wanted = [pattern for pattern in parsed if pattern.name is None or wants(*pattern.name)]
     named, unseen = yield from _named(wanted, listed)
     return TableFacts(
         account=account,
@@ -303,7 +303,7 @@ def ask_table_facts(
         tables=tuple(tables),
         named=named,
         unseen=unseen,
-        hiding=(yield from _hiding(wanted, whole)),
+        hiding=(yield from _hiding(wanted, readable_databases)),
     )
 
 
@@ -342,19 +342,19 @@ def _named(
     lowered = {table_key(name, lower_case_table_names=True): name for name in seen}
     named, unseen = set(), []
     for name in (pattern.name for pattern in patterns if pattern.name is not None):
-        there = name if name in seen else lowered.get(table_key(name, lower_case_table_names=True))
-        if there is not None:
-            named.add(there)
+        found = name if name in seen else lowered.get(table_key(name, lower_case_table_names=True))
+        if found is not None:
+            named.add(found)
         else:
             unseen.append((name, (yield from may_read(*name))))
     return frozenset(named), tuple(unseen)
 
 
-def _hiding(patterns: Sequence[TablePattern], whole: Mapping[str, bool]) -> Steps[tuple[str, ...]]:
+def _hiding(patterns: Sequence[TablePattern], readable_databases: Mapping[str, bool]) -> Steps[tuple[str, ...]]:
     """Return the patterns that may hide tables, as `database.*` or `*.*`."""
     found: list[str] = []
     for database in (one.one_database for one in patterns if one.name is None):
-        known = None if database is None else whole.get(database)
+        known = None if database is None else readable_databases.get(database)
         if known is None:
             known = yield from may_read_all(database)
         if not known:

@@ -40,7 +40,7 @@ SHOWN: Final = 5
 """Maximum number of columns that a warning names."""
 _COMPRESSED: Final = "COMPRESSED"
 _OPT_IN: Final = "read it as a whole (snapshotUnkeyed=whole)"
-_WHOLE: Final = "delivered as a whole (only the server knows the order of such keys)"
+_AT_ONCE: Final = "delivered as a whole (only the server knows the order of such keys)"
 _WITHOUT_VERSIONS: Final = {
     "MyISAM": "it has no consistent snapshots",
     "Aria": "it has no consistent snapshots",
@@ -138,9 +138,9 @@ def quoted(name: tuple[str, str]) -> str:
 
 
 def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, unkeyed: bool) -> Iterator[Reason]:
-    leave = f"leave it out (excludeTables={table_text(table.name)})"
+    exclude = f"leave it out (excludeTables={table_text(table.name)})"
     if table.type == "SEQUENCE":
-        yield Reason("sequence", "it is a sequence, whose one row has no key", leave)
+        yield Reason("sequence", "it is a sequence, whose one row has no key", exclude)
         return
     if table.type not in ("BASE TABLE", "SYSTEM VERSIONED"):
         yield Reason(
@@ -149,70 +149,70 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
         return
     if table.fault or table.engine is None:
         what = f"the server cannot open it: {table.fault or 'it shows no engine'}"
-        yield Reason("broken", what, f"CHECK TABLE {quoted(table.name)}; or {leave}")
+        yield Reason("broken", what, f"CHECK TABLE {quoted(table.name)}; or {exclude}")
         return
     if not table.readable:
         what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
         yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
         return  # without SELECT the catalog hides all other facts
-    yield from _unreadable(table, key, leave, unkeyed=unkeyed)
+    yield from _unreadable(table, key, exclude, unkeyed=unkeyed)
     if table.type == "SYSTEM VERSIONED":
-        yield from _versioned(table, facts, leave)
-    yield from _computed(table, facts, leave)
+        yield from _versioned(table, facts, exclude)
+    yield from _computed(table, facts, exclude)
     if _filtered(table.name[0], facts):
         what = f"binlog_do_db or binlog_ignore_db keeps the changes of {table.name[0]} out of the binlog"
         yield Reason("filter", what, "remove both from the server's configuration file and restart it")
     if table.schema is None:
-        yield Reason("columns", "the catalog does not list its columns", f"see SHOW CREATE TABLE; or {leave}")
+        yield Reason("columns", "the catalog does not list its columns", f"see SHOW CREATE TABLE; or {exclude}")
     else:
-        yield from _undecodable(table.schema, leave)
+        yield from _undecodable(table.schema, exclude)
 
 
-def _unreadable(table: ListedTable, key: TableKey | None, leave: str, *, unkeyed: bool) -> Iterator[Reason]:
+def _unreadable(table: ListedTable, key: TableKey | None, exclude: str, *, unkeyed: bool) -> Iterator[Reason]:
     """Refuse tables that cannot be read in chunks by a key and cannot be read whole."""
     if table.engine != INNODB and not (unkeyed and table.engine in LOCKING_ENGINES):
-        yield _engine(table, leave)
+        yield _engine(table, exclude)
         if key is None and table.engine in LOCKING_ENGINES:  # after an ALTER to InnoDB, this would be the next refusal
             yield _no_key(table)
     elif key is None and not unkeyed:
         yield _no_key(table)
     elif key is None:
-        yield from _compressed(table, leave)
+        yield from _compressed(table, exclude)
 
 
-def _versioned(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
+def _versioned(table: ListedTable, facts: TableFacts, exclude: str) -> Iterator[Reason]:
     """Refuse system-versioned tables whose row images do not show the end of the period.
 
     History rows have the keys of current rows, so only the period's end distinguishes them.
     """
     columns = () if table.schema is None else table.schema.columns
     if any(column.period and column.data_type != "timestamp" for column in columns):
-        yield Reason("versioned", "it is system-versioned by transactions (its period has numbers, not times)", leave)
+        yield Reason("versioned", "it is system-versioned by transactions (its period has numbers, not times)", exclude)
     image = facts.variables.get("binlog_row_image")
     if image != "FULL":
         what = f"it is system-versioned, and row images leave out columns while binlog_row_image is {image}"
-        yield Reason("versioned", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
+        yield Reason("versioned", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {exclude}")
 
 
-def _computed(table: ListedTable, facts: TableFacts, leave: str) -> Iterator[Reason]:
+def _computed(table: ListedTable, facts: TableFacts, exclude: str) -> Iterator[Reason]:
     """Refuse generated columns if row images omit more than `replica/schema/catalog.py` handles."""
     image, names = facts.variables.get("binlog_row_image"), _generated(table)
     if names and image != "FULL":
         what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"
-        yield Reason("computed", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {leave}")
+        yield Reason("computed", what, f"SET GLOBAL binlog_row_image = 'FULL'; or {exclude}")
 
 
 def _generated(table: ListedTable) -> tuple[str, ...]:
     return () if table.schema is None else tuple(column.name for column in table.schema.columns if column.computed)
 
 
-def _engine(table: ListedTable, leave: str) -> Reason:
+def _engine(table: ListedTable, exclude: str) -> Reason:
     engine = table.engine or ""
     if engine.upper() in _FOREIGN:
-        return Reason("engine", f"its engine is {engine}: this server does not store its rows", leave)
+        return Reason("engine", f"its engine is {engine}: this server does not store its rows", exclude)
     why = _WITHOUT_VERSIONS.get(engine, "only InnoDB has consistent snapshots")
-    whole = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
-    fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {leave}{whole}"
+    opt_in = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
+    fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {exclude}{opt_in}"
     return Reason("engine", f"its engine is {engine}: {why}", fix)
 
 
@@ -240,13 +240,13 @@ def _no_key(table: ListedTable) -> Reason:
     )
 
 
-def _compressed(table: ListedTable, leave: str) -> Iterator[Reason]:
+def _compressed(table: ListedTable, exclude: str) -> Iterator[Reason]:
     """Refuse COMPRESSED columns in a table without a key: their bytes in the binlog differ from those of a SELECT."""
     columns = () if table.schema is None else table.schema.columns
     names = [column.name for column in columns if _COMPRESSED in column.column_type.upper()]
     if names:
         what = f"it has no usable key, and {names[0]} is COMPRESSED: its bytes in the binlog cannot be compared"
-        yield Reason("compressed", what, f"give the table a primary key; or {leave}")
+        yield Reason("compressed", what, f"give the table a primary key; or {exclude}")
 
 
 def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
@@ -265,12 +265,12 @@ def _fault(index: TableIndex, columns: Mapping[str, ColumnSchema]) -> str:
     return f"{index.name} ({types}) has values that no WHERE condition matches exactly"
 
 
-def _undecodable(schema: TableSchema, leave: str) -> Iterator[Reason]:
+def _undecodable(schema: TableSchema, exclude: str) -> Iterator[Reason]:
     for column in schema.columns:
         try:
             output_column(column, ValuePolicy())
         except SchemaError as error:
-            yield Reason("column", error.message.rstrip("."), error.hint.rstrip(".") or leave)
+            yield Reason("column", error.message.rstrip("."), error.hint.rstrip(".") or exclude)
             return
 
 
@@ -300,7 +300,7 @@ def _warnings(
     for cascade in table.cascades or ():
         yield _cascade(table, cascade)
     if key is None:
-        yield _whole(table)
+        yield _unkeyed(table)
     elif not key.ordered and table.octets >= WHOLE_WARNED:
         what = (
             "only the server knows the order of its key (text in a collation): it is delivered as a whole, once all "
@@ -309,7 +309,7 @@ def _warnings(
         yield Reason("whole", what)
 
 
-def _whole(table: ListedTable) -> Reason:
+def _unkeyed(table: ListedTable) -> Reason:
     meanwhile = "no one can write to it meanwhile, and " if table.engine in LOCKING_ENGINES else ""
     what = (
         f"it is read in one SELECT: {meanwhile}it is re-read if its rows changed during the read or in the "
@@ -329,10 +329,10 @@ def _cascade(table: ListedTable, cascade: Cascade) -> Reason:
     return Reason("cascade", what, fix)
 
 
-def key_words(verdict: InitialVerdict) -> str:
+def describe_key(verdict: InitialVerdict) -> str:
     """Return a description of the key by which a table is read; '' for a table that is read whole."""
     if verdict.key is None:
         return ""
     columns = ", ".join(verdict.key_columns)
     name = "its primary key" if verdict.key.index == "PRIMARY" else f"the unique index {verdict.key.index}"
-    return f"{name} ({columns})" + ("" if verdict.key.ordered else f", {_WHOLE}")
+    return f"{name} ({columns})" + ("" if verdict.key.ordered else f", {_AT_ONCE}")

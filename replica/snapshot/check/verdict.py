@@ -29,7 +29,7 @@ FIXES: Final = 5
 """Maximum number of fixes in one error's hint."""
 ABSENT: Final = "absent"
 """Identifier of the check that refuses a table because it does not exist."""
-TOLD: Final = 240
+SHOWN_CHARACTERS: Final = 240
 """Maximum number of characters of one table's reasons in an error."""
 
 _FULL: Final = "SET GLOBAL binlog_row_image = 'FULL'; (open sessions keep the old setting)"
@@ -224,4 +224,4 @@ def summary(tables: Sequence[InitialVerdict]) -> Counter[str]:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= TOLD else f"{text[:TOLD]}…"
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -1,6 +1,6 @@
 """Keep the list of tables to read: list them at the start, then follow CREATE and RENAME statements in the stream.
 
-The reading list contains every selected table that is not delivered. `FollowedNames` adds tables that the stream
+The reading list contains every selected table that is not delivered. `SnapshotNames` adds tables that the stream
 creates before the frontier passes their names. If tables are read from a replica, the list waits until the replica
 reaches the position of the names. A replica that does not reach it is an error.
 """
@@ -35,14 +35,14 @@ class Ask(Protocol):
         ...
 
 
-class FirstNames(NamedTuple):
+class FirstListing(NamedTuple):
     """Result of the first listing: the number of delivered tables and the estimated rows of the other tables."""
 
     delivered: int
     estimated_rows: int
 
 
-class FollowedNames:
+class SnapshotNames:
     """Names of one query's tables, kept up to date in its reading list.
 
     `replica` is the server that tables are read from; None means the primary. `upto` is the relay log location up to
@@ -64,7 +64,7 @@ class FollowedNames:
         self._replica = replica
         self.upto: RelayLocation | None = None
 
-    def begin(self, frontier: Frontier) -> FirstNames:
+    def begin(self, frontier: Frontier) -> FirstListing:
         """Add all tables that are not delivered according to the frontier."""
         head = self._view.head()
         self.upto, self._list.named_at = head.location, head.position
@@ -73,26 +73,26 @@ class FollowedNames:
         left = [name for name in names if frontier.reached(name) == NOTHING]
         self._list.add([*left, *(name for name in opened if name not in left)], opened)
         delivered = sum(frontier.reached(name) is None for name in names)
-        return FirstNames(delivered, self._ask(lambda connection: count_rows(connection, {*left, *opened})))
+        return FirstListing(delivered, self._ask(lambda connection: count_rows(connection, {*left, *opened})))
 
     def follow(self, frontier: Frontier, v: RelayHead) -> None:
         """Add the tables that statements up to `v` created."""
         if self.upto is None or v.location <= self.upto:
             return
-        again = False
+        unknown = False
         self._list.named_at = v.position
         for statement in statements_between(self._view.log, self.upto, v.location):
             outline = outline_of(statement.query, statement.server)
             if outline is None:
                 continue
-            again |= not outline.tables
-            made = [name for name in outline.defined if frontier.reached(name) is not None and self._wanted(name)]
-            self._list.make(made, statement.gtid)
-        if again and not frontier.done:
-            self.list_again(frontier)
+            unknown |= not outline.tables
+            created = [name for name in outline.defined if frontier.reached(name) is not None and self._wanted(name)]
+            self._list.make(created, statement.gtid)
+        if unknown and not frontier.done:
+            self.relist(frontier)
         self.upto = v.location
 
-    def list_again(self, frontier: Frontier) -> None:
+    def relist(self, frontier: Frontier) -> None:
         """List the server's tables again."""
         names = self._ask(self._names)
         self._list.add(name for name in names if frontier.reached(name) is not None)

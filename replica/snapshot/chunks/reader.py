@@ -2,7 +2,7 @@
 
 `ChunkReader.read` takes a connection, a table, the last key read and the low watermark. It stores the rows in the spool
 and returns the chunk; a table without a key is one chunk. The reader fetches the definition after the low watermark and
-before the snapshot opens. Later DDL is therefore in the relay log between the chunk's `lower` and `upper`. The reader
+before the snapshot opens. Later DDL is therefore in the relay log between the chunk's `low` and `high`. The reader
 refuses a result that does not match the definition. If the server has not reached the low watermark, the caller has to
 wait.
 """
@@ -18,7 +18,7 @@ from replica.protocol.gtid import covers
 from replica.snapshot.check.catalog import describe_table
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.pace import CHUNK_BYTES
-from replica.snapshot.rows.chunk import TableChunk, chunk_sql, next_rows, starts, whole_sql
+from replica.snapshot.rows.chunk import TableChunk, chunk_sql, full_table_sql, next_rows, starts
 from replica.snapshot.rows.kept_key import key_literals
 from replica.snapshot.rows.result_rows import ResultRows
 from replica.snapshot.rows.select_list import select_list
@@ -40,7 +40,7 @@ OVERRUN: Final = 2
 """A chunk ends early after this multiple of its byte limit, for tables whose rows suddenly become wider."""
 
 
-class BehindError(Exception):
+class LaggingServerError(Exception):
     """The server has not reached the low watermark. This error never leaves the reading threads."""
 
 
@@ -66,7 +66,7 @@ class ChunkReader:
         """Read a chunk over a connection to the host of `seen`; the reader may close the connection (`Read.connected`).
 
         Raises:
-            BehindError: The server has not reached the low watermark.
+            LaggingServerError: The server has not reached the low watermark.
             KeyChangedError: The table's key differs from the key of `wanted.begin`.
             ReplicaError: The connection, the catalog or the rows have an error.
         """
@@ -75,7 +75,7 @@ class ChunkReader:
             return Read(None, connection.position(), wanted.rows, connected=True)
         begin = () if starts(wanted.begin) else key_literals(table.schema, table.key, wanted.begin)
         if table.key.is_row:
-            return self._read_whole(connection, table, wanted, seen)
+            return self._read_table(connection, table, wanted, seen)
         end = () if wanted.end is None else key_literals(table.schema, table.key, wanted.end)
         sql = chunk_sql(table, select_list(table.schema), wanted.rows, begin=begin, end=end)
         began = time.monotonic()
@@ -97,7 +97,7 @@ class ChunkReader:
             if size > most_bytes:
                 cut = True
                 break
-        upper = self._end(connection, seen.host, cut=cut)
+        high = self._end(connection, seen.host, cut=cut)
         seconds = time.monotonic() - began
         last = rows.last_key() if rows.rows else None
         block = rows.block()
@@ -109,19 +109,19 @@ class ChunkReader:
             table,
             wanted.begin,
             wanted.end if ended else last,
-            seen.lower.location,
-            upper,
+            seen.low.location,
+            high,
             block.rows,
             size,
             (self.spool.store(block),),
         )
-        return Read(chunk, upper, more, connected=not cut)
+        return Read(chunk, high, more, connected=not cut)
 
-    def _read_whole(self, connection: SnapshotConnection, table: ReadTable, wanted: Wanted, seen: Seen) -> Read:
+    def _read_table(self, connection: SnapshotConnection, table: ReadTable, wanted: Wanted, seen: Seen) -> Read:
         """Read a table without a key as one chunk, because no key marks the start of a second one."""
         opened = _begin(connection, seen)
         connection.rows("SET SESSION max_statement_time = 0")  # however large it is
-        stream = connection.select(whole_sql(table, select_list(table.schema)))
+        stream = connection.select(full_table_sql(table, select_list(table.schema)))
         rows = ResultRows(
             *(table.schema, None, stream.columns),
             memory=self.memory,
@@ -135,7 +135,7 @@ class ChunkReader:
                 if rows.size >= self.pace.chunk_bytes:
                     stored.append(self.spool.store(_by_row(rows.block())))
             stored.append(self.spool.store(_by_row(rows.block())))
-            upper = self._end(connection, seen.host, cut=False)
+            high = self._end(connection, seen.host, cut=False)
             connection.rows(f"SET SESSION max_statement_time = {self.pace.statement_s:g}")
         except BaseException:
             for block in stored:
@@ -143,15 +143,15 @@ class ChunkReader:
             raise
         count, size = sum(block.rows for block in stored), sum(block.size for block in stored)
         shown = None if table.locks else opened
-        chunk = TableChunk(table, NOTHING, None, seen.lower.location, upper, count, size, tuple(stored), shown)
-        return Read(chunk, upper, wanted.rows, connected=True)
+        chunk = TableChunk(table, NOTHING, None, seen.low.location, high, count, size, tuple(stored), shown)
+        return Read(chunk, high, wanted.rows, connected=True)
 
     def _end(self, connection: SnapshotConnection, host: Endpoint, *, cut: bool) -> GtidPosition:
         """End the snapshot and return a server position read while it was open or later."""
         if not cut:
-            upper = connection.position()
+            high = connection.position()
             connection.end_snapshot()
-            return upper
+            return high
         # Only closing the connection discards the rest of the result.
         connection.close()
         other = self.connect(host)
@@ -165,14 +165,14 @@ class Read(NamedTuple):
     """Result of reading a chunk.
 
     Attributes:
-        chunk: The chunk; None if the table did not exist at `upper`.
-        upper: Server position read after the rows.
+        chunk: The chunk; None if the table did not exist at `high`.
+        high: Server position read after the rows.
         next_rows: Number of rows to request for the next chunk.
         connected: Whether the connection is still open.
     """
 
     chunk: TableChunk | None
-    upper: GtidPosition
+    high: GtidPosition
     next_rows: int
     connected: bool
 
@@ -181,12 +181,12 @@ def _begin(connection: SnapshotConnection, seen: Seen) -> GtidPosition:
     """Open a snapshot and return the server's position read after that; the snapshot shows no later change.
 
     Raises:
-        BehindError: The server has not reached the low watermark.
+        LaggingServerError: The server has not reached the low watermark.
     """
     opened = connection.begin_snapshot()
-    if not covers(opened, seen.lower.position):
+    if not covers(opened, seen.low.position):
         connection.end_snapshot()
-        raise BehindError
+        raise LaggingServerError
     return opened
 
 

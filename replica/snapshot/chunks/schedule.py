@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from replica.protocol.gtid import GtidPosition, covers
 from replica.snapshot.chunks.table_reading import TableReading
 from replica.snapshot.frontier import NOTHING
-from replica.snapshot.log_view import place_behind
+from replica.snapshot.log_view import location_after
 from replica.snapshot.reconcile.reconciler import ChunkRun
 from replica.snapshot.rows.chunk import starts
 
@@ -58,7 +58,7 @@ class ReadingList:
         self._needed: RelayLocation | None = None
         self.total = 0
         self.named_at = GtidPosition()
-        self._made: dict[TableName, GtidPosition] = {}
+        self._created_at: dict[TableName, GtidPosition] = {}
 
     def add(self, names: Iterable[TableName], kept: Mapping[TableName, bytes] | None = None) -> None:
         """Add tables to read after the keys in `kept`.
@@ -85,7 +85,7 @@ class ReadingList:
         """
         names = list(names)
         with self.changed:
-            self._made |= dict.fromkeys(names, GtidPosition((made,)))
+            self._created_at |= dict.fromkeys(names, GtidPosition((made,)))
             for name in names:
                 self._return_of(name, refused=True)
             self.add(names)
@@ -100,19 +100,19 @@ class ReadingList:
 
     # -- for the reading threads ---------------------------------------------------------------------------------
 
-    def take(self, lower: RelayLocation, timeout_s: float) -> TableReading | None:
+    def take(self, low: RelayLocation, timeout_s: float) -> TableReading | None:
         """Return the table whose next chunk the calling thread has to read; no other thread gets the table meanwhile.
 
         Return None if there is no such table within `timeout_s` seconds. Also return None if the relay log may have
         lost events that a chunk with this low watermark needs.
         """
         with self.changed:
-            found = self._open_to(lower)
+            found = self._open_to(low)
             if found is None and not self._closed:
                 self.changed.wait(timeout_s)
-                found = self._open_to(lower)
+                found = self._open_to(low)
             if found is not None:
-                found.lower = lower
+                found.low = low
             return found
 
     def put(self, table: TableReading, life: int, chunk: TableChunk, borders: Sequence[bytes] = ()) -> bool:
@@ -122,12 +122,12 @@ class ReadingList:
         table.
         """
         with self.changed:
-            table.lower = None
+            table.low = None
             taken = table.life == life and not self._closed
             table.failures = 0
             if taken:
                 table.chunks.append(chunk)
-                table.whole = not chunk.table.key.ordered
+                table.at_once = not chunk.table.key.ordered
                 table.ended = chunk.end == table.upto
                 if chunk.end is not None:
                     table.kept = chunk.end
@@ -138,30 +138,30 @@ class ReadingList:
         return taken
 
     def give_back(
-        self, table: TableReading, *, gone: GtidPosition | None = None, life: int | None = None, refused: str = ""
+        self, table: TableReading, *, absent_at: GtidPosition | None = None, life: int | None = None, refused: str = ""
     ) -> None:
         """Release a table so that another thread can continue it.
 
         Args:
             table: The table.
-            gone: Position at which the table did not exist. An unreadable table counts as one that does not exist.
-            life: Life of the table to which `gone` applies.
+            absent_at: Position at which the table did not exist. An unreadable table counts as one that does not exist.
+            life: Life of the table to which `absent_at` applies.
             refused: Why the table cannot be read.
         """
         with self.changed:
-            table.lower = None
-            if gone is not None and life == table.life:
+            table.low = None
+            if absent_at is not None and life == table.life:
                 first = self._restarted(table)
-                made = self._made.get(table.name)
-                if refused or made is None or covers(gone, made):
-                    first.gone, first.ended, first.refused = gone, True, refused
+                made = self._created_at.get(table.name)
+                if refused or made is None or covers(absent_at, made):
+                    first.absent_at, first.ended, first.refused = absent_at, True, refused
             self.changed.notify_all()
 
     def refuse(self, table: TableReading, life: int, why: str) -> None:
         """Skip the rest of a table that cannot be read; the batch planner treats the table as one that does not
         exist.
         """
-        self.give_back(table, gone=GtidPosition(), life=life, refused=why)
+        self.give_back(table, absent_at=GtidPosition(), life=life, refused=why)
 
     def rekey(self, table: TableReading, life: int) -> bool:
         """Record a change of the table's key; return True if a part of the table was delivered by the old key.
@@ -169,7 +169,7 @@ class ReadingList:
         In that case the table is not read until the caller requests it from its first row. Otherwise it is restarted.
         """
         with self.changed:
-            table.lower = None
+            table.low = None
             if life == table.life:
                 table = self._restarted(table)
                 table.rekeyed = not starts(table.delivered)
@@ -199,7 +199,7 @@ class ReadingList:
             for (name, _), table in self._in_order():
                 if name == unended:
                     continue
-                if table.deliverable or table.gone is not None:
+                if table.deliverable or table.absent_at is not None:
                     found.append(table)
                 unended = None if table.ended else name
         return found
@@ -210,14 +210,14 @@ class ReadingList:
         with self.changed:
             return not self._names and not self._begun
 
-    def comes(self, lower: RelayLocation) -> bool:
-        """Return True if more rows will be read while the low watermark is `lower`.
+    def may_yield(self, low: RelayLocation) -> bool:
+        """Return True if more rows will be read while the low watermark is `low`.
 
         A table that is read to its end, does not exist, has a changed key or waits for a later watermark adds no rows.
         """
         with self.changed:
             return bool(self._names) or any(
-                not (table.ended or table.rekeyed) and (table.busy or table.may_be_read(lower))
+                not (table.ended or table.rekeyed) and (table.busy or table.may_be_read(low))
                 for table in self._begun.values()
             )
 
@@ -245,13 +245,13 @@ class ReadingList:
                 table.delivered = end or table.delivered
             self.changed.notify_all()
 
-    def leave(self, name: TableName) -> None:
+    def remove(self, name: TableName) -> None:
         """Remove a table that needs no more delivery."""
         with self.changed:
             self._delivered_up_to(name, None)
             self.changed.notify_all()
 
-    def read_again(
+    def restart(
         self, table: TableReading, *, kept: bytes | None = None, not_before: RelayLocation | None = None
     ) -> None:
         """Drop the chunks of a table and read it again after the delivered part, or after `kept`."""
@@ -274,9 +274,9 @@ class ReadingList:
         it.
         """
         with self.changed:
-            places = [chunk.lower for table in self._begun.values() for chunk in table.chunks]
+            places = [chunk.low for table in self._begun.values() for chunk in table.chunks]
             places += [
-                place for place in (*others, *(table.lower for table in self._begun.values())) if place is not None
+                place for place in (*others, *(table.low for table in self._begun.values())) if place is not None
             ]
             if places and (self._needed is None or min(places) > self._needed):
                 self._needed = min(places)
@@ -289,21 +289,21 @@ class ReadingList:
 
     # -- internal ------------------------------------------------------------------------------------------------
 
-    def _open_to(self, lower: RelayLocation) -> TableReading | None:
-        lost = self._needed is not None and lower < self._needed
-        return None if self._closed or lost else self._next(lower)
+    def _open_to(self, low: RelayLocation) -> TableReading | None:
+        lost = self._needed is not None and low < self._needed
+        return None if self._closed or lost else self._next(low)
 
-    def _next(self, lower: RelayLocation) -> TableReading | None:
+    def _next(self, low: RelayLocation) -> TableReading | None:
         """Return the next table; tables that failed come after all others."""
         tables = [table for _, table in self._in_order()]
         full = (
-            sum(len(table.chunks) for table in tables if not table.whole) >= CHUNKS_AHEAD
+            sum(len(table.chunks) for table in tables if not table.at_once) >= CHUNKS_AHEAD
             or sum(table.waiting for table in tables) >= BYTES_AHEAD
         )
         failing: list[TableReading] = []
         for table in tables:
             free = not (table.busy or table.ended or table.rekeyed)
-            if free and (table.whole or not full or self._is_waited_for(table)) and table.may_be_read(lower):
+            if free and (table.at_once or not full or self._is_waited_for(table)) and table.may_be_read(low):
                 if not table.failures:
                     return table
                 failing.append(table)
@@ -334,14 +334,14 @@ class ReadingList:
     def _return_of(self, name: TableName, *, refused: bool = False) -> None:
         """Start a table again if it exists again; `refused` includes a table that could not be read."""
         for table in self._lanes(name):
-            if table.gone is not None and (refused or not table.refused):
+            if table.absent_at is not None and (refused or not table.refused):
                 table.reset(table.delivered, None)
 
     def _in_order(self) -> list[tuple[tuple[TableName, int], TableReading]]:
         return sorted(self._begun.items(), key=lambda item: item[0])
 
     def _divide(self, table: TableReading, borders: Sequence[bytes]) -> None:
-        if not borders or table.ended or table.whole:
+        if not borders or table.ended or table.at_once:
             return
         for number, (begin, end) in enumerate(pairwise([*borders, None]), 1):
             kept = begin or NOTHING
@@ -380,9 +380,7 @@ class ReadingList:
         return first
 
 
-# `choose_chunks` returns runs of chunks, each with the relay log location that all its reads precede. It also returns
-# the tables that did not exist at the batch position. It does not check whether a run can be reconciled with the batch
-# position.
+# `choose_chunks` does not check whether a run can be reconciled with the batch position; `ChunkReconciler.fit` does.
 
 
 BATCH_BYTES: Final = 256 << 20
@@ -411,33 +409,33 @@ def choose_chunks(
     """Return the chunks that a batch up to `v` may take of these tables, and the tables that do not exist at `v`."""
     rows, size = limit.rows, limit.most_bytes
     chosen: list[tuple[ChunkRun, TableReading]] = []
-    gone = []
+    absent = []
     definitions: dict[TableName, ReadTable] = {}
     stopped: set[TableName] = set()  # later lanes of these tables have to wait
     for table in tables:
         if table.name in stopped:
             continue
-        if table.gone is not None:
-            if covers(v.position, table.gone):
-                gone.append(table)
+        if table.absent_at is not None:
+            if covers(v.position, table.absent_at):
+                absent.append(table)
             continue
         chunks: list[TableChunk] = []
         for chunk in list(table.chunks):
             fits = (rows is None or chunk.rows <= rows) and chunk.size <= size
             first = not (chunks or chosen)
-            if not (fits or first or table.whole) or (chunks and chunk.table != chunks[0].table):
+            if not (fits or first or table.at_once) or (chunks and chunk.table != chunks[0].table):
                 break
-            if chunks and not (table.whole or _is_there(view, chunk, v)):
+            if chunks and not (table.at_once or _is_received(view, chunk, v)):
                 break  # a full relay log reaches the chunk's position after this batch frees a part of the log
             chunks.append(chunk)
             rows, size = None if rows is None else rows - chunk.rows, size - chunk.size
-        upper = _upper(view, chunks, v) if chunks else None
-        if upper is not None and definitions.setdefault(table.name, chunks[0].table) == chunks[0].table:
-            chosen.append((ChunkRun(table.name, tuple(chunks), upper, shown_before(view, chunks)), table))
+        high = _high_watermark(view, chunks, v) if chunks else None
+        if high is not None and definitions.setdefault(table.name, chunks[0].table) == chunks[0].table:
+            chosen.append((ChunkRun(table.name, tuple(chunks), high, shown_before(view, chunks)), table))
             if len(chunks) == len(table.chunks):
                 continue
         stopped.add(table.name)
-    return chosen, gone
+    return chosen, absent
 
 
 def shown_before(view: LogView, chunks: Sequence[TableChunk]) -> RelayLocation | None:
@@ -446,23 +444,23 @@ def shown_before(view: LogView, chunks: Sequence[TableChunk]) -> RelayLocation |
     Return None for a table with a key, and if the relay log has not reached that location.
     """
     (first, *_) = chunks
-    return place_behind(view, first.shown or first.upper) if first.table.key.is_row else None
+    return location_after(view, first.shown or first.high) if first.table.key.is_row else None
 
 
-def _is_there(view: LogView, chunk: TableChunk, v: RelayHead) -> bool:
+def _is_received(view: LogView, chunk: TableChunk, v: RelayHead) -> bool:
     """Return True if the relay log has reached the position at which a chunk was read."""
-    return covers(v.position, chunk.upper) or covers(view.head().position, chunk.upper)
+    return covers(v.position, chunk.high) or covers(view.head().position, chunk.high)
 
 
-def _upper(view: LogView, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
+def _high_watermark(view: LogView, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
     """Return the relay log location that all reads of these chunks precede; None if the relay log has not reached
     it.
     """
-    behind = {chunk.upper for chunk in chunks if not covers(v.position, chunk.upper)}
-    if not behind:
+    unreached = {chunk.high for chunk in chunks if not covers(v.position, chunk.high)}
+    if not unreached:
         return v.location
-    last = max(behind, key=lambda position: sum(gtid.seq_no for gtid in position))
-    if all(covers(last, position) for position in behind):
-        behind = {last}  # each look-up of a location takes milliseconds
-    places = [place_behind(view, position) for position in behind]
+    last = max(unreached, key=lambda position: sum(gtid.seq_no for gtid in position))
+    if all(covers(last, position) for position in unreached):
+        unreached = {last}  # each look-up of a location takes milliseconds
+    places = [location_after(view, position) for position in unreached]
     return None if None in places else max(v.location, *(place for place in places if place is not None))

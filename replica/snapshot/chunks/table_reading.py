@@ -50,15 +50,15 @@ class TableEnd:
         self.rows = 0
         self._largest: bytes | None = None
 
-    def follow(self, connection: SnapshotConnection, chunk: TableChunk, asked: int) -> None:
-        """Update the chunk size after a chunk for which `asked` rows were requested and which did not reach the end."""
+    def follow(self, connection: SnapshotConnection, chunk: TableChunk, requested: int) -> None:
+        """Update the chunk size after a chunk of `requested` rows that did not reach the end."""
         table, end = chunk.table, chunk.end
         if end is None or not table.key.ordered:
             return  # only the server can compare these keys
         if self._largest is None:
             self._largest = _largest(connection, table)
         if self._largest == NOTHING or key_bytes(table.schema, table.key, end) >= self._largest:
-            self.rows = min(MOST_ROWS, GROWTH * asked)
+            self.rows = min(MOST_ROWS, GROWTH * requested)
 
 
 def _largest(connection: SnapshotConnection, table: ReadTable) -> bytes:
@@ -81,12 +81,12 @@ class TableReading:
         kept: Kept key up to which the table is read.
         delivered: Kept key up to which the table is delivered.
         next_rows: Rows to request for the next chunk.
-        lower: Low watermark of the thread that reads the table now; None if no thread does.
+        low: Low watermark of the thread that reads the table now; None if no thread does.
         ended: Whether the table is read to its end.
         life: Number of restarts. Chunks read in an earlier life are discarded.
         not_before: The table is not read while the low watermark is before this location.
-        gone: Position at which the table did not exist.
-        whole: Whether all chunks are delivered together.
+        absent_at: Position at which the table did not exist.
+        at_once: Whether all chunks are delivered together.
         end: Growth of the chunks at the end of the table.
         rekeyed: Whether a part of the table was delivered by a key that has changed.
         failures: Number of consecutive failures.
@@ -101,12 +101,12 @@ class TableReading:
     kept: bytes = NOTHING
     delivered: bytes = NOTHING
     next_rows: int = FIRST_ROWS
-    lower: RelayLocation | None = None
+    low: RelayLocation | None = None
     ended: bool = False
     life: int = 0
     not_before: RelayLocation | None = None
-    gone: GtidPosition | None = None
-    whole: bool = False
+    absent_at: GtidPosition | None = None
+    at_once: bool = False
     end: TableEnd = field(default_factory=TableEnd)
     rekeyed: bool = False
     failures: int = 0
@@ -116,21 +116,21 @@ class TableReading:
     @property
     def busy(self) -> bool:
         """Whether a thread reads the table."""
-        return self.lower is not None
+        return self.low is not None
 
     @property
     def deliverable(self) -> bool:
         """Whether chunks of the table can be delivered."""
-        return bool(self.chunks) and (self.ended or not self.whole)
+        return bool(self.chunks) and (self.ended or not self.at_once)
 
-    def may_be_read(self, lower: RelayLocation) -> bool:
+    def may_be_read(self, low: RelayLocation) -> bool:
         """Return True if the low watermark has reached `not_before`."""
-        return self.not_before is None or self.not_before <= lower
+        return self.not_before is None or self.not_before <= low
 
     @property
     def waiting(self) -> int:
         """Bytes of waiting chunks that count against the read-ahead limit."""
-        return 0 if self.whole else sum(chunk.size for chunk in self.chunks)
+        return 0 if self.at_once else sum(chunk.size for chunk in self.chunks)
 
     def begins_with(self, chunks: Sequence[TableChunk]) -> bool:
         """Return True if the waiting chunks start with exactly these objects."""
@@ -148,15 +148,15 @@ class TableReading:
         self.drop_chunks()
         self.kept = self.delivered = kept
         self.life += 1
-        self.ended = self.whole = self.divided = self.rekeyed = False
-        self.gone, self.refused, self.failures = None, "", 0
+        self.ended = self.at_once = self.divided = self.rekeyed = False
+        self.absent_at, self.refused, self.failures = None, "", 0
         self.end = TableEnd()
         self.not_before = not_before
         self.next_rows = FIRST_ROWS if starts(kept) else self.next_rows
 
 
-# `UnmovedTables` reads such a table again, from a later watermark if that helps, up to a limit. After that it raises
-# an error. If the caller handles errors table by table, it stops reading the table instead.
+# `TableRetries` reads a table again if its rows cannot be reconciled, from a later watermark if that helps. After
+# MOST_UNKNOWN or MOST_UNSETTLED retries it raises an error, or skips the table if errors are handled table by table.
 
 
 MOST_UNKNOWN: Final = 10
@@ -168,13 +168,13 @@ within ten seconds can cause it again. It ends with a pause of the writers, or w
 _log = logging.getLogger(__name__)
 
 
-class UnmovedTables:
+class TableRetries:
     """Retry counts of one query's tables since the last delivery of their rows."""
 
-    def __init__(self, pace: Pace, tables: ReadingList, mover: ChunkReconciler) -> None:
+    def __init__(self, pace: Pace, tables: ReadingList, reconciler: ChunkReconciler) -> None:
         self._pace = pace
         self._tables = tables
-        self._mover = mover
+        self._reconciler = reconciler
         self._unknown: Counter[TableName] = Counter()
         self._unsettled: Counter[TableName] = Counter()
 
@@ -182,36 +182,36 @@ class UnmovedTables:
         """Reset the counts of a table after a delivery, or after its reading has ended."""
         del self._unknown[table.name], self._unsettled[table.name]
 
-    def read_better(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
+    def retry(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
         """Read a table again after its rows could not be reconciled with `v`."""
         if isinstance(error, PartialRowError):
-            self._read_later(table, error.place)
+            self._retry_later(table, error.place)
         elif isinstance(error, UnlikeRowsError):
-            self.read_settled(table, v, unlike=True)
+            self.retry_settled(table, v, unlike=True)
         else:
-            self._tables.read_again(table)
+            self._tables.restart(table)
 
-    def read_settled(self, table: TableReading, place: RelayLocation, *, unlike: bool = False) -> None:
+    def retry_settled(self, table: TableReading, place: RelayLocation, *, unlike: bool = False) -> None:
         """Read a table without a key again, from a watermark after a change.
 
         `unlike`: the rows that were read did not match the before images of the changes.
         """
         self._unsettled[table.name] += 1
         if self._unsettled[table.name] >= MOST_UNSETTLED:
-            self._leave(table, unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED))
+            self._give_up(table, unlike_error(table.name) if unlike else unsettled_error(table.name, MOST_UNSETTLED))
             return
         _log.info("%s has no key and changed during its read: it is re-snapshotted", table_text(table.name))
-        self._tables.read_again(table, not_before=place)
+        self._tables.restart(table, not_before=place)
 
-    def _read_later(self, table: TableReading, place: int) -> None:
+    def _retry_later(self, table: TableReading, place: int) -> None:
         """Read a table again after the snapshot surely sees the change whose image omits columns."""
         self._unknown[table.name] += 1
         if self._unknown[table.name] > MOST_UNKNOWN:
-            self._leave(table, self._mover.partial_error(table.name, place))
+            self._give_up(table, self._reconciler.partial_error(table.name, place))
             return
-        self._tables.read_again(table, not_before=location_at(place))
+        self._tables.restart(table, not_before=location_at(place))
 
-    def _leave(self, table: TableReading, error: ReplicaError) -> None:
+    def _give_up(self, table: TableReading, error: ReplicaError) -> None:
         """Stop reading a table that cannot be reconciled; raise the error unless errors are handled table by table."""
         if not self._pace.table_by_table:
             raise error

@@ -20,8 +20,8 @@ from replica.errors import DisconnectedError, DiskFullError, KeyChangedError, Re
 from replica.protocol.gtid import covers
 from replica.schema.patterns import table_text
 from replica.snapshot.check.catalog import count_table_rows
-from replica.snapshot.chunks.reader import BehindError, ChunkReader, Wanted
-from replica.snapshot.errors import SAME_ERROR, TRANSIENT, asks_again, named, of_the_table
+from replica.snapshot.chunks.reader import ChunkReader, LaggingServerError, Wanted
+from replica.snapshot.errors import SAME_ERROR, TRANSIENT, concerns_only_table, named, needs_new_definition
 from replica.snapshot.pace import RowRate
 from replica.snapshot.rows.chunk import quoted, quoted_name
 from replica.snapshot.rows.kept_key import kept_integer, kept_integers
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.reader import Read
     from replica.snapshot.chunks.schedule import ReadingList
     from replica.snapshot.chunks.table_reading import TableReading
-    from replica.snapshot.connection.connection import Asked, SnapshotConnection
+    from replica.snapshot.connection.connection import QueryConnection, SnapshotConnection
     from replica.snapshot.pace import Pace
     from replica.snapshot.rows.chunk import TableChunk
     from replica.snapshot.spool.spool import Spool
@@ -59,11 +59,11 @@ class _Trouble:
     count: int = 0
     since: float = 0.0
 
-    def met(self) -> None:
+    def failed(self) -> None:
         self.count += 1
         self.since = self.since if self.count > 1 else time.monotonic()
 
-    def over(self) -> None:
+    def recovered(self) -> None:
         self.count = 0
 
 
@@ -151,11 +151,11 @@ class ReadingThreads:
         trouble = _Trouble()
         try:
             while not self._ending.is_set():
-                seen, reason = self._seen()
+                seen, reason = self._current_watermark()
                 if seen is None:
                     self._wait(number, reason)
                     continue
-                table = self._tables.take(seen.lower.location, IDLE_S)
+                table = self._tables.take(seen.low.location, IDLE_S)
                 if table is None:
                     self._wait(number, "delivery" if self._tables.deliverable() else "", 0)
                     continue
@@ -163,25 +163,25 @@ class ReadingThreads:
                 life = table.life
                 try:
                     self._read(self._connected(line, seen.host), line, table, life, seen)
-                    trouble.over()
-                except BehindError:
+                    trouble.recovered()
+                except LaggingServerError:
                     self._tables.give_back(table)
                     self._wait(number, "the server that tables are read from, which lags")
                 except ReplicaError as error:
-                    asked = line.connection is not None  # otherwise the error concerns the server, not the table
+                    of_table = line.connection is not None  # otherwise the error concerns the server, not the table
                     self._hang_up(line)
-                    trouble.met()
-                    table.failures += asked
-                    if asked and self._leaves(error, table, life):
-                        trouble.over()
+                    trouble.failed()
+                    table.failures += of_table
+                    if of_table and self._leaves(error, table, life):
+                        trouble.recovered()
                         continue
                     self._tables.give_back(table)
-                    count = table.failures if asked else trouble.count
+                    count = table.failures if of_table else trouble.count
                     self._wait(number, self._passes(error, table, count, trouble.since), self._back_off(trouble))
         finally:
             self._hang_up(line)
 
-    def _seen(self) -> tuple[Seen | None, str]:
+    def _current_watermark(self) -> tuple[Seen | None, str]:
         """Return the current low watermark and host, or None and the reason why nothing is read."""
         seen = self._watch.seen
         if seen is None:
@@ -202,9 +202,9 @@ class ReadingThreads:
             self._hang_up(line)
         table.next_rows = read.next_rows
         if read.chunk is None:
-            if not covers(read.upper, self._tables.named_at):
-                raise BehindError  # a lagging replica may still create the table
-            self._tables.give_back(table, gone=read.upper, life=life)
+            if not covers(read.high, self._tables.named_at):
+                raise LaggingServerError  # a lagging replica may still create the table
+            self._tables.give_back(table, absent_at=read.high, life=life)
             return
         if read.connected and table.upto is None:
             table.end.follow(connection, read.chunk, rows)
@@ -232,7 +232,7 @@ class ReadingThreads:
             if self._tables.rekey(table, life) and not self._pace.table_by_table:
                 raise named(error, table.name) from error
             return True
-        if not (self._pace.table_by_table and of_the_table(error, table.failures)):
+        if not (self._pace.table_by_table and concerns_only_table(error, table.failures)):
             return False
         self._tables.refuse(table, life, str(named(error, table.name)))
         return True
@@ -245,7 +245,7 @@ class ReadingThreads:
             return "a connection"
         if isinstance(error, DiskFullError) and self._tables.deliverable():
             return "free space on the disk"
-        if asks_again(error, count):
+        if needs_new_definition(error, count):
             return "the definition of a table"
         code = error.code if isinstance(error, ServerError) else 0
         if code in TRANSIENT and count < SAME_ERROR:
@@ -296,7 +296,7 @@ MOST_LANES: Final = 4096
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
 
-def lane_borders(connection: Asked, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
+def lane_borders(connection: QueryConnection, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
     """Return the kept keys that end each lane but the last; empty for a table that needs no lanes."""
     schema, key = chunk.table.schema, chunk.table.key
     if chunk.end is None or len(key.columns) != 1:

@@ -249,7 +249,7 @@ class TableConnection:
         idle = self._lock.acquire(blocking=False)
         if not idle:
             with contextlib.suppress(RuntimeError):  # the thread that held the lock has closed the loop
-                self._receiver.source.interrupt(self._gone())
+                self._receiver.source.interrupt(self._closed_error())
             self._lock.acquire()
         try:
             if not self._closed:
@@ -257,12 +257,12 @@ class TableConnection:
                 if idle and self._reading is None:
                     with contextlib.suppress(ReplicaError):  # the connection has already ended
                         self._receiver.send(bytes((Command.QUIT,)))
-                self._receiver.source.end(self._gone())
+                self._receiver.source.end(self._closed_error())
                 self._receiver.source.close()
         finally:
             self._lock.release()
 
-    def _gone(self) -> DisconnectedError:
+    def _closed_error(self) -> DisconnectedError:
         return DisconnectedError(f"the connection to {self.endpoint} was closed.")
 
     @contextlib.contextmanager
@@ -270,7 +270,7 @@ class TableConnection:
         """Lock the connection for one thread, and add the server's name to errors."""
         with self._lock:
             if self._closed:
-                raise self._gone()
+                raise self._closed_error()
             receiver = self._receiver
             if self._reading != statement:
                 receiver.source.end(DisconnectedError(f"a result of {self.endpoint} was left before its end."))
@@ -283,11 +283,8 @@ class TableConnection:
                 receiver.source.end(failed)
                 raise failed from None
             except BaseException as error:
-                receiver.source.end(error if isinstance(error, DisconnectedError) else self._gone())
+                receiver.source.end(error if isinstance(error, DisconnectedError) else self._closed_error())
                 raise
-
-
-# `asked` opens the connection, runs the question and returns its answer. Every other error is raised at once.
 
 
 POLL_S: Final = 0.2
@@ -299,7 +296,7 @@ Answer = TypeVar("Answer")
 Connection = TypeVar("Connection", bound="SnapshotConnection")
 
 
-class Asked(Protocol):
+class QueryConnection(Protocol):
     """Connection that answers small queries."""
 
     def rows(self, sql: str, arguments: tuple[str, ...] = ()) -> Rows: ...
@@ -307,7 +304,7 @@ class Asked(Protocol):
     def run(self, steps: Steps[_Result]) -> _Result: ...
 
 
-class SnapshotConnection(Asked, Protocol):
+class SnapshotConnection(QueryConnection, Protocol):
     """Connection with the methods that reading a chunk needs."""
 
     def begin_snapshot(self) -> GtidPosition: ...
@@ -321,7 +318,9 @@ class SnapshotConnection(Asked, Protocol):
     def close(self) -> None: ...
 
 
-def asked(connect: Callable[[], Connection], question: Callable[[Connection], Answer], patience_s: float) -> Answer:
+def ask_with_retries(
+    connect: Callable[[], Connection], question: Callable[[Connection], Answer], patience_s: float
+) -> Answer:
     """Return the answer to a question over a new connection.
 
     Args:

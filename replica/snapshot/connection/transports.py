@@ -40,15 +40,15 @@ class SocketBytes:
         self._set_time(socket.SO_SNDTIMEO, silence_s)
         self._silence_s = silence_s
         self._gathering: bool | None = None
-        self._gone: Exception | None = None
+        self._ended_by: Exception | None = None
         detached.transport.abort()  # closes the transport's own descriptor and not the connection
 
     def send(self, data: bytes) -> None:
-        self._refuse_if_gone()
+        self._refuse_if_ended()
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise self._gone or lost(error) from None
+            raise self._ended_by or lost(error) from None
 
     def pump(self, space: Callable[[], memoryview], took: Callable[[int], bool], *, gather: bool) -> None:
         """Receive into `space()` until `took`, called with the number of received bytes, returns True.
@@ -56,7 +56,7 @@ class SocketBytes:
         Raises:
             DisconnectedError: The connection ended, was silent for too long, or was interrupted.
         """
-        self._refuse_if_gone()
+        self._refuse_if_ended()
         if gather != self._gathering:
             self._gathering = gather
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, GATHERED_BYTES if gather else 1)
@@ -74,21 +74,21 @@ class SocketBytes:
         try:
             count = self._socket.recv_into(space)
         except BlockingIOError:
-            self._refuse_if_gone()
+            self._refuse_if_ended()
             if time.monotonic() - heard_s < self._silence_s:
                 return 0
             error = silent(self._silence_s)
             self.end(error)
             raise error from None
         except OSError as error:
-            raise self._gone or lost(error) from None
+            raise self._ended_by or lost(error) from None
         if not count:
-            raise self._gone or closed_by_server()
+            raise self._ended_by or closed_by_server()
         return count
 
     def end(self, error: Exception) -> None:
         """End the connection; every later call raises `error`."""
-        self._gone = self._gone or error
+        self._ended_by = self._ended_by or error
         with contextlib.suppress(OSError):  # the connection has already ended
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -100,9 +100,9 @@ class SocketBytes:
         """Close the socket; no other method may be called afterwards."""
         self._socket.close()
 
-    def _refuse_if_gone(self) -> None:
-        if self._gone is not None:
-            raise self._gone
+    def _refuse_if_ended(self) -> None:
+        if self._ended_by is not None:
+            raise self._ended_by
 
     def _set_time(self, option: int, seconds: float) -> None:
         micros = round(seconds * 1_000_000)
@@ -125,14 +125,14 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._transport = detached.transport
         self._silence_s = silence_s
         self._heard = self._waiting = self._enough = False
-        self._gone: Exception | None = None
+        self._ended_by: Exception | None = None
         self._space: Callable[[], memoryview]
         self._took: Callable[[int], bool]
         self._transport.set_protocol(self)
 
     def send(self, data: bytes) -> None:
-        if self._gone is not None:
-            raise self._gone
+        if self._ended_by is not None:
+            raise self._ended_by
         self._transport.write(data)
 
     def pump(self, space: Callable[[], memoryview], took: Callable[[int], bool], *, gather: bool) -> None:  # noqa: ARG002
@@ -146,8 +146,8 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._alarm = self._loop.call_later(self._silence_s, self._listen)
         try:
             while not self._enough:
-                if self._gone is not None:
-                    raise self._gone
+                if self._ended_by is not None:
+                    raise self._ended_by
                 self._transport.resume_reading()
                 self._waiting = True
                 self._loop.run_forever()
@@ -158,12 +158,12 @@ class TransportBytes(asyncio.BufferedProtocol):
 
     def end(self, error: Exception) -> None:
         """End the connection; every later call raises `error`."""
-        self._gone = self._gone or error
+        self._ended_by = self._ended_by or error
         self._transport.abort()
 
     def interrupt(self, error: Exception) -> None:
         """Raise `error` in the thread that waits here or starts to wait; not callable after `close`."""
-        self._gone = self._gone or error
+        self._ended_by = self._ended_by or error
         self._loop.call_soon_threadsafe(self._stop)
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class TransportBytes(asyncio.BufferedProtocol):
         self._lose(lost(exc) if exc is None or isinstance(exc, OSError) else exc)
 
     def _lose(self, error: Exception) -> None:
-        self._gone = self._gone or error
+        self._ended_by = self._ended_by or error
         self._stop()
 
 

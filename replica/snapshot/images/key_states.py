@@ -21,7 +21,7 @@ from replica.rows.types.types import ValuePolicy
 from replica.snapshot.images.half_record import IS_WHOLE, PUTS, HalfRecord
 from replica.snapshot.images.kernel_key_states import copy_pieces, decide, find_rows, sort_by_key
 from replica.snapshot.images.kernel_partial_rows import SPOT_BYTES, complete_rows
-from replica.snapshot.images.row_halves import HalfSegment, same_layout
+from replica.snapshot.images.row_halves import ImageSegment, same_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ class MissingImages(NamedTuple):
 
 
 def states_of(
-    segments: Sequence[HalfSegment], table_maps: Sequence[bytes], start: int, upto: int, until: int, *, ordered: bool
+    segments: Sequence[ImageSegment], table_maps: Sequence[bytes], start: int, upto: int, until: int, *, ordered: bool
 ) -> KeyStates | MissingImages:
     """Return the state at `upto` of every key that halves after `start` and up to `until` change.
 
@@ -132,7 +132,7 @@ def states_of(
     return KeyStates(decided, present, tuple(table_maps), ordered, tuple(segments), chains)
 
 
-def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
+def latest(segments: Sequence[ImageSegment]) -> ImageSegment | None:
     """Return the last half of each key in one segment; None if a half has an unknown key or a partial image."""
     halves: Records = np.concatenate([segment.halves for segment in segments])
     if (halves["flags"] & IS_WHOLE == 0).any():
@@ -147,7 +147,7 @@ def latest(segments: Sequence[HalfSegment]) -> HalfSegment | None:
     if int(halves["size"].sum()) < copied:
         images = (_gathered(halves, "image", "size"),)
         copied = images[0].nbytes
-    return HalfSegment(halves, keys, images, copied)
+    return ImageSegment(halves, keys, images, copied)
 
 
 def _decided(halves: Records, start: int, upto: int, until: int) -> tuple[Ints, Ints] | MissingImages:
@@ -173,10 +173,10 @@ def _gathered(halves: Records, start: str, size: str) -> npt.NDArray[np.uint8]:
     return target
 
 
-# `completed` takes the key states of a window and a chunk. A column that no change of the window sets has the value in
-# the chunk, because the chunk saw no later change of it. This works only forward, to a location at or after the read.
-# Two kinds of rows raise PartialRowError and must be read later. One was created in the window with a part of its
-# columns and is not in the chunk. The other cannot be matched to the chunk's row with certainty.
+# A column that no change of the window sets has the chunk's value, because the chunk saw no later change of it. This
+# works only forward, to a location at or after the read. `completed` raises PartialRowError for a row that was created
+# in the window with a part of its columns and is not in the chunk, and for one that cannot be matched to the chunk's
+# row with certainty.
 #
 # `row_halves.py` completes the images of updates under FULL_NODUP, because the before image has all columns.
 
@@ -210,7 +210,7 @@ def completed(states: KeyStates, chunk: RowBlock, first: int, last: int, *, fina
         raise PartialRowError(_last(chains, numbers))
     rows = _read(states, chunk, numbers)
     lasts = np.ascontiguousarray(chains.deciders[numbers])
-    images, sizes = _whole(chains, chunk.table_map, lasts, rows)
+    images, sizes = _full_images(chains, chunk.table_map, lasts, rows)
     known = sizes >= 0
     if final and not known.all():
         raise PartialRowError(_last(chains, numbers[~known]))
@@ -241,7 +241,7 @@ def _read(states: KeyStates, chunk: RowBlock, numbers: Ints) -> Ints:
     return np.where(found < 0, 0, address(chunk.images) + starts[found])
 
 
-def _whole(chains: Chains, table_map: bytes, lasts: Ints, rows: Ints) -> tuple[npt.NDArray[np.uint8], Ints]:
+def _full_images(chains: Chains, table_map: bytes, lasts: Ints, rows: Ints) -> tuple[npt.NDArray[np.uint8], Ints]:
     """Return the full images one after the other, and the size of each, -1 for an image with an unknown column."""
     plan = _plan(table_map)
     spots = np.empty(len(plan) * SPOT_BYTES, np.uint8)

@@ -1,6 +1,6 @@
 """Read the row changes of tables in a relay log range as halves with their keys, for a backfill window.
 
-`RowImageReader.read` takes a scan of the range and yields a `HalfSegment` per table. Large images stay in the mapped
+`RowImageReader.read` takes a scan of the range and yields a `ImageSegment` per table. Large images stay in the mapped
 file; small ones and those that the server compressed are copied. If a table map does not fit the table, the reader
 yields an `UnreadableChange`, whose error is raised when a caller needs those rows.
 """
@@ -52,7 +52,7 @@ kernel allows a process 65 530 mappings.
 
 
 @dataclass(frozen=True, slots=True)
-class HalfSegment:
+class ImageSegment:
     """Halves of one table in one range: HalfRecords, in order.
 
     `keys` and `images` own the memory that the halves point into. `copied`: bytes of images outside the mapped file.
@@ -89,9 +89,9 @@ class UnreadableChange:
         """Location of the last change."""
         return int(self.places[-1])
 
-    def between(self, behind: int, last: int) -> bool:
-        """Return True if a change lies after `behind` and at or before `last`."""
-        return bool(np.searchsorted(self.places, behind, "right") < np.searchsorted(self.places, last, "right"))
+    def between(self, after: int, last: int) -> bool:
+        """Return True if a change lies after `after` and at or before `last`."""
+        return bool(np.searchsorted(self.places, after, "right") < np.searchsorted(self.places, last, "right"))
 
 
 class RowImageReader:
@@ -129,7 +129,7 @@ class RowImageReader:
 
     def read(
         self, found: Scan, places: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[TableName, HalfSegment | UnreadableChange]]:
+    ) -> Iterator[tuple[TableName, ImageSegment | UnreadableChange]]:
         """Yield the halves or the unreadable changes of each table in a range. `places`: end of each event group.
 
         Raises:
@@ -145,7 +145,7 @@ class RowImageReader:
                 groups = found.events["group"][found.events["slot"] == slot]
                 if len(groups):
                     yield name, UnreadableChange(np.unique(places[groups]), error)
-            work = np.flatnonzero(keys.asked[found.events["slot"]]).astype(np.uint32)
+            work = np.flatnonzero(keys.wanted[found.events["slot"]]).astype(np.uint32)
             if len(work):
                 segment = _segment(found, slots, work, keys, places, self._wants(slots, keys, name))
                 self._number_maps(segment, found)
@@ -157,8 +157,8 @@ class RowImageReader:
         if not left_out:
             return [None] * len(slots.records)
         wants: list[npt.NDArray[np.uint8] | None] = []
-        for slot, asked in enumerate(keys.asked.tolist()):
-            if not asked:
+        for slot, wanted in enumerate(keys.wanted.tolist()):
+            if not wanted:
                 wants.append(None)
                 continue
             table = slots.table(slot)
@@ -168,7 +168,7 @@ class RowImageReader:
             wants.append(np.packbits(kept, bitorder="little"))
         return wants
 
-    def _number_maps(self, segment: HalfSegment, found: Scan) -> None:
+    def _number_maps(self, segment: ImageSegment, found: Scan) -> None:
         numbers = np.zeros(len(found.maps), np.int64)
         for slot in np.unique(segment.halves["slot"]).tolist():
             body = bytes(found.table_map_body(slot))
@@ -185,7 +185,7 @@ def _segment(
     keys: RowKeys,
     places: npt.NDArray[np.int64],
     wants: Sequence[npt.NDArray[np.uint8] | None],
-) -> HalfSegment:
+) -> ImageSegment:
     slots.load(found, work, walk_only=True)
     found, copied = _plain(found, slots, work)
     values = np.zeros((2, keys.most), KeyValueRecord.dtype)
@@ -210,7 +210,7 @@ def _segment(
     halves["key"] += address(used) - address(room)
     images = (*copied, *((found.data,) if len(copied) < len(work) else ()))
     size = sum(part.nbytes for part in copied) + (found.data.nbytes if found.expansion is not None else 0)
-    return HalfSegment(halves, used, images, size)
+    return ImageSegment(halves, used, images, size)
 
 
 def _plain(found: Scan, slots: SlotTable, work: npt.NDArray[np.uint32]) -> tuple[Scan, list[npt.NDArray[np.uint8]]]:
@@ -257,15 +257,15 @@ def same_images(ours: bytes, theirs: bytes) -> bool:
     return (
         (one.database, one.table) == (two.database, two.table)
         and len(one.columns) == len(two.columns)
-        and all(_same_column(told, seen) for told, seen in zip(one.columns, two.columns, strict=True))
+        and all(_same_column(declared, logged) for declared, logged in zip(one.columns, two.columns, strict=True))
     )
 
 
-def _same_column(told: ColumnDef, seen: ColumnDef) -> bool:
-    if (told.type, told.metadata) != (seen.type, seen.metadata):
+def _same_column(declared: ColumnDef, logged: ColumnDef) -> bool:
+    if (declared.type, declared.metadata) != (logged.type, logged.metadata):
         return False
     fields = ("name", "unsigned", "collation", "labels", "geometry")
-    return all(getattr(seen, field) in (None, getattr(told, field)) for field in fields)
+    return all(getattr(logged, field) in (None, getattr(declared, field)) for field in fields)
 
 
 @lru_cache(maxsize=256)

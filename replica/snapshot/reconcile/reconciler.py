@@ -61,13 +61,13 @@ class ChunkRun:
     """Chunks of one table that are neighbours in key order.
 
     Attributes:
-        upper: Location that all reads of the chunks precede.
+        high: Location that all reads of the chunks precede.
         shown: Location after every change that the rows of a table without a key may contain; None for other tables.
     """
 
     name: TableName
     chunks: Sequence[TableChunk]
-    upper: RelayLocation
+    high: RelayLocation
     shown: RelayLocation | None = None
 
     @property
@@ -76,9 +76,9 @@ class ChunkRun:
         return self.chunks[0].table
 
     @property
-    def lower(self) -> RelayLocation:
+    def low(self) -> RelayLocation:
         """Low watermark of the run: every chunk contains all changes up to this location."""
-        return min(chunk.lower for chunk in self.chunks)
+        return min(chunk.low for chunk in self.chunks)
 
 
 class BlockLostError(Exception):
@@ -97,15 +97,15 @@ class ChunkReconciler:
         self._tables: dict[TableName, ReadTable] = {}
         self._settled = RelayLocation(0, 0)  # the window cannot compute states before this location any more
 
-    def look(self, groups: Sequence[ChunkRun], v: RelayLocation) -> None:
+    def load_window(self, groups: Sequence[ChunkRun], v: RelayLocation) -> None:
         """Read the changes around these chunks into the window.
 
         Raises:
             DataLossError: The relay log starts after them.
         """
         tables = {group.name: group.table for group in groups}
-        start = min(v, *(group.lower for group in groups))
-        end = max(v, *(group.upper for group in groups))
+        start = min(v, *(group.low for group in groups))
+        end = max(v, *(group.high for group in groups))
         window = self._window
         known = window is not None and tables == self._tables and window.start <= start <= window.end
         if window is not None and known and v >= self._settled:
@@ -115,7 +115,7 @@ class ChunkReconciler:
             return
         keys = {name: table.key for name, table in tables.items()}
         schemas = {name: table.schema for name, table in tables.items()}
-        defined = {name: table.whole for name, table in tables.items()}
+        defined = {name: table.full_schema for name, table in tables.items()}
         self._window = BackfillWindow.read(
             *(self._log, start, end, keys, schemas),
             defined=defined,
@@ -131,13 +131,13 @@ class ChunkReconciler:
     def fit(self, group: ChunkRun, v: RelayLocation) -> ReconcileResult:
         """Return whether chunks inside the window can be reconciled with `v`."""
         window = self._known()
-        if group.lower < v and window.ddl(group.name, group.lower, v):
+        if group.low < v and window.ddl(group.name, group.low, v):
             return ReconcileResult.AGAIN
-        if v < group.upper and window.ddl(group.name, v, group.upper):
+        if v < group.high and window.ddl(group.name, v, group.high):
             return ReconcileResult.LATER
-        if group.shown is not None and len(window.changes(group.name, group.lower, group.shown)):
+        if group.shown is not None and len(window.changes(group.name, group.low, group.shown)):
             return ReconcileResult.UNSETTLED
-        if v < group.upper and window.lacks_columns(group.name, min(group.lower, v), group.upper):
+        if v < group.high and window.lacks_columns(group.name, min(group.low, v), group.high):
             return ReconcileResult.FORWARD
         return ReconcileResult.FITS
 
@@ -155,12 +155,12 @@ class ChunkReconciler:
         table = group.table
         if group.shown is not None:
             forward = v > group.shown
-            behind, upto = (group.shown, v) if forward else (v, max(v, group.lower))
-            changes = window.changes(group.name, behind, upto)
+            after, upto = (group.shown, v) if forward else (v, max(v, group.low))
+            changes = window.changes(group.name, after, upto)
             rows = (block for chunk in group.chunks for block in _loaded(chunk))
             yield from self._sorted(recounted(rows, changes, window.table_maps, back=not forward))
             return
-        states = window.state_at(group.name, min(group.lower, v), v, group.upper)
+        states = window.state_at(group.name, min(group.low, v), v, group.high)
         if not table.key.ordered:
             yield from self._in_key_order(group, states)
             return
@@ -170,7 +170,7 @@ class ChunkReconciler:
             changed = len(range(*states.between(begin, end))) > 0
             for stored in chunk.stored:
                 if changed or stored.images is None:
-                    yield from moved(_block(stored), states, begin, end)
+                    yield from reconciled(_block(stored), states, begin, end)
                 elif stored.take():
                     yield stored
                 else:
@@ -178,7 +178,7 @@ class ChunkReconciler:
 
     def _in_key_order(self, group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
         """Yield the rows of a table that is delivered whole."""
-        return self._sorted(_moved_as_whole(group, states))
+        return self._sorted(_reconciled_unordered(group, states))
 
     def _sorted(self, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
         order = KeyOrder(self._spool)
@@ -191,8 +191,8 @@ class ChunkReconciler:
 
     def last_change(self, group: ChunkRun) -> RelayLocation:
         """Return the location of the last change that the rows of a table without a key may contain."""
-        places = self._known().changes(group.name, group.lower, group.shown or group.upper)["place"]
-        return location_at(int(places.max())) if len(places) else group.lower
+        places = self._known().changes(group.name, group.low, group.shown or group.high)["place"]
+        return location_at(int(places.max())) if len(places) else group.low
 
     def partial_error(self, name: TableName, place: int) -> PrerequisiteError:
         """Return the error for rows that stay incomplete because their images lack columns."""
@@ -204,12 +204,12 @@ class ChunkReconciler:
         return self._window
 
 
-def _moved_as_whole(group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
+def _reconciled_unordered(group: ChunkRun, states: KeyStates) -> Iterator[RowBlock]:
     for number, chunk in enumerate(group.chunks):
         last = number == len(group.chunks) - 1
         for block in _loaded(chunk):
             states = completed(states, block, 0, len(states), final=last)
-            yield from moved(block, states, None, None, puts=last)
+            yield from reconciled(block, states, None, None, puts=last)
 
 
 def _loaded(chunk: TableChunk) -> Iterator[RowBlock]:
@@ -224,14 +224,14 @@ def _block(stored: StoredBlock) -> RowBlock:
     return block
 
 
-# moved() reconciles a chunk with the key states at a location. Every key that changed around the read takes its row
-# from the stream; all other rows did not change. It therefore does not matter which changes the SELECT saw.
+# Every key that changed around the read takes its row from the stream; all other rows did not change. It therefore does
+# not matter which changes the SELECT saw.
 #
 # A row of the stream joins the chunk's block if both table maps describe the same images. Otherwise it goes into a
 # separate block under the stream's table map.
 
 
-def moved(
+def reconciled(
     chunk: RowBlock, states: KeyStates, begin: bytes | None, end: bytes | None, *, puts: bool = True
 ) -> list[RowBlock]:
     """Return the chunk's rows at the location of `states`, in key order if the key is ordered.
@@ -252,7 +252,7 @@ def moved(
     if first == last:
         return [chunk]
     states = completed(states, chunk, first, last, final=puts)
-    taken = _in_order(chunk, states, first, last) if states.ordered else _behind(chunk, states, puts=puts)
+    taken = _in_order(chunk, states, first, last) if states.ordered else _unchanged_first(chunk, states, puts=puts)
     if len(taken) == chunk.rows and (taken == np.arange(chunk.rows)).all():
         return [chunk]
     return _blocks(chunk, states, taken)
@@ -274,7 +274,7 @@ def _in_order(chunk: RowBlock, states: KeyStates, first: int, last: int) -> Ints
     return taken[:count]
 
 
-def _behind(chunk: RowBlock, states: KeyStates, *, puts: bool) -> Ints:
+def _unchanged_first(chunk: RowBlock, states: KeyStates, *, puts: bool) -> Ints:
     taken = np.empty(chunk.rows, np.int64)
     table = np.zeros(1 << (2 * len(states) + 1).bit_length(), np.int32)
     numbers = np.arange(len(states), dtype=np.int64)
@@ -282,8 +282,8 @@ def _behind(chunk: RowBlock, states: KeyStates, *, puts: bool) -> Ints:
         *(address(chunk.keys), address(chunk.key_ends), chunk.rows, address(states.halves)),
         *(address(numbers), len(states), address(table), len(table) - 1, address(taken)),
     )
-    there = np.flatnonzero(states.present) if puts else np.empty(0, np.int64)
-    return np.concatenate((taken[:count], -1 - there))
+    present = np.flatnonzero(states.present) if puts else np.empty(0, np.int64)
+    return np.concatenate((taken[:count], -1 - present))
 
 
 def _blocks(chunk: RowBlock, states: KeyStates, taken: Ints) -> list[RowBlock]:

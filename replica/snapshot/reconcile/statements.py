@@ -1,6 +1,6 @@
 """Statements in the relay log that changed tables of a snapshot: definitions, or rows logged as text.
 
-`StatementsBehind` follows the growing log. A statement counts if it alters, empties, moves or drops a selected table,
+`StatementsAfter` follows the growing log. A statement counts if it alters, empties, moves or drops a selected table,
 or if it may do so. Tables that are created after the location under a new name do not count, whatever statements do to
 them.
 """
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from replica.schema.definition.session import Logged, ServerRules
     from replica.schema.effects.effect import StatementEffect
     from replica.schema.known_tables import TableName
-# `TableStatements.follow` yields, for each statement, the tables that it may concern. It also says whether the
-# statement is DDL or a change of rows without row events. A statement of an XA transaction counts at its commit. A
-# statement that cannot be parsed may concern any table.
+
+# A statement of an XA transaction counts at its commit. A statement that cannot be parsed may concern any table.
 
 
 class TableStatement(NamedTuple):
@@ -79,9 +78,9 @@ class TableStatements:
                 self._temporary.follow(text.statement, text.server)
             flags, xid = text.begin.flags2, text.begin.xa
             if xid is not None and flags & GtidFlag.COMPLETED_XA:
-                held = self._prepared.pop(xid, [])
+                prepared = self._prepared.pop(xid, [])
                 if text.statement.query.startswith(b"XA COMMIT"):  # the server writes this text itself
-                    yield from (_committed(found, text) for found in held)
+                    yield from (_committed(found, text) for found in prepared)
             elif xid is not None and flags & GtidFlag.PREPARED_XA:
                 self._prepared.setdefault(xid, []).extend(self._of(text))
             else:
@@ -132,8 +131,8 @@ def _named(effect: StatementEffect) -> tuple[TableName, ...]:
     if head.verb is Verb.DROP_DATABASE or (head.verb is Verb.CREATE_DATABASE and head.or_replace):
         return ((head.database, ""),)
     change = effect.alteration
-    moved = () if change is None else (change.rename, change.to_table, change.from_table)
-    return (*head.tables, *(table for table in moved if table is not None))
+    renamed = () if change is None else (change.rename, change.to_table, change.from_table)
+    return (*head.tables, *(table for table in renamed if table is not None))
 
 
 SHOWN: Final = 100
@@ -145,7 +144,7 @@ SECRET_WORDS: Final = ("CONNECTION", "PASSWORD")
 """Table options that may hold a password; a message shows a statement only up to them."""
 
 
-class StatementsBehind:
+class StatementsAfter:
     """Statements after `start` that concern a selection. `wants_database`: whether the selection has tables of a
     database.
     """
@@ -162,7 +161,7 @@ class StatementsBehind:
         self._wants = wants
         self._wants_database = wants_database
         self._follower = TableStatements(lambda: texts_between(log, log.oldest(), start))
-        self._made: set[TableName] = set()
+        self._created: set[TableName] = set()
         self._found: TableStatement | None = None
         self.created: dict[TableName, TableStatement] = {}
         """Selected tables that were created after the location, with the CREATE statements."""
@@ -186,10 +185,10 @@ class StatementsBehind:
         if statement.tables is None:
             return True
         if _makes(statement):
-            new = set(statement.tables) - self._made
-            self._made |= new
+            new = set(statement.tables) - self._created
+            self._created |= new
             self.created |= {name: statement for name in new if self._wants(*name)}
-        left = [name for name in statement.tables if name not in self._made]
+        left = [name for name in statement.tables if name not in self._created]
         return any(self._wants(*name) if name[1] else self._wants_database(name[0]) for name in left)
 
 

@@ -147,8 +147,8 @@ def _block(
     return RowBlock(table_map, width, images, ends, images, ends, left_out)
 
 
-# `KeyOrder` sorts each block and stores it in the spool. `blocks` merges the sorted blocks, one range of keys at a
-# time. Memory therefore holds some rows of each block and not the whole table.
+# `KeyOrder` merges sorted blocks, one range of keys at a time, so that memory holds some rows of each block and not the
+# whole table.
 
 
 SAMPLE_ROWS: Final = 1 << 12
@@ -190,7 +190,7 @@ class KeyOrder:
         borders: list[bytes | None] = [*samples[STRETCH_SAMPLES::STRETCH_SAMPLES], None]
         begins = [0] * len(sorted_blocks)
         for border in borders:
-            ends = [_behind(block, begin, border) for block, begin in zip(sorted_blocks, begins, strict=True)]
+            ends = [_end_of_range(block, begin, border) for block, begin in zip(sorted_blocks, begins, strict=True)]
             yield from _in_order(sorted_blocks, list(zip(begins, ends, strict=True)))
             begins = ends
 
@@ -201,7 +201,7 @@ class KeyOrder:
         self._stored.clear()
 
 
-def _behind(block: RowBlock, begin: int, border: bytes | None) -> int:
+def _end_of_range(block: RowBlock, begin: int, border: bytes | None) -> int:
     """Return the first row from `begin` whose key is above the border, or the number of rows if there is none."""
     if border is None:
         return block.rows

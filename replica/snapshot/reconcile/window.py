@@ -29,7 +29,7 @@ from replica.rows.scan.xa import CarriedGroup, deliver, unprepared_error
 from replica.schema.patterns import table_text
 from replica.snapshot.images.half_record import IS_WHOLE, HalfRecord
 from replica.snapshot.images.key_states import MissingImages, PartialRowError, latest, states_of
-from replica.snapshot.images.row_halves import HalfSegment, RowImageReader, UnreadableChange
+from replica.snapshot.images.row_halves import ImageSegment, RowImageReader, UnreadableChange
 from replica.snapshot.reconcile.statements import TableStatements
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class BackfillWindow:
         self._reader = RowImageReader(tables, schemas, defined or schemas)
         self._max_bytes = max_bytes
         self._statement_dml_defines = statement_dml_defines
-        self._segments: dict[TableName, list[HalfSegment]] = {name: [] for name in tables}
+        self._segments: dict[TableName, list[ImageSegment]] = {name: [] for name in tables}
         self._unreadable: dict[TableName, list[UnreadableChange]] = {name: [] for name in tables}
         self._statements: list[TableStatement] = []
         self._follower = TableStatements(lambda: texts_between(log, log.oldest(), start))
@@ -182,9 +182,9 @@ class BackfillWindow:
     def lacks_columns(self, table: TableName, start: RelayLocation, end: RelayLocation) -> bool:
         """Return True if images of changes after `start` and up to `end` lack columns."""
         self.extend(end)
-        behind, upto = place_of(start), place_of(end)
+        after, upto = place_of(start), place_of(end)
         return any(
-            ((half["place"] > behind) & (half["place"] <= upto) & (half["flags"] & IS_WHOLE == 0)).any()
+            ((half["place"] > after) & (half["place"] <= upto) & (half["flags"] & IS_WHOLE == 0)).any()
             for half in (segment.halves for segment in self._segments[table])
         )
 
@@ -201,10 +201,10 @@ class BackfillWindow:
             ValueError: The window begins after `start`.
         """
         self.extend(upto)
-        behind, last = place_of(start), place_of(upto)
-        halves = [segment.halves for segment in self._behind(table, start, upto)]
+        after, last = place_of(start), place_of(upto)
+        halves = [segment.halves for segment in self._segments_between(table, start, upto)]
         found: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *halves])
-        return found[(found["place"] > behind) & (found["place"] <= last)]
+        return found[(found["place"] > after) & (found["place"] <= last)]
 
     def state_at(
         self, table: TableName, start: RelayLocation, upto: RelayLocation, until: RelayLocation | None = None
@@ -224,7 +224,7 @@ class BackfillWindow:
         self.extend(upto)
         start = min(start, upto)
         end = max(upto, self.end if until is None else until)
-        segments = self._behind(table, start, end)
+        segments = self._segments_between(table, start, end)
         table_maps, ordered = self._reader.table_maps, self._keys[table].ordered
         last = place_of(end)
         states = states_of(segments, table_maps, place_of(start), place_of(upto), last, ordered=ordered)
@@ -235,7 +235,7 @@ class BackfillWindow:
             raise PartialRowError(states.chains.last)
         return states
 
-    def _behind(self, table: TableName, start: RelayLocation, end: RelayLocation) -> list[HalfSegment]:
+    def _segments_between(self, table: TableName, start: RelayLocation, end: RelayLocation) -> list[ImageSegment]:
         """Return the segments with changes after `start`; raise an error if a change up to `end` is unreadable.
 
         The window may reach further for other tables. After `end`, the table may have been created again with another
@@ -246,11 +246,11 @@ class BackfillWindow:
         for statement in self._statements:
             if not statement.defines and start <= statement.location < end and statement.concerns(table):
                 raise _without_rows(statement, table)
-        behind, last = place_of(start), place_of(end)
+        after, last = place_of(start), place_of(end)
         for change in self._unreadable[table]:
-            if change.between(behind, last):
+            if change.between(after, last):
                 raise type(change.error)(change.error.message, hint=change.error.hint)
-        return [one for one in self._segments[table] if one.last > behind]
+        return [one for one in self._segments[table] if one.last > after]
 
     def _take_statements(self, begin: RelayLocation, end: RelayLocation, needs: RangeNeeds) -> None:
         for group in needs.carried:

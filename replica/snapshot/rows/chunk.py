@@ -46,7 +46,7 @@ class ReadTable:
     defined: TableSchema | None = None
 
     @property
-    def whole(self) -> TableSchema:
+    def full_schema(self) -> TableSchema:
         """Table with all columns, as row images have them."""
         return self.defined or self.schema
 
@@ -54,7 +54,7 @@ class ReadTable:
     def left_out(self) -> tuple[int, ...]:
         """Numbers of the columns that are not read."""
         names = {column.name for column in self.schema.columns}
-        return tuple(number for number, column in enumerate(self.whole.columns) if column.name not in names)
+        return tuple(number for number, column in enumerate(self.full_schema.columns) if column.name not in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ class TableChunk:
     Attributes:
         begin: Kept key before the first row.
         end: Kept key of the last row; None if no row follows.
-        lower: Low watermark. The rows contain every change up to this location, and the definition was read after it.
-        upper: High watermark. The rows contain no later change, and the definition was valid there.
-        shown: Earlier position with the same property for the rows of a table without a key; None if it equals `upper`.
+        low: Low watermark. The rows contain every change up to this location, and the definition was read after it.
+        high: High watermark. The rows contain no later change, and the definition was valid there.
+        shown: Earlier position with the same property for the rows of a table without a key; None if it equals `high`.
     """
 
     table: ReadTable
     begin: bytes
     end: bytes | None
-    lower: RelayLocation
-    upper: GtidPosition
+    low: RelayLocation
+    high: GtidPosition
     rows: int
     size: int
     stored: tuple[StoredBlock, ...]
@@ -95,7 +95,7 @@ def quoted_name(table: TableName) -> str:
     return f"{quoted(table[0])}.{quoted(table[1])}"
 
 
-def behind(columns: Sequence[str], literals: Sequence[str]) -> str:
+def after_key(columns: Sequence[str], literals: Sequence[str]) -> str:
     """Return the condition for rows with keys above `literals`."""
     return _expanded(columns, literals, ">", ">")
 
@@ -118,14 +118,14 @@ def chunk_sql(
     """
     schema, key = table.schema, table.key
     names = [quoted(schema.columns[index].name) for index in key.columns]
-    conditions = [behind(names, begin)] if begin else []
+    conditions = [after_key(names, begin)] if begin else []
     conditions += [up_to(names, end)] if end else []
     where = f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""
     source = f"{quoted_name((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
     return f"SELECT {columns} FROM {source}{where} ORDER BY {', '.join(names)} LIMIT {rows}"  # noqa: S608  (quoted)
 
 
-def whole_sql(table: ReadTable, columns: str) -> str:
+def full_table_sql(table: ReadTable, columns: str) -> str:
     """Return the SELECT of all rows, in no order."""
     schema = table.schema
     return f"SELECT {columns} FROM {quoted_name((schema.database, schema.table))}"  # noqa: S608  (quoted)

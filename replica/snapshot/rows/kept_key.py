@@ -127,8 +127,8 @@ def _typed(column: ColumnSchema) -> tuple[str | None, ...]:
     return (column.column_type,) if column.charset is None else (column.column_type, column.collation)
 
 
-def _digest(told: Sequence[tuple[str | None, ...]]) -> bytes:
-    return _MARKED + hashlib.blake2b(repr(told).encode(), digest_size=_MARK_BYTES - len(_MARKED)).digest()
+def _digest(columns: Sequence[tuple[str | None, ...]]) -> bytes:
+    return _MARKED + hashlib.blake2b(repr(columns).encode(), digest_size=_MARK_BYTES - len(_MARKED)).digest()
 
 
 def _values(schema: TableSchema, key: TableKey, kept: bytes) -> list[bytes]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import TableKey
 
 
-def behind(schema: TableSchema, key: TableKey, kept: bytes) -> str:
+def after_key(schema: TableSchema, key: TableKey, kept: bytes) -> str:
     """Return the condition for rows with keys above the kept key."""
     return _terms(schema, key, kept, above=True, same=False)
 
@@ -35,7 +35,7 @@ def _terms(schema: TableSchema, key: TableKey, kept: bytes, *, above: bool, same
     literals = key_literals(schema, key, kept)
     equal = [f"{quoted(column.name)} = {literal}" for column, literal in zip(columns, literals, strict=True)]
     terms = [
-        [*equal[:number], _beyond(column, literal, above=above)]
+        [*equal[:number], _strictly(column, literal, above=above)]
         for number, (column, literal) in enumerate(zip(columns, literals, strict=True))
     ]
     if same:
@@ -43,7 +43,7 @@ def _terms(schema: TableSchema, key: TableKey, kept: bytes, *, above: bool, same
     return " OR ".join(f"({' AND '.join(term)})" for term in terms)
 
 
-def _beyond(column: ColumnSchema, literal: str, *, above: bool) -> str:
+def _strictly(column: ColumnSchema, literal: str, *, above: bool) -> str:
     if column.data_type != "enum":
         return f"{quoted(column.name)} {'>' if above else '<'} {literal}"
     number = int(literal)

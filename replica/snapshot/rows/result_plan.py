@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from replica.protocol.packets.results import ResultColumn
     from replica.protocol.rows.table_map import ColumnDef
     from replica.schema.table import ColumnSchema, TableSchema
-# row.
 
 
 class ResultColumnRecord(Record):
@@ -174,7 +173,7 @@ def _difference(column: ColumnSchema, answered: ResultColumn, image: ColumnDef) 
     if expected.transcoding == Transcoding.NUMBER:
         if _CAME[ColumnType(answered.type)] < image.length:
             return "type"
-        if expected.asked == "{c}" and bool(answered.flags & _UNSIGNED_FLAG) != column.unsigned:
+        if expected.expression == "{c}" and bool(answered.flags & _UNSIGNED_FLAG) != column.unsigned:
             return "sign"
     if _charset(column, answered):
         return "character set"

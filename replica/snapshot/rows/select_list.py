@@ -45,9 +45,9 @@ def result_type(column: ColumnSchema) -> ResultType:
 
 def select_list(schema: TableSchema) -> str:
     """Return the select list of a table, one expression per column in table order."""
-    return ", ".join(_asked(column) for column in schema.columns)
+    return ", ".join(_expression(column) for column in schema.columns)
 
 
-def _asked(column: ColumnSchema) -> str:
+def _expression(column: ColumnSchema) -> str:
     size = NAMES[column.data_type].logged or column.octets or 0
-    return result_type(column).asked.replace("{n}", str(size)).replace("{c}", quoted(column.name))
+    return result_type(column).expression.replace("{n}", str(size)).replace("{c}", quoted(column.name))

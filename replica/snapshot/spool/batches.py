@@ -151,7 +151,7 @@ class BatchWriter:
         except OSError as error:
             raise spool_error(folder, error) from error
         for stored, _ in self._taken:
-            stored.keep()
+            stored.hand_over()
         self._spool.give_back(self._reserved - self._at - len(text))  # event heads were not reserved
         self._spool.finished.add(name.stem)
         return [part._replace(path=paths[number]) for number, part in self._parts]
@@ -159,7 +159,7 @@ class BatchWriter:
     def abandon(self) -> None:
         """Remove the written file and release the taken files; a second call has no effect."""
         for stored, _ in self._taken:
-            stored.let_go()
+            stored.return_file()
         self._taken.clear()
         self._file.close()
         self._path.unlink(missing_ok=True)
@@ -221,11 +221,11 @@ class _BatchFile(NamedTuple):
     end: int
     sum: int
 
-    def holds(self, path: Path, *, sizes_alone: bool) -> bool:
+    def holds(self, path: Path, *, by_size: bool) -> bool:
         """Return True if a file matches this record; raises OSError if the file does not exist."""
         if path.stat().st_size != self.size:
             return False
-        return sizes_alone or _sum_of(path, self.start, self.end) == self.sum
+        return by_size or _sum_of(path, self.start, self.end) == self.sum
 
 
 class _OpenPart:
@@ -258,10 +258,10 @@ def find_batch(folder: Path, name: BatchName, *, ours: bool = False) -> list[Spo
         if found["check"] != _check(found["batch"]):
             return None
         batch = found["batch"]
-        if batch["version"] != VERSION or [batch["before"], batch["after"], batch["position"]] != _told(name):
+        if batch["version"] != VERSION or [batch["before"], batch["after"], batch["position"]] != _identity(name):
             return None
         files = [(_path(folder, name, number), _BatchFile(*file)) for number, file in enumerate(batch["files"])]
-        if not all(file.holds(path, sizes_alone=ours) for path, file in files):
+        if not all(file.holds(path, by_size=ours) for path, file in files):
             return None
         return [_part([path for path, _ in files], part) for part in batch["parts"]]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
@@ -290,7 +290,7 @@ def remove_up_to(spool: Spool, rows: int | None) -> None:
 _NAME_PARTS: Final = 4
 
 
-def _told(name: BatchName) -> list[Any]:
+def _identity(name: BatchName) -> list[Any]:
     return [name.before.json(), name.after.json(), str(name.position)]
 
 
@@ -300,7 +300,7 @@ def _path(folder: Path, name: BatchName, number: int) -> Path:
 
 
 def _manifest(name: BatchName, files: list[_BatchFile], parts: list[_PartOfFile]) -> bytes:
-    before, after, position = _told(name)
+    before, after, position = _identity(name)
     batch = {
         "version": VERSION,
         "before": before,
@@ -319,8 +319,8 @@ def _check(batch: object) -> int:
     return crc32(json.dumps(batch, sort_keys=True).encode())
 
 
-def _part(paths: list[Path], told: list[Any]) -> SpoolPart:
-    file, start, end, head, tail, first_row, rows, database, table = told
+def _part(paths: list[Path], fields: list[Any]) -> SpoolPart:
+    file, start, end, head, tail, first_row, rows, database, table = fields
     return SpoolPart(
         paths[file], start, end, bytes.fromhex(head), bytes.fromhex(tail), first_row, rows, (database, table)
     )

@@ -96,8 +96,8 @@ def rows_head(
 ) -> bytes:
     """Encode the part of a WRITE_ROWS event before `size` bytes of images."""
     packed = bytes((width,)) if width < _WIDE else b"\xfc" + struct.pack("<H", width)
-    told = (1 << width) - 1 - sum(1 << number for number in left_out)
-    bitmap = told.to_bytes((width + 7) // 8, "little")
+    present = (1 << width) - 1 - sum(1 << number for number in left_out)
+    bitmap = present.to_bytes((width + 7) // 8, "little")
     fixed = _id(table_id) + struct.pack("<H", flags) + packed + bitmap
     length = HEADER_LENGTH + len(fixed) + size
     return HEADER.pack(transaction.time, EventType.WRITE_ROWS_V1, transaction.gtid.server_id, length, 0, 0) + fixed

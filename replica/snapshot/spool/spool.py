@@ -96,7 +96,7 @@ class Spool:
         self._held_bytes = held_bytes
         self._lock = threading.Lock()
         self.finished: set[str] = set()
-        self._used = self._held = 0
+        self._used = self._memory_used = 0
         self._numbers = itertools.count(1)
 
     def open(self) -> None:
@@ -182,16 +182,16 @@ class Spool:
             path.unlink()
             self.give_back(size)
 
-    def let_go(self, size: int) -> None:
+    def release_memory(self, size: int) -> None:
         """Release the memory of a block."""
         with self._lock:
-            self._held -= size
+            self._memory_used -= size
 
     def _hold(self, size: int) -> bool:
         """Reserve memory for a block; return False if the limit is reached."""
         with self._lock:
-            holds = self._held + size <= self._held_bytes
-            self._held += size if holds else 0
+            holds = self._memory_used + size <= self._held_bytes
+            self._memory_used += size if holds else 0
         return holds
 
     def _lacking(self, size: int) -> str:
@@ -236,7 +236,7 @@ class StoredBlock:
     """Block that waits in memory or in a file. Thread-safe.
 
     `images`: location of the images in a file that a batch may take over; None for other blocks. After `take`, the file
-    stays until the batch calls `keep` or `let_go`, even if the block is dropped.
+    stays until the batch calls `hand_over` or `return_file`, even if the block is dropped.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class StoredBlock:
     @property
     def lost(self) -> bool:
         """Whether the block's file is missing or has another size."""
-        return self._path is not None and not self._is_there(self._path)
+        return self._path is not None and not self._exists(self._path)
 
     def load(self) -> RowBlock | None:
         """Return the block; None if its file is missing or damaged, so that its rows must be read again."""
@@ -301,17 +301,17 @@ class StoredBlock:
     def take(self) -> bool:
         """Take the file for a batch; return False if it is missing."""
         with self._lock:
-            self._taken = self._path is not None and self._is_there(self._path)
+            self._taken = self._path is not None and self._exists(self._path)
             return self._taken
 
-    def let_go(self) -> None:
+    def return_file(self) -> None:
         """Return the file of a batch that is not written."""
         with self._lock:
             self._taken = False
             if self._dropped:
                 self._remove()
 
-    def keep(self) -> None:
+    def hand_over(self) -> None:
         """Leave the file to the batch permanently."""
         with self._lock:
             self._path, self._taken = None, False
@@ -330,7 +330,7 @@ class StoredBlock:
             if self._path is not None:
                 self._path = self._path.rename(path)
 
-    def _is_there(self, path: Path) -> bool:
+    def _exists(self, path: Path) -> bool:
         try:
             return path.stat().st_size == self.size
         except OSError:
@@ -342,7 +342,7 @@ class StoredBlock:
                 self._path.unlink(missing_ok=True)
             self._spool.give_back(self.size)
         elif self._block is not None and self.size > IN_MEMORY_BYTES:
-            self._spool.let_go(self.size)
+            self._spool.release_memory(self.size)
         self._block = self._path = None
 
 
@@ -411,9 +411,6 @@ def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
         keys, key_ends = images, ends
     numbers = tuple(np.frombuffer(left_out.tobytes(), np.int64).tolist())
     return RowBlock(table_map.tobytes(), width, images, ends.view(np.int64), keys, key_ends.view(np.int64), numbers)
-
-
-# location.
 
 
 def transaction_at(log: RelayLog, head: RelayHead) -> LastTransaction:

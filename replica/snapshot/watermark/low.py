@@ -79,7 +79,7 @@ def ask_hold() -> Steps[float]:
 
 
 class LowWatermark:
-    """Low watermark of one server, updated by `poll`. Any thread may call `lower` and `close`.
+    """Low watermark of one server, updated by `poll`. Any thread may call `watermark` and `close`.
 
     Args:
         config: Account, TLS and time limits.
@@ -120,15 +120,15 @@ class LowWatermark:
         with self._lock:
             if self._lost:
                 return self._lost
-            return "" if self._pairs.lower(self._clock()) else self._pairs.reason
+            return "" if self._pairs.watermark(self._clock()) else self._pairs.reason
 
-    def lower(self) -> RelayHead | None:
+    def watermark(self) -> RelayHead | None:
         """Return the low watermark, up to which every new snapshot sees all groups; None if there is none."""
         with self._lock:
-            return self._pairs.lower(self._clock())
+            return self._pairs.watermark(self._clock())
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first location that `lower` may return."""
+        """Return the first location that `watermark` may return."""
         with self._lock:
             return self._pairs.keep_from()
 
@@ -144,7 +144,7 @@ class LowWatermark:
             connection = self._connection or self._connect()
             before = self._log.head()
             source = None if before is None else source_of(self._log.directory, before.location.file)
-            status = connection.run(ask_status(closely=source == self._uid and self.lower() is None))
+            status = connection.run(ask_status(closely=source == self._uid and self.watermark() is None))
             if source == self._uid or (source is None and not self._replica):
                 self._judge_by(PrimaryWatermark, self._age_s)
             elif self._replica:
@@ -161,7 +161,7 @@ class LowWatermark:
             return
         with self._lock:
             self._lost = ""
-            self._pairs.look(status, before, self._clock())
+            self._pairs.update(status, before, self._clock())
 
     def _judge_by(self, kind: type[PrimaryWatermark | ReplicaWatermark], age_s: float) -> None:
         """Use another kind of watermark after a failover of the stream, and discard the earlier results."""
@@ -188,11 +188,10 @@ class LowWatermark:
             connection.close()
 
 
-# ask_no_commit() checks whether any thread of the server may be in a commit, so that the engine lacks a group of the
-# binlog. A committing thread does not sleep from before the binlog write until the engine's commit. If only this thread
-# and dumps are active, the engine has every group that the binlog had before the query. This covers rotations, XA
-# COMMITs and engines without two-phase commit. False proves nothing: without PROCESS, an account does not see the dumps
-# of other accounts.
+# A committing thread does not sleep from before the binlog write until the engine's commit. If only this thread and
+# dumps are active, the engine has every group that the binlog had before the query. This covers rotations, XA COMMITs
+# and engines without two-phase commit. False proves nothing: without PROCESS, an account does not see the dumps of
+# other accounts.
 #
 # Threads_running counts all threads that do not sleep, whatever the account may see (add_to_status and
 # calc_sum_callback in sql/sql_show.cc). Verified on 10.5, 10.11 and 11.8 with commits that hang in a rotation and in an

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from replica.relay_log.groups.groups import Around
     from replica.relay_log.location import RelayHead
     from replica.relay_log.log import RelayLog
+
 # Other transactions overtake an XA COMMIT between the binlog and the engine, however long it takes. `XaCommits`
-# compares the relay log with the output of XA RECOVER. It returns the start of the first XA COMMIT that snapshots may
-# not see, and the location before which no window may begin. XA RECOVER lists a transaction until the engine has
-# committed it. This holds on 10.5, 10.11 and 11.8, for transactions of all sessions.
+# therefore compares the relay log with the output of XA RECOVER. XA RECOVER lists a transaction of any session until
+# the engine has committed it (10.5, 10.11 and 11.8).
 
 
 ROWLESS: Final = "the end of XA transactions that were prepared before the relay log begins"
@@ -57,7 +57,7 @@ class XaCommits:
         self._prepared: frozenset[XaId] = frozenset()
         self._waiting: dict[XaId, RelayLocation] = {}
 
-    def look(self, end: RelayLocation, listed: Collection[XaId]) -> None:
+    def update(self, end: RelayLocation, listed: Collection[XaId]) -> None:
         """Read the XA groups up to `end`, which the log must have reached before the server was asked for `listed`.
 
         Raises:
@@ -65,7 +65,7 @@ class XaCommits:
             ProtocolError: The log is damaged.
         """
         if self.judged is None or end > self.judged:
-            self._log.steadily(lambda: self._go_on(end, listed))
+            self._log.steadily(lambda: self._scan(end, listed))
         self._waiting = {xid: place for xid, place in self._waiting.items() if xid in listed}
 
     @property
@@ -73,7 +73,7 @@ class XaCommits:
         """Start of the first XA COMMIT that snapshots may not see; None if there is none."""
         return min(self._waiting.values(), default=None)
 
-    def lower(self, proven: RelayHead) -> RelayHead | None:
+    def watermark(self, proven: RelayHead) -> RelayHead | None:
         """Return the low watermark, before which everything is committed, XA COMMITs included.
 
         Everything up to `proven` is committed, except XA COMMITs. Return None if no window may begin at the watermark.
@@ -82,7 +82,7 @@ class XaCommits:
         found = proven if first is None or first >= proven.location else self._log.at(first)
         return None if self.readable is not None and found.location < self.readable else found
 
-    def _go_on(self, end: RelayLocation, listed: Collection[XaId]) -> None:
+    def _scan(self, end: RelayLocation, listed: Collection[XaId]) -> None:
         oldest = self._log.oldest()
         start = oldest if self.judged is None else max(oldest, self.judged)
         prepared, waiting, readable = set(self._prepared), dict(self._waiting), self.readable
@@ -155,13 +155,13 @@ class PrimaryWatermark:
     def _forget(self) -> None:
         self._groups = RelayGroups(self._log.directory)
         self._pairs: deque[tuple[float, RelayHead]] = deque()
-        self._ahead: list[tuple[float, BinlogPosition, GtidPosition]] = []
+        self._unreached: list[tuple[float, BinlogPosition, GtidPosition]] = []
         self._proven: RelayHead | None = None
         self._still: tuple[ServerStatus, float] | None = None
         self._xa = XaCommits(self._log)
-        self._looked: RelayLocation | None = None
+        self._log_end: RelayLocation | None = None
 
-    def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
+    def update(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
         """Handle the answers of a poll.
 
         Args:
@@ -177,15 +177,15 @@ class PrimaryWatermark:
         if head is None or before is None:
             self.reason = "the relay log has not begun"
             return
-        if self._looked is not None and head.location < self._looked:
+        if self._log_end is not None and head.location < self._log_end:
             self._forget()  # the log was created again
-        self._looked = head.location
-        self._xa.look(before.location, status.prepared)
+        self._log_end = head.location
+        self._xa.update(before.location, status.prepared)
         if status.settled or self._is_idle(before, status, now_s):
             self._prove(before)
         self._accept(status, head, now_s)
 
-    def lower(self, now_s: float) -> RelayHead | None:
+    def watermark(self, now_s: float) -> RelayHead | None:
         """Return the low watermark at `now_s`; None if there is none."""
         judged = self._xa.judged
         while self._pairs and self._pairs[0][0] <= now_s - self._age_s:
@@ -200,13 +200,13 @@ class PrimaryWatermark:
                     f"the place {self._pairs[0][1].primary} is {age:.0f} s old and has to be {self._age_s:g} s old"
                 )
             return None
-        lower = self._xa.lower(found)
-        if lower is None:
+        watermark = self._xa.watermark(found)
+        if watermark is None:
             self.reason = ROWLESS
-        return lower
+        return watermark
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first location that `lower` may return; None before the first poll."""
+        """Return the first location that `watermark` may return; None before the first poll."""
         places = [end.location for _, end in self._pairs]
         places += [self._proven.location] if self._proven is not None else []
         places += [place for place in (self._xa.first, self._xa.judged) if place is not None]
@@ -224,20 +224,20 @@ class PrimaryWatermark:
         if status.place is None:
             self.reason = "the server shows no place of its binlog (Binlog_snapshot_file)"
         else:
-            self._ahead.append((now_s, status.place, status.position))
-        judged, self._ahead = self._ahead, []
+            self._unreached.append((now_s, status.place, status.position))
+        judged, self._unreached = self._unreached, []
         for seen_s, place, position in judged:
             around = self._log.steadily(lambda place=place: self._groups.around(place))  # type: ignore[misc]
             if around is None or around.before.location > head.location:
                 self.reason = f"no transaction of the relay log ends at the server's place {place} yet"
-                self._ahead.append((seen_s, place, position))
+                self._unreached.append((seen_s, place, position))
                 continue
             end = self._end_at(place, position, around)
             last = self._pairs[-1][1] if self._pairs else self._proven
             if end is not None and len(self._pairs) < MAX_PAIRS and (last is None or end.location > last.location):
                 self._pairs.append((seen_s, end))
-        if len(self._ahead) > MAX_AHEAD:
-            del self._ahead[::2]
+        if len(self._unreached) > MAX_AHEAD:
+            del self._unreached[::2]
 
     def _end_at(self, place: BinlogPosition, position: GtidPosition, around: Around) -> RelayHead | None:
         """Return the group end that is exactly at a primary's binlog place; None, with a reason, if there is none.

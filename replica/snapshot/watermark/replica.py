@@ -39,12 +39,12 @@ class ReplicaWatermark:
     def _forget(self) -> None:
         self._groups = RelayGroups(self._log.directory)
         self._positions: deque[tuple[float, GtidPosition]] = deque()
-        self._xa, self._ahead = XaCommits(self._log), XaCommits(self._log)
+        self._xa, self._log_xa = XaCommits(self._log), XaCommits(self._log)
         self._old: tuple[float, GtidPosition] | None = None
         self._proven: RelayHead | None = None
-        self._looked: RelayLocation | None = None
+        self._log_end: RelayLocation | None = None
 
-    def look(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
+    def update(self, status: ServerStatus, before: RelayHead | None, now_s: float) -> None:
         """Handle the answers of a poll at `now_s`; `before` is the relay log's end before the poll.
 
         Raises:
@@ -54,10 +54,10 @@ class ReplicaWatermark:
         if before is None:
             self.reason = "the relay log has not begun"
             return
-        if self._looked is not None and before.location < self._looked:
+        if self._log_end is not None and before.location < self._log_end:
             self._forget()  # the relay log was created again
-        self._looked = before.location
-        self._ahead.look(before.location, ())
+        self._log_end = before.location
+        self._log_xa.update(before.location, ())
         last = self._positions[-1] if self._positions else self._old
         if len(self._positions) < MAX_PAIRS and (last is None or last[1] != status.position):
             self._positions.append((now_s, status.position))
@@ -71,22 +71,22 @@ class ReplicaWatermark:
             self._proven = found
         if self._proven is not None:
             # XA RECOVER shows which of the XA COMMITs in the replica's own binlog hang, and nothing about later ones.
-            self._xa.look(self._proven.location, status.prepared)
+            self._xa.update(self._proven.location, status.prepared)
 
-    def lower(self, _now_s: float) -> RelayHead | None:
+    def watermark(self, _now_s: float) -> RelayHead | None:
         """Return the low watermark; None if there is none yet."""
         if self._proven is None:
             return None
-        lower, readable = self._xa.lower(self._proven), self._ahead.readable
-        if lower is None or (readable is not None and lower.location < readable):
+        found, readable = self._xa.watermark(self._proven), self._log_xa.readable
+        if found is None or (readable is not None and found.location < readable):
             self.reason = ROWLESS
             return None
-        return lower
+        return found
 
     def keep_from(self) -> RelayLocation | None:
-        """Return the first location that `lower` may return; before the first watermark, the start of the log."""
+        """Return the first location that `watermark` may return; before the first watermark, the start of the log."""
         if self._proven is None:
-            return self._log.oldest() if self._looked is not None else None
+            return self._log.oldest() if self._log_end is not None else None
         first = self._xa.first
         return self._proven.location if first is None else min(first, self._proven.location)
 
@@ -99,16 +99,18 @@ class ReplicaWatermark:
         location = head.location
         for last in head.position:
             begun = None if first is None else first.get(last.domain_id)
-            there = position.get(last.domain_id)
-            if begun == last or (there is not None and there.seq_no >= last.seq_no):
+            reached = position.get(last.domain_id)
+            if begun == last or (reached is not None and reached.seq_no >= last.seq_no):
                 continue  # the replica has all groups of this domain in the log
-            search = None if there is None else GtidSearch(there)
+            search = None if reached is None else GtidSearch(reached)
             group = None if search is None else self._log.steadily(lambda search=search: self._groups.find(search))  # type: ignore[misc]
             if group is not None:
                 location = min(location, group.after.location)
-            elif there == begun:
+            elif reached == begun:
                 location = min(location, self._log.oldest())
             else:
-                self.reason = f"the replica is at {there or 'no position'}, which is before the start of the relay log"
+                self.reason = (
+                    f"the replica is at {reached or 'no position'}, which is before the start of the relay log"
+                )
                 return None
         return self._log.at(location)

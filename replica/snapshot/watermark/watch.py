@@ -38,12 +38,12 @@ _LOAD: Final = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_running', 'I
 _log = logging.getLogger(__name__)
 
 
-class LowerSource(Protocol):
+class WatermarkSource(Protocol):
     """Source of one server's low watermark, polled repeatedly."""
 
     def poll(self) -> None: ...
 
-    def lower(self) -> RelayHead | None: ...
+    def watermark(self) -> RelayHead | None: ...
 
     def keep_from(self) -> RelayLocation | None: ...
 
@@ -54,9 +54,9 @@ class LowerSource(Protocol):
 
 
 class Seen(NamedTuple):
-    """Low watermark of a host: its snapshots surely see everything up to `lower`."""
+    """Low watermark of a host: its snapshots surely see everything up to `low`."""
 
-    lower: RelayHead
+    low: RelayHead
     host: Endpoint
 
 
@@ -71,7 +71,7 @@ class SourceWatch:
         config: ReplicaConfig,
         pace: Pace,
         hosts: Sequence[Endpoint],
-        source: Callable[[Endpoint], LowerSource],
+        source: Callable[[Endpoint], WatermarkSource],
         connect: Callable[[Endpoint], SnapshotConnection],
         *,
         on_change: Callable[[], None] = lambda: None,
@@ -88,7 +88,7 @@ class SourceWatch:
         self._on_change = on_change
         self._ending = threading.Event()
         self._failure: BaseException | None = None
-        self._source: LowerSource | None = None
+        self._source: WatermarkSource | None = None
         self._connection: SnapshotConnection | None = None
         self._refused: set[Endpoint] = set()
         self._failing_since: float | None = None
@@ -102,7 +102,7 @@ class SourceWatch:
     def keep_from(self) -> RelayLocation | None:
         """Return the first relay log location that a later low watermark may have; None before the first poll."""
         source, seen = self._source, self.seen
-        places = [None if source is None else source.keep_from(), None if seen is None else seen.lower.location]
+        places = [None if source is None else source.keep_from(), None if seen is None else seen.low.location]
         return min((place for place in places if place is not None), default=None)
 
     def start(self) -> None:
@@ -143,9 +143,9 @@ class SourceWatch:
         if self._source is None:
             self._source = self._make_source(host)
         self._source.poll()
-        lower = self._source.lower()
+        low = self._source.watermark()
         self.waits_for = self._source.reason
-        seen = None if lower is None else Seen(lower, host)
+        seen = None if low is None else Seen(low, host)
         changed, self.seen = seen != self.seen, seen
         if self._connection is None:
             self._connection = self._connect(host)

@@ -1,7 +1,8 @@
 """The tables of a mirror that an audit compares: each target in the version that its control row refers to.
 
 `mirrored_copies` returns one copy, with its position and key, for each table that is current, and the tables that
-cannot be compared, with the reason. It reads the control table once, so that all rows are from one moment. A table that
+cannot be compared, with the reason. It reads the control table once, so that all rows are from one moment. `version_of`
+finds the version of a target. `MirroredRows` makes rows of the table comparable with rows of its target. A table that
 is not a control table is an error.
 """
 
@@ -88,10 +89,10 @@ def _commits_without_spark(folder: str | None) -> list[tuple[int, str | None]] |
     return [(int(one["version"]), one.get("userMetadata")) for one in history]
 
 
-def batch_of(told: str | None, mirror: str) -> int:
+def batch_of(user_metadata: str | None, mirror: str) -> int:
     """Return the batch of a commit of the mirror; -1 for the commits of others."""
     try:
-        about = json.loads(told or "{}")
+        about = json.loads(user_metadata or "{}")
     except ValueError:
         return -1
     if not isinstance(about, dict) or about.get("mirror") != mirror:
@@ -118,7 +119,7 @@ _DROPPED: Final = "dropped"
 class MirroredCopy(NamedTuple):
     """A target as its control row describes it.
 
-    `above`: all ancestors of the table by foreign keys, whose changes cascade into it. `unknown`: some ancestors are
+    `ancestors`: the ancestors of the table by foreign keys, whose changes cascade into it. `unknown`: some are
     not tables of the mirror, so that not all are known.
     """
 
@@ -131,7 +132,7 @@ class MirroredCopy(NamedTuple):
     mode: str
     rules: str | None
     definition: TableSchema
-    above: frozenset[TableName] = frozenset()
+    ancestors: frozenset[TableName] = frozenset()
     unknown: bool = False
 
 
@@ -174,7 +175,7 @@ def _copy(
 ) -> MirroredCopy:
     name = row["source_database"], row["source_table"]
     definition = tables_from_json(row["definition"])[name]
-    above = tables_above(name, parents)
+    ancestors = tables_above(name, parents)
     return MirroredCopy(
         table=table,
         target=f"{row['target']}@v{version_of(spark, row['target'], row['mirror'], row['batch'])}",
@@ -185,8 +186,8 @@ def _copy(
         mode=row["mode"],
         rules=row["rules"],
         definition=definition,
-        above=frozenset(above),
-        unknown=not above <= parents.keys(),
+        ancestors=frozenset(ancestors),
+        unknown=not ancestors <= parents.keys(),
     )
 
 
@@ -229,8 +230,8 @@ class MirroredRows(NamedTuple):
         shown = [value.alias(name) for name, value in shown_columns(self.ruled, rows).items()]
         if self.ruled.key is None or not self.ruled.hashes:
             return rows.select(*shown)
-        whole = rows.select(f.struct(*shown).alias(_ROW))
-        return hashed(whole, self.ruled.hashes, self.ruled.key, sides=(_ROW,)).select(f"{_ROW}.*")
+        as_struct = rows.select(f.struct(*shown).alias(_ROW))
+        return hashed(as_struct, self.ruled.hashes, self.ruled.key, sides=(_ROW,)).select(f"{_ROW}.*")
 
     def of_target(self, rows: DataFrame) -> DataFrame:
         """Return the target's rows that the server has now, with only the table's columns."""
@@ -265,6 +266,8 @@ def mirrored_rows(
         return MirroredRows(mode, None)
     wanted = fingerprint_of_text(rules)
     if wanted is not None and (key is None or key.fingerprint != wanted):
-        told = "no key is given" if key is None else "hashKeyFile has another key than the target"
-        raise ConfigError(f"its rule hashes columns, and {told}.", hint="Give the audit the mirror's own hashKeyFile.")
+        reason = "no key is given" if key is None else "hashKeyFile has another key than the target"
+        raise ConfigError(
+            f"its rule hashes columns, and {reason}.", hint="Give the audit the mirror's own hashKeyFile."
+        )
     return MirroredRows(mode, Transformed(table, policy, rule_of_text(rules), key))

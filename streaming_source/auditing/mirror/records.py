@@ -1,7 +1,8 @@
 """Records of audits beside a mirror's control table, and requests to repair rows.
 
-`write_records` appends an `AuditResult`, and `last_audits` returns the last row of each table. Only audits write there,
-so no write conflicts with the mirror's.
+`write_records` appends an `AuditResult`, and `last_audits` returns the last row of each table. `request_repair` writes
+a request for the mirror, which repairs the rows between two of its batches. Only audits write these tables, so no write
+conflicts with the mirror's.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def beside(control: str, suffix: str) -> str:
 
 def make_beside(spark: SparkSession, control: str, suffix: str, columns: Columns) -> None:
     """Create a table beside the control table if there is none."""
-    told = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in columns)
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, suffix)} ({told}) USING delta")
+    declared = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in columns)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, suffix)} ({declared}) USING delta")
 
 
 def append_beside(
@@ -113,7 +114,7 @@ def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
     )
 
 
-# `ask_for_repair` takes both sides of a table as they were compared, and writes one row. The row has the position of
+# `request_repair` takes both sides of a table as they were compared, and writes one row. The row has the position of
 # the comparison, and the server's row of each key that differs, as an Arrow stream in the target's columns. The mirror
 # executes it between two of its batches. Tables without a key are refused, and requests of more than MOST_ROWS rows.
 
@@ -138,12 +139,12 @@ REPAIR_COLUMNS: Final = (
 
 """Name, type and meaning of each column."""
 
-GONE: Final = "gone"
+REMOVED: Final = "gone"
 
 ROW: Final = "row"
 
 
-class AskedOf(NamedTuple):
+class RepairingMirror(NamedTuple):
     """The mirror to ask, and the last batch in the target when it was compared."""
 
     control: str
@@ -156,8 +157,8 @@ def make_requests(spark: SparkSession, control: str) -> None:
     make_beside(spark, control, REPAIRS_SUFFIX, REPAIR_COLUMNS)
 
 
-def ask_for_repair(
-    asked: AskedOf,
+def request_repair(
+    repairing: RepairingMirror,
     table: str,
     position: str,
     sides: tuple[DataFrame, DataFrame],
@@ -168,7 +169,7 @@ def ask_for_repair(
     """Write the request to repair the rows of these buckets that differ.
 
     Args:
-        asked: the mirror to ask.
+        repairing: the mirror to ask.
         table: the table, as database.table.
         position: the GTID position of the comparison.
         sides: the rows of the table and those of its target.
@@ -198,11 +199,11 @@ def ask_for_repair(
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows)
     names = _names(compared, sides[1])
-    told = (
-        *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), asked.mirror, *table_named(table), position, asked.batch),
+    request = (
+        *(str(uuid.uuid4()), dt.datetime.now(dt.UTC), repairing.mirror, *table_named(table), position, repairing.batch),
         *([names[key] for key in compared.keys], sink.getvalue().to_pybytes()),
     )
-    append_beside(sides[1].sparkSession, asked.control, REPAIRS_SUFFIX, REPAIR_COLUMNS, [told])
+    append_beside(sides[1].sparkSession, repairing.control, REPAIRS_SUFFIX, REPAIR_COLUMNS, [request])
 
 
 def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: DataFrame) -> DataFrame:
@@ -224,13 +225,13 @@ def _rows(source: DataFrame, target: DataFrame, compared: ComparedRows, found: D
                 for one, value in zip(compared.columns, values, strict=True)
             )
         )
-        told = rows.select(key.alias("key"), f.lit(not source).alias(GONE), row.alias(ROW))
-        return told.join(found, "key", "left_semi").dropDuplicates(["key", GONE])
+        marked = rows.select(key.alias("key"), f.lit(not source).alias(REMOVED), row.alias(ROW))
+        return marked.join(found, "key", "left_semi").dropDuplicates(["key", REMOVED])
 
-    return side(target, source=False).unionByName(side(source, source=True)).select(GONE, ROW)
+    return side(target, source=False).unionByName(side(source, source=True)).select(REMOVED, ROW)
 
 
 def _names(compared: ComparedRows, target: DataFrame) -> dict[str, str]:
     """Return the target's names of the columns by the table's names."""
-    there = {spark_column_key(name): name for name in target.columns}
-    return {one.name: there[spark_column_key(one.name)] for one in compared.columns}
+    target_names = {spark_column_key(name): name for name in target.columns}
+    return {one.name: target_names[spark_column_key(one.name)] for one in compared.columns}

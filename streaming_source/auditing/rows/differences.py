@@ -79,12 +79,12 @@ def bucket_summaries(rows: DataFrame, compared: ComparedRows, *, source: bool) -
     from pyspark.sql import functions as f
 
     values = compared.values(source=source)
-    told = rows.select(compared.bucket(compared.key(values)).alias(BUCKET), row_hash(row_text(values)).alias("hash"))
+    hashes = rows.select(compared.bucket(compared.key(values)).alias(BUCKET), row_hash(row_text(values)).alias("hash"))
     lanes = [
         f.sum(f.conv(f.substring("hash", 8 * number + 1, 8), 16, 10).cast("bigint")).alias(f"lane{number}")
         for number in range(LANES)
     ]
-    found = told.groupBy(BUCKET).agg(f.count("*").alias("rows"), *lanes).collect()
+    found = hashes.groupBy(BUCKET).agg(f.count("*").alias("rows"), *lanes).collect()
     return {
         row[BUCKET]: BucketSummary(row["rows"], _joined([row[f"lane{number}"] % LANE for number in range(LANES)]))
         for row in found
@@ -203,8 +203,8 @@ def differing_keys(source: DataFrame, target: DataFrame, compared: ComparedRows,
         )
     )
     kind, rows = _by_key() if compared.keys else _by_row()
-    told = grouped.select("key", kind.alias("kind"), rows.alias("rows"), "source", "target", _COPY)
-    return told.filter("kind IS NOT NULL")
+    compared_rows = grouped.select("key", kind.alias("kind"), rows.alias("rows"), "source", "target", _COPY)
+    return compared_rows.filter("kind IS NOT NULL")
 
 
 _AMBIGUOUS: Final = "ambiguous"
@@ -240,10 +240,10 @@ def _side(rows: DataFrame, compared: ComparedRows, buckets: Collection[int], *, 
     values = compared.values(source=source)
     texts = [shown_text(one.source if source else one.target, one.kind) for one in compared.columns]
     key = compared.key(values)
-    told = rows
+    chosen = rows
     if len(buckets) <= MOST_NAMED * compared.buckets:
-        told = told.filter(compared.bucket(key).isin(sorted(buckets)))
-    return told.select(
+        chosen = chosen.filter(compared.bucket(key).isin(sorted(buckets)))
+    return chosen.select(
         key.alias("key"),
         row_hash(row_text(values)).alias("hash"),
         f.array(*texts).alias("texts"),
@@ -263,7 +263,7 @@ def _examples(found: DataFrame, compared: ComparedRows, shown: int) -> tuple[Dif
         ours, theirs = (
             None if texts is None else dict(zip(names, texts, strict=True)) for texts in (row["source"], row["target"])
         )
-        told = ours or theirs or {}
-        key = {name: told[name] for name in names if name in (compared.keys or names)}
+        either = ours or theirs or {}
+        key = {name: either[name] for name in names if name in (compared.keys or names)}
         made.append(Difference(row["kind"], key, ours, theirs, int(row["rows"])))
     return tuple(made)

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
 from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError
-from streaming_source.sinks.queries import SPARK_ERRORS, told_by
+from streaming_source.sinks.queries import SPARK_ERRORS, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -39,8 +39,8 @@ _LOST: Final = (
     "connection reset",
 )
 """Texts of Spark for the loss of a machine, an executor or its worker."""
-_SAID_OF_FULL: Final = ("no space left on device", "disk quota exceeded")
-_FULL: Final = (*_SAID_OF_FULL, "read-only file system", "too many open files")
+_DISK_FULL: Final = ("no space left on device", "disk quota exceeded")
+_FULL: Final = (*_DISK_FULL, "read-only file system", "too many open files")
 """Texts of a disk fault, which may concern one target or all."""
 _CAUSES: Final = 12
 """Most nested causes that are read."""
@@ -60,7 +60,7 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         texts = texts_of(error)
         if _names(texts, RelayError) or _names(texts, DataLossError):  # no table's rows can be read
             return error
-        if not written and any(words in text.lower() for text in texts for words in _FULL):
+        if not written and any(phrase in text.lower() for text in texts for phrase in _FULL):
             return error
     return None
 
@@ -74,14 +74,14 @@ def raise_fault(error: Exception, *, written: int) -> None:
 
 def of_machine(error: Exception) -> bool:
     """Return True if Spark cancelled a job or lost an executor."""
-    told = told_by(error).lower() if isinstance(error, SPARK_ERRORS) else ""
-    return any(words in told for words in (*_BROKEN_OFF, *_LOST))
+    message = message_of(error).lower() if isinstance(error, SPARK_ERRORS) else ""
+    return any(phrase in message for phrase in (*_BROKEN_OFF, *_LOST))
 
 
 def is_away(error: Exception) -> bool:
     """Return True if the server could not be reached."""
     return isinstance(error, DisconnectedError) or (
-        isinstance(error, SPARK_ERRORS) and _names((told_by(error), *texts_of(error)), DisconnectedError)
+        isinstance(error, SPARK_ERRORS) and _names((message_of(error), *texts_of(error)), DisconnectedError)
     )
 
 
@@ -112,7 +112,7 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
     if not isinstance(error, SPARK_ERRORS):
         return None
     texts = texts_of(error)
-    if not any(words in text.lower() for text in texts for words in _SAID_OF_FULL):
+    if not any(phrase in text.lower() for text in texts for phrase in _DISK_FULL):
         return None
     place = next((found[0] for text in texts if (found := _PLACE.search(text)) is not None), None)
     where = writing if place is None else f"{writing}: the disk has {place.rstrip('.')}"
@@ -120,7 +120,7 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
 
 
 @contextlib.contextmanager
-def full_disk_told(writing: str) -> Iterator[None]:
+def typed_disk_errors(writing: str) -> Iterator[None]:
     """Raise a DiskFullError for an error that a full disk caused."""
     try:
         yield

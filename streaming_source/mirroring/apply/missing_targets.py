@@ -1,7 +1,7 @@
 """Detect targets that were dropped outside the mirror: a DROP TABLE in the lake, or a removed folder.
 
-In: the rows of the control table. Out: the rows whose targets are missing. The first micro-batch of a start checks
-AT_START targets. Later ones check AT_ONCE targets every LOOK_EVERY_S seconds, in turn, because a check costs about as
+`MissingTargetCheck.missing` returns the control rows whose targets are missing. The first micro-batch of a start checks
+AT_START targets. Later ones check AT_ONCE targets every CHECK_EVERY_S seconds, in turn, because a check costs about as
 much as opening the table. A target that a micro-batch writes needs no check: the write fails.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_table import ControlRow
 
 _log = logging.getLogger(__name__)
-LOOK_EVERY_S: Final = 60.0
+CHECK_EVERY_S: Final = 60.0
 AT_START: Final = 100
 AT_ONCE: Final = 20
 """Targets in one check. A check of an open Delta table takes 25 ms, and that of other tables takes longer."""
@@ -44,9 +44,9 @@ class MissingTargetCheck:
 
     def due(self) -> bool:
         """Return True if it is time for a check."""
-        return self._last is None or time.monotonic() - self._last >= LOOK_EVERY_S
+        return self._last is None or time.monotonic() - self._last >= CHECK_EVERY_S
 
-    def gone(self, spark: SparkSession, rows: Sequence[ControlRow]) -> list[ControlRow]:
+    def missing(self, spark: SparkSession, rows: Sequence[ControlRow]) -> list[ControlRow]:
         """Return the rows whose targets are missing, among those that are checked now.
 
         Raises:
@@ -55,8 +55,8 @@ class MissingTargetCheck:
         chosen = self._chosen(rows)
         if not chosen:
             return []
-        there = partial(is_target_there, spark)
-        found = side_by_side(spark, there, chosen, at_once=self._parallel, name="mirror-look")
+        exists = partial(target_exists, spark)
+        found = side_by_side(spark, exists, chosen, at_once=self._parallel, name="mirror-look")
         if len(chosen) > 1 and not any(found):
             raise ConfigError(
                 f"none of {len(chosen)} targets exists, for example {chosen[0].target}: their storage is not "
@@ -76,7 +76,7 @@ class MissingTargetCheck:
         return [*rows, *rows][begin : begin + most]
 
 
-def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
+def target_exists(spark: SparkSession, row: ControlRow) -> bool:
     """Return True if a target exists. One that cannot be read counts as existing: its next write reports the fault.
 
     A target that tasks wrote is checked without Spark, which would first read all commits since its own last one.
@@ -90,7 +90,7 @@ def is_target_there(spark: SparkSession, row: ControlRow) -> bool:
         return True
 
 
-def gone_error(row: ControlRow, hint: str) -> ConfigError:
+def missing_target_error(row: ControlRow, hint: str) -> ConfigError:
     """Make the error for a table whose target was removed."""
     return ConfigError(f"its target {row.target} does not exist any more: something else removed it.", hint=hint)
 

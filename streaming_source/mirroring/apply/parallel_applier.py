@@ -1,7 +1,9 @@
-"""Run the work of a micro-batch on all tables in parallel: small targets first, with Spark settings for each size.
+"""Run the work of a micro-batch on all tables in parallel, small targets first, with Spark settings for each size.
 
-In: the work on each table. Out: applied statements; then the row of each table after the micro-batch, or its error.
-Each table has its own session, because commit tokens are settings of a session.
+`ParallelApplier` applies the statements, then writes the rows. It returns the row of each table after the micro-batch,
+or its error. Each table has its own session, because commit tokens are settings of a session. `TargetSizes`,
+`MergeSettings` and `ShuffleSize` choose the settings of a MERGE. `keep_compiled_classes` is called once, before the
+first query.
 """
 
 from __future__ import annotations
@@ -22,18 +24,16 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.apply.table_applier import TableApplier
     from streaming_source.mirroring.control.control_table import ControlRow
-# In: the session of a micro-batch, the work on its tables. Out: settings in that session only, and an upper limit of
-# the rows of each target. A setting of the user stays, or is an upper limit.
+
+
+# Settings for MERGE and shuffles, which only the session of the query gets. A setting of the user is not changed.
 #
-# Small plans are interpreted: each MERGE generates code for 68 projections and its stages, which costs more than an
-# interpreted run over few rows. Files of a target are rewritten if it is small or many of its rows change. Deletion
-# vectors would need two more jobs, and leave a small file in each micro-batch, which later MERGEs read.
+# Plans of small targets are interpreted, because compiling a MERGE costs more than an interpreted run over few rows.
+# Files of a target are rewritten if it is small or many of its rows change. Otherwise rows are marked in deletion
+# vectors, which costs two more jobs and leaves a small file in each micro-batch.
 #
-# Spark starts with 200 shuffle partitions whatever the data, and each task then writes 200 small pieces. This is most
-# of the cost of a MERGE of some thousand rows.
-#
-# The control table has the number of rows and changes that were applied, which counts every update and delete as a
-# row. So a target is counted when it may have passed a limit or doubled.
+# The control table counts every update and delete as a row, so it has only an upper limit of the target's rows.
+# `TargetSizes` counts a target when that limit passes MOST_ROWS or has doubled.
 
 
 MOST_ROWS: Final = 50_000
@@ -46,7 +46,7 @@ COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.fa
 
 """Spark's defaults, set explicitly: executions within a micro-batch otherwise inherit the settings from its start."""
 
-MOST_WHOLE_ROWS: Final = 500_000
+MOST_REWRITTEN_ROWS: Final = 500_000
 
 """Most rows of a target whose files are rewritten: with a million rows, deletion vectors cost no more."""
 
@@ -56,7 +56,7 @@ COPIED_A_CHANGE: Final = 20
 
 _MARKS: Final = "spark.databricks.delta.merge.deletionVectors.persistent"
 
-WHOLE_FILES: Final = {_MARKS: "false"}
+REWRITTEN_FILES: Final = {_MARKS: "false"}
 
 MARKED_ROWS: Final = {_MARKS: "true"}
 
@@ -91,9 +91,9 @@ class TargetSize(NamedTuple):
         return self.rows <= MOST_ROWS
 
     @property
-    def written_whole(self) -> bool:
+    def is_rewritten(self) -> bool:
         """Whether files of the target are rewritten, instead of marking rows in deletion vectors."""
-        return self.small or self.rows <= min(MOST_WHOLE_ROWS, COPIED_A_CHANGE * self.changes)
+        return self.small or self.rows <= min(MOST_REWRITTEN_ROWS, COPIED_A_CHANGE * self.changes)
 
 
 class MergeSettings:
@@ -101,12 +101,12 @@ class MergeSettings:
 
     def __init__(self) -> None:
         self._plans = _Choice(INTERPRETED, COMPILED)
-        self._files = _Choice(WHOLE_FILES, MARKED_ROWS)
+        self._files = _Choice(REWRITTEN_FILES, MARKED_ROWS)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:
         """Set how MERGEs into targets of this size are run."""
         self._plans.make(spark, first=size.small)
-        self._files.make(spark, first=size.written_whole)
+        self._files.make(spark, first=size.is_rewritten)
 
 
 class _Choice:
@@ -193,7 +193,7 @@ class ParallelApplier:
 
         def follow(work: TableApplier) -> None:
             try:
-                self._move(work)
+                self._give_session(work)
                 work.follow()
             except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
                 work.failed = error
@@ -212,13 +212,13 @@ class ParallelApplier:
         sizes = side_by_side(spark, self._sizes.of, works, at_once=self._parallel, name="mirror-size")
         groups: dict[tuple[bool, bool], list[tuple[TableApplier, TargetSize]]] = {}
         for work, size in zip(works, sizes, strict=True):
-            groups.setdefault((size.small, size.written_whole), []).append((work, size))
+            groups.setdefault((size.small, size.is_rewritten), []).append((work, size))
         for _, group in sorted(groups.items(), reverse=True):
             largest = max(size for _, size in group)
             self.fit(spark, largest)  # tasks use the settings of the query's session, plans those of their own
 
             def write(work: TableApplier, size: TargetSize = largest) -> ControlRow | Exception:
-                self._move(work)
+                self._give_session(work)
                 self.fit(work.part.spark, size)
                 return self._done(work)
 
@@ -233,16 +233,16 @@ class ParallelApplier:
         except (NativeWriteError, ReplicaError, *SPARK_ERRORS) as error:
             return error
         finally:
-            if work.part.moved and len(self._sessions) < self._parallel:
+            if work.part.has_own_session and len(self._sessions) < self._parallel:
                 self._sessions.append(work.part.spark)
 
-    def _move(self, work: TableApplier) -> None:
-        if not work.part.moved:
+    def _give_session(self, work: TableApplier) -> None:
+        if not work.part.has_own_session:
             try:
                 session = self._sessions.pop()
             except IndexError:
                 session = own_session(work.part.query_session)
-            work.part.move(session)
+            work.part.use_session(session)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:
         """Set the session for the next writes."""
@@ -250,10 +250,8 @@ class ParallelApplier:
         self._settings.fit(spark, size)
 
 
-# In: the session in which a mirror is started. Out: a larger limit, which Spark reads when it compiles its first
-# class. Spark keeps 100 classes for a whole JVM, and the MERGEs of three targets have as many. Without a larger limit
-# they are compiled again in each micro-batch. A limit that the user has set stays. If Spark has already compiled a
-# class, the mirror only logs a warning.
+# Spark keeps 100 compiled classes in a JVM, as many as the MERGEs of three targets need. With a larger limit, the plans
+# of many targets are not compiled again in each micro-batch. A limit that the user has set stays.
 
 
 SETTING: Final = "spark.sql.codegen.cache.maxEntries"

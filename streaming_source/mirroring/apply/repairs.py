@@ -20,8 +20,8 @@ from replica.errors import ReplicaError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.auditing.mirror.records import COLUMNS as RECORD
 from streaming_source.auditing.mirror.records import (
-    GONE,
     NOT_REPAIRED,
+    REMOVED,
     REPAIRED,
     REPAIRS_SUFFIX,
     ROW,
@@ -35,7 +35,7 @@ from streaming_source.mirroring.control.control_table import CURRENT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
-from streaming_source.sinks.queries import SPARK_ERRORS, first_line, told_by
+from streaming_source.sinks.queries import SPARK_ERRORS, first_line, message_of
 from streaming_source.sinks.sql_text import braced, identifier, text_value
 from streaming_source.sinks.upserts import sql_name
 from streaming_source.transforms.transformed_images import image_type, target_columns
@@ -68,7 +68,7 @@ class Repairs:
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
-        self._looked = -POLL_S
+        self._checked_s = -POLL_S
 
     def serve(
         self, spark: SparkSession, rows: Mapping[TableName, ControlRow], before: Callable[[TableName, str], None]
@@ -80,9 +80,9 @@ class Repairs:
             rows: the rows of the control table.
             before: called before a repair, with the table and the position of its audit.
         """
-        if time.monotonic() - self._looked < POLL_S:
+        if time.monotonic() - self._checked_s < POLL_S:
             return
-        self._looked = time.monotonic()
+        self._checked_s = time.monotonic()
         for request in self._requests(spark, rows):
             name = request["source_database"], request["source_table"]
             row = rows.get(name)
@@ -93,8 +93,8 @@ class Repairs:
     def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
         mirror = next(iter(rows.values())).mirror if rows else ""
         try:
-            asked = spark.table(beside(self._settings.names.control, REPAIRS_SUFFIX))
-            return asked.where(asked["mirror"] == mirror).orderBy("asked_at").collect()
+            requests = spark.table(beside(self._settings.names.control, REPAIRS_SUFFIX))
+            return requests.where(requests["mirror"] == mirror).orderBy("asked_at").collect()
         except AnalysisException:  # there were no requests yet
             return []
         except SPARK_ERRORS as error:
@@ -114,7 +114,7 @@ class Repairs:
                 "%s: %d rows are repaired, %d have changed since", name, done.keys - done.changed, done.changed
             )
         except (ReplicaError, *SPARK_ERRORS) as error:
-            reason = told_by(error)
+            reason = message_of(error)
             _log.error("%s is not repaired: %s", name, reason)
         control = self._settings.names.control
         make_records(spark, control)
@@ -143,8 +143,8 @@ def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None
         ReplicaError: the changes since the request cannot be read.
     """
     if row is None or row.state != CURRENT or row.mode != CURRENT_MODE or row.batch < request["batch"]:
-        told = "does not belong to the mirror" if row is None else f"is {row.state} in the mode {row.mode}"
-        raise SchemaError(f"the table {told}.", hint="Re-snapshot it (mirror_resnapshot).")
+        finding = "does not belong to the mirror" if row is None else f"is {row.state} in the mode {row.mode}"
+        raise SchemaError(f"the table {finding}.", hint="Re-snapshot it (mirror_resnapshot).")
     key = tuple(request["key"])
     rows = _rows(spark, bytes(request["rows"]), spark.table(row.target).schema)
     keys = rows.select(f"{ROW}.*").select(*map(identifier, key)).distinct().persist()
@@ -156,8 +156,8 @@ def repair(spark: SparkSession, settings: MirrorSettings, row: ControlRow | None
             from pyspark.sql import functions as f
 
             left = keys.alias("old").join(changed.alias("new"), f.expr(same), "left_semi").count()
-            flat = rows.select(GONE, ROW, *(f.col(f"{ROW}.{identifier(name)}") for name in key))
-            rows = flat.alias("old").join(changed.alias("new"), f.expr(same), "left_anti").select(GONE, ROW)
+            flat = rows.select(REMOVED, ROW, *(f.col(f"{ROW}.{identifier(name)}") for name in key))
+            rows = flat.alias("old").join(changed.alias("new"), f.expr(same), "left_anti").select(REMOVED, ROW)
         total = keys.count()
         if left < total:
             spark.conf.set(METADATA, Commit(row.mirror, row.batch, row.position, UNNUMBERED).metadata)
@@ -177,12 +177,12 @@ def _rows(spark: SparkSession, stream: bytes, wanted: StructType) -> DataFrame:
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     with pa.ipc.open_stream(stream) as reader:
-        told = reader.read_all()
-    if [field.name for field in told.schema.field(ROW).type] != wanted.names:
+        table = reader.read_all()
+    if [field.name for field in table.schema.field(ROW).type] != wanted.names:
         raise SchemaError("the target has other columns now.", hint="Audit it again.")
     # columns outside the key may be NULL
     row = StructType([StructField(field.name, field.dataType) for field in wanted])
-    return spark.createDataFrame(told, StructType([StructField(GONE, BooleanType()), StructField(ROW, row)]))
+    return spark.createDataFrame(table, StructType([StructField(REMOVED, BooleanType()), StructField(ROW, row)]))
 
 
 def _changed(
@@ -227,7 +227,7 @@ def _statement(target: str, key: tuple[str, ...], columns: list[str]) -> str:
     return " ".join(
         (
             f"MERGE INTO {braced(target)} AS target USING {{rows}} AS told",
-            f"ON told.{GONE} AND {same} WHEN MATCHED THEN DELETE",
-            f"WHEN NOT MATCHED AND NOT told.{GONE} THEN INSERT ({names}) VALUES ({values})",  # noqa: S608
+            f"ON told.{REMOVED} AND {same} WHEN MATCHED THEN DELETE",
+            f"WHEN NOT MATCHED AND NOT told.{REMOVED} THEN INSERT ({names}) VALUES ({values})",  # noqa: S608
         )
     )

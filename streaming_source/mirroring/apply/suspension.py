@@ -1,9 +1,8 @@
 """Suspension of a table: the only place at which an error of a table becomes its state.
 
-In: the table's row of the control table, an error. Out: the row of a suspended table with the reason, and with a
-request for a re-snapshot if the fault may be transient. A suspended table keeps its rows. If it was being re-snapshot,
-its target gets its earlier rows back once the control table has the state. Faults that belong to no table do not come
-here (`faults.py`).
+`suspended` returns the control row of a suspended table with the reason, and with a request for a re-snapshot if the
+fault may be transient. A suspended table keeps its rows. If it was being re-snapshot, `restore` gives its target the
+earlier rows back once the control table has the state. Faults that belong to no table do not come here (`faults.py`).
 
 If rules hide values of a table, the reason has only Spark's error condition, as Spark's documentation lists it. The
 text of our own `raise_error` expressions is shown: it names columns and transactions, never values.
@@ -21,13 +20,13 @@ from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import full_disk, may_pass
-from streaming_source.mirroring.apply.missing_targets import gone_error, is_target_there
+from streaming_source.mirroring.apply.missing_targets import missing_target_error, target_exists
 from streaming_source.mirroring.control.control_table import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
 from streaming_source.mirroring.reading.resnapshot import MOST_TRIES, RESNAPSHOT_HINT
 from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.sinks.delta import DELTA
-from streaming_source.sinks.queries import SPARK_ERRORS, told_by, without_plan
+from streaming_source.sinks.queries import SPARK_ERRORS, message_of, without_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +54,7 @@ def suspended(row: ControlRow, error: Exception, number: int | None = None, *, w
         number: the micro-batch of the error, if the mirror may re-snapshot the table itself.
         why: the reason to show instead of the error's text.
     """
-    why = (told_by(error) if why is None else why)[:LONGEST_ERROR]
+    why = (message_of(error) if why is None else why)[:LONGEST_ERROR]
     _log.error("%s is suspended: %s", one_line(table_text(row.name)), one_line(why))
     if number is not None and may_pass(error) and row.tries < MOST_TRIES:
         return faulted(row, number, why)
@@ -70,8 +69,8 @@ def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Excep
     row, spark = work.row, work.part.spark
     hides = settings.rule_of(row.name).hides
     hint = RESNAPSHOT_HINT.format(table=table_text(row.name))
-    if isinstance(error, AnalysisException) and not is_target_there(spark, row):
-        return suspended(row, gone_error(row, hint))
+    if isinstance(error, AnalysisException) and not target_exists(spark, row):
+        return suspended(row, missing_target_error(row, hint))
     lacking = _lacking_columns(work) if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
     if lacking:  # Delta may report only an internal error for it
         changed = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
@@ -113,7 +112,7 @@ def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
     return row if old.batch == NO_BATCH else row.with_before(number, old)
 
 
-def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
+def restore(spark: SparkSession, row: ControlRow) -> ControlRow:
     """Give the target of a suspended table the rows that it had before its re-snapshot, and return their control row.
 
     The target is left unchanged if the format or the storage no longer has these rows. After a crash this is done
@@ -123,9 +122,9 @@ def put_back(spark: SparkSession, row: ControlRow) -> ControlRow:
         return row
     _, old = row.before
     try:
-        open_target(spark, row.target).put_back(old)
+        open_target(spark, row.target).restore(old)
     except (ReplicaError, *SPARK_ERRORS) as error:
-        _log.warning("%s cannot be restored to its rows before the re-snapshot: %s", row.target, told_by(error))
+        _log.warning("%s cannot be restored to its rows before the re-snapshot: %s", row.target, message_of(error))
         return row._replace(before_snapshot=None)
     return old
 
@@ -134,8 +133,8 @@ def error_name(error: PySparkException) -> str:
     """Return the name of an error, without values of rows."""
     condition = error.getCondition() or type(error).__name__
     if condition.startswith(_OURS):
-        told = error.getMessageParameters() or {}
-        return str(told.get("errorMessage", condition))
+        parameters = error.getMessageParameters() or {}
+        return str(parameters.get("errorMessage", condition))
     return _hidden(condition)
 
 

@@ -1,9 +1,9 @@
 """Apply a micro-batch to the target of one table.
 
-In: the table's part of the micro-batch, the statements on it. Out: the table's row of the control table after the
-micro-batch. Statements are applied first (`ddl_applier.py`). Snapshot rows are appended, because the target has none of
-them. Changes are one MERGE with the last change of each key. A repeated micro-batch leaves the target unchanged,
-because each commit has a token.
+`TableApplier` decides about the steps: statements first (`ddl_applier.py`), then snapshot rows, which are appended
+because the target has none of them, and changes, which are one MERGE with the last change of each key. `TableBatch` is
+the table's part of the micro-batch, with the operations on the target. `omitted_values` returns the values of columns
+that images leave out. Each commit has a token, so a repeated micro-batch leaves the target unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streaming_source.mirroring.batch.batch_facts import other_definition_of
 from streaming_source.mirroring.batch.latest_rows import MOST_BYTES, LatestOfTable, fits_one_task, latest_rows
 from streaming_source.mirroring.batch.table_rows import (
     INTERVAL,
-    by_name_alone,
+    is_plain_pattern,
     rows_of_table,
     typed_columns,
     values_read,
@@ -129,7 +129,7 @@ class TableApplier:
         elif not self.is_over:
             part.check_owner()
             part.columns = typed_columns(part.row.table, part.settings.policy)
-            self._bring_in()
+            self._write_rows()
         if self._following is not None:
             self._following.end()
         part.target.finish(part.facts.rows, part.commit)
@@ -138,7 +138,7 @@ class TableApplier:
             committed_at=part.facts.committed_at or part.row.committed_at,
         )
 
-    def _bring_in(self) -> None:
+    def _write_rows(self) -> None:
         part = self.part
         if part.mode.append_only:
             part.append(part.rows())
@@ -158,22 +158,20 @@ class TableApplier:
                 part.merge(part.rows().where("op = 'read'"), READS)
 
 
-# In: rows of a micro-batch, the table's row of the control table. Out: the values by column. An INSERT leaves out the
-# columns that its statement does not name and no function or trigger sets. Such a column has its constant DEFAULT, or
-# NULL, or the implicit value of a NOT NULL column. Servers 10.5, 10.11 and 11.8 do so;
-# `TABLE::mark_columns_needed_for_insert` marks the other columns. Refused: rows without a column whose value is
-# unknown, so that the table is suspended.
+# An INSERT leaves out the columns that its statement does not name, unless a function or a trigger sets them
+# (`TABLE::mark_columns_needed_for_insert` in the server). Such a column has its constant DEFAULT, or NULL, or the
+# implicit value of a NOT NULL column. If the value is unknown, the table is suspended.
 
 
-def value_left_out(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
+def omitted_value(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
     """Return the value of a column that an INSERT leaves out; None if it is unknown."""
-    words = None if default is None else tuple(tokenize(default))
-    if words is not None and [word.upper for word in words] == ["NULL"]:
+    tokens = None if default is None else tuple(tokenize(default))
+    if tokens is not None and [token.upper for token in tokens] == ["NULL"]:
         return NULL
-    return value_of(column, words, kind, policy)
+    return value_of(column, tokens, kind, policy)
 
 
-def columns_left_out(
+def omitted_columns(
     spark: SparkSession, row: ControlRow, columns: Sequence[TableColumn], policy: ValuePolicy
 ) -> OmittedColumns:
     """Return the known values of columns that images leave out."""
@@ -183,7 +181,7 @@ def columns_left_out(
     known: dict[str, KnownValue] = {}
     for column in columns:
         if column.name in row.defaults:
-            value = value_left_out(declared[column.name], row.defaults[column.name], column.type, policy)
+            value = omitted_value(declared[column.name], row.defaults[column.name], column.type, policy)
             if value is not None and (value == NULL or column.type != INTERVAL):  # a target holds TIME as text
                 known[column.name] = value
     wanted = [value.column().alias(str(number)) for number, value in enumerate(known.values())]
@@ -193,7 +191,7 @@ def columns_left_out(
     return OmittedColumns(names, tuple(name in row.defaults for name in names), tuple(map(found.get, names)))
 
 
-def values_left_out(rows: DataFrame, row: ControlRow, ruled: Transformed) -> dict[str, Column]:
+def omitted_values(rows: DataFrame, row: ControlRow, ruled: Transformed) -> dict[str, Column]:
     """Return the values of columns that inserts leave out, by column.
 
     Raises:
@@ -204,8 +202,8 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Transformed) -> dic
     update = f.col("op") == "update"
     lacks = {side: f.coalesce(f.col(f"absent.{side}"), f.array().cast("array<string>")) for side in ("before", "after")}
     lacking = f.when(update, f.array_intersect(lacks["after"], lacks["before"])).otherwise(lacks["after"])
-    told = rows.select("op", "transaction.gtid", f.explode(lacking).alias("name"))
-    found = told.groupBy("name", "op").agg(f.min("gtid").alias("gtid")).collect()
+    absent = rows.select("op", "transaction.gtid", f.explode(lacking).alias("name"))
+    found = absent.groupBy("name", "op").agg(f.min("gtid").alias("gtid")).collect()
     columns = {column.name: column for column in row.table.columns}
     kinds = {column.name: column.type for column in ruled.read_columns}
     defaults = row.defaults
@@ -214,11 +212,11 @@ def values_left_out(rows: DataFrame, row: ControlRow, ruled: Transformed) -> dic
         if name not in kinds:
             continue  # the rule leaves it out
         if op == "read":  # snapshot rows are complete, except for generated columns
-            raise _never_there(row, [one for one, op, _ in found if op == "read" and one in kinds])
+            raise _never_logged(row, [one for one, op, _ in found if op == "read" and one in kinds])
         if name not in defaults:
             raise _unknown(row, name, op, gtid, "it is a generated column, or its DEFAULT is not known")
         if op == "insert":
-            value = value_left_out(columns[name], defaults[name], kinds[name], ruled.policy)
+            value = omitted_value(columns[name], defaults[name], kinds[name], ruled.policy)
             if value is None:
                 raise _unknown(row, name, op, gtid, "the value of its DEFAULT is not certain")
             values[name] = value.column()
@@ -235,7 +233,7 @@ def _unknown(row: ControlRow, name: str, op: str, gtid: str | None, why: str) ->
     )
 
 
-def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
+def _never_logged(row: ControlRow, names: list[str]) -> SchemaError:
     table = table_text(row.name)
     listed = ", ".join(f'"{name}"' for name in sorted(names))
     return SchemaError(
@@ -243,10 +241,6 @@ def _never_there(row: ControlRow, names: list[str]) -> SchemaError:
         "binlog_row_image is. Changes would lack their values.",
         hint=f'Start the mirror with the rule {{"{table}": {{"leaveOut": [{listed}]}}}} and resnapshot="{table}@WORD".',
     )
-
-
-# In: the micro-batch, the table's row of the control table, the table's facts. Out: rows, appends and MERGEs, and the
-# table's row after them. `table_applier.py` and `ddl_applier.py` decide about the operations and their order.
 
 
 _log = logging.getLogger(__name__)
@@ -263,7 +257,7 @@ class TableBatch:
         kept: the table is re-snapshot from this micro-batch on, and the target keeps the older rows.
         columns: the columns into which rows are decoded; None if images have to be VARIANT because of a type.
         folder: the folder of the target, if delta-rs may write it.
-        query_session: the session of the query, also after `move`.
+        query_session: the session of the query, also after `use_session`.
     """
 
     settings: MirrorSettings
@@ -282,13 +276,13 @@ class TableBatch:
         self.query_session = self.spark
         self.target = open_target(self.spark, self.row.target, made=self.made, folder=self.folder)
 
-    def move(self, spark: SparkSession) -> None:
+    def use_session(self, spark: SparkSession) -> None:
         """Use a session that no other table uses, because a commit token is a setting of the session."""
         self.batch = in_session(spark, self.batch)
         self.target = open_target(spark, self.row.target, made=self.made, folder=self.folder)
 
     @property
-    def moved(self) -> bool:
+    def has_own_session(self) -> bool:
         """Whether the part has its own session."""
         return self.spark is not self.query_session
 
@@ -322,9 +316,9 @@ class TableBatch:
             return
         owner = self.target.properties().get(MIRROR)
         if owner != self.row.mirror:
-            told = "has no" if owner is None else f"has {owner} as its"
+            has = "has no" if owner is None else f"has {owner} as its"
             raise ConfigError(
-                f"its target {self.row.target} does not belong to this mirror any more: it {told} property {MIRROR}. "
+                f"its target {self.row.target} does not belong to this mirror any more: it {has} property {MIRROR}. "
                 "Something else replaced or changed it.",
                 hint=f"Drop it, or move it away. {RESNAPSHOT_HINT.format(table=table_text(self.row.name))}",
             )
@@ -351,9 +345,9 @@ class TableBatch:
     def lacking_columns(self) -> list[str]:
         """Return the columns that a Delta target should have and lacks."""
         ruled = transformed_table(self.spark, self.row.table, self.settings)
-        there = {spark_column_key(name) for name in self.spark.table(self.target.name).columns}
+        existing = {spark_column_key(name) for name in self.spark.table(self.target.name).columns}
         wanted = (column.name for column in self.mode.columns(ruled.columns))
-        return [name for name in wanted if spark_column_key(name) not in there]
+        return [name for name in wanted if spark_column_key(name) not in existing]
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
@@ -363,7 +357,7 @@ class TableBatch:
 
     def reads(self) -> DataFrame:
         """Return the snapshot rows, with only the columns that are appended."""
-        values = self.mode.appends_values and by_name_alone(self.row.name)
+        values = self.mode.appends_values and is_plain_pattern(self.row.name)
         # values alone do not show which columns images lack
         if self.columns is None or not values or self.facts.partial:
             return self.rows().where("op = 'read'")
@@ -386,7 +380,7 @@ class TableBatch:
 
     def merge_changes(self) -> None:
         """Apply all changes; if possible, only the last change of each key, which one task finds."""
-        latest = None if self.columns is None or not self.mode.takes_reduced else self.one_task(self.columns)
+        latest = None if self.columns is None or not self.mode.needs_latest_only else self.one_task(self.columns)
         if latest is None:
             self.merge(self.rows().where("op <> 'read'"))
             return
@@ -399,7 +393,7 @@ class TableBatch:
     def plain(self) -> bool:
         """Whether the target has the table's values unchanged, and the table's name as a pattern selects only it."""
         rule = self.settings.rule_of(self.row.name)
-        return rule.where is None and not rule.named and by_name_alone(self.row.name)
+        return rule.where is None and not rule.named and is_plain_pattern(self.row.name)
 
     def one_task(
         self, columns: tuple[TableColumn, ...], most_bytes: int = MOST_BYTES, *, partial: bool = False
@@ -416,7 +410,7 @@ class TableBatch:
         """Return change rows with the columns of the target."""
         ruled = transformed_table(self.spark, self.row.table, self.settings)
         if self.facts.partial and not self.mode.append_only:
-            ruled = ruled._replace(left_out=values_left_out(rows, self.row, ruled))
+            ruled = ruled._replace(left_out=omitted_values(rows, self.row, ruled))
         return NetChanges(
             rows=target_images(rows, ruled),
             target=self.target,

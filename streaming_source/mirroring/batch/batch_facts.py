@@ -1,8 +1,8 @@
-"""Facts of a micro-batch: which tables it changes, and its statements.
+"""Facts of a micro-batch: which tables it changes, its statements, and whether its rows match the definitions.
 
-In: a batch of manifests. Out: `TableChanges` and `StatementRow`s by table. The statements have the order of the
-partitions; `alterations.py` sorts them. Reading the facts also fills the cache from which the work on each table
-reads.
+`collect_facts` reads the manifests by one Spark job and returns `BatchFacts`: `TableChanges` and `StatementRow`s by
+table. The job also fills the cache from which the work on each table reads. `other_definition_of` compares the table
+maps of rows with a definition. Statements have the order of the partitions; `alterations.py` sorts them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from replica.protocol.rows.table_map import parse_table_map
 from replica.rows.tables.match import difference
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.batch.manifest import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED, MetMap
+from streaming_source.mirroring.batch.manifest import FAULT, KNOWN, MAPS, RANGE, STATEMENT, TOUCHED, TableMapRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class TableChanges(NamedTuple):
     partial: bool = False
     domains: int = 0
     committed_at: dt.datetime | None = None
-    maps: tuple[MetMap, ...] = ()
+    maps: tuple[TableMapRun, ...] = ()
     fault: str | None = None
 
     @property
@@ -99,7 +99,7 @@ class BatchFacts(NamedTuple):
     parts: dict[TableName, list[PackedPart]]
 
 
-def look_through(batch: DataFrame) -> BatchFacts:
+def collect_facts(batch: DataFrame) -> BatchFacts:
     """Return the facts of a batch of manifests, by one Spark job."""
     parts: dict[TableName, list[PackedPart]] = {}
     packed = b""
@@ -138,7 +138,7 @@ def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableCh
         any(row["partial"] for row in rows),
         len({domain for row in rows for domain in row["domains"]}),
         dt.datetime.fromtimestamp(max(committed) / _SECOND_US, dt.UTC) if committed else None,
-        tuple(MetMap(*met) for row in rows for met in pickle.loads(row[MAPS])),  # noqa: S301  (made by our tasks)
+        tuple(TableMapRun(*run) for row in rows for run in pickle.loads(row[MAPS])),  # noqa: S301  (made by our tasks)
         next((row[FAULT] for row in rows if row[FAULT] is not None), None),
     )
 
@@ -148,9 +148,8 @@ def _statement(row: Row) -> StatementRow:
     return StatementRow(row["domain"], int(row["number"]), row["ordinal"], row["gtid"], effect, row["committed_us"])
 
 
-# In: the table maps of the rows, the definition of the table. Out: why the rows do not match the definition; '' if
-# they do. ALTER TABLE under sql_log_bin=0, and an ALTER that a server does not log, are no statements of the stream.
-# This check finds them before a value is lost or written to another column.
+# ALTER TABLE under sql_log_bin=0 is not in the stream. Comparing the table maps of rows with the definition finds it,
+# before a value is lost or written to another column.
 
 
 _WITHOUT_ID: Final = bytes(8)
@@ -160,14 +159,14 @@ _WITHOUT_ID: Final = bytes(8)
 
 def unreadable_rows(changes: TableChanges) -> str:
     """Return why rows of a micro-batch cannot be decoded; '' if all can."""
-    return changes.fault or next((met.fault for met in changes.maps if met.fault), "")
+    return changes.fault or next((run.fault for run in changes.maps if run.fault), "")
 
 
 def other_definition_of(changes: TableChanges, table: TableSchema) -> str:
     """Return why rows of a table in a micro-batch do not match a definition; '' if they do."""
     if changes.fault is not None:
         return changes.fault
-    reasons = (met.fault or _difference(met.content, table, read=met.read) for met in changes.maps)
+    reasons = (run.fault or _difference(run.content, table, read=run.read) for run in changes.maps)
     return next((why for why in reasons if why), "")
 
 

@@ -19,7 +19,7 @@ from streaming_source.mirroring.batch.table_rows import (
     flat_rows,
     numbered,
     parts_of_table,
-    told_parts,
+    table_partitions,
     without_broadcast,
 )
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.batch.batch_facts import TableChanges
-    from streaming_source.mirroring.batch.table_rows import ToldPart
+    from streaming_source.mirroring.batch.table_rows import TablePartition
     from streaming_source.schema.row_schema import TableColumn
 
 MOST_CHANGES: Final = 250_000
@@ -67,16 +67,16 @@ def latest_rows(batch: DataFrame, latest: LatestOfTable, changes: TableChanges) 
     from pyspark.sql import functions as f
 
     columns = latest.columns
-    schema = numbered(columns).add(_gone(columns), "boolean")
+    schema = numbered(columns).add(_deleted_name(columns), "boolean")
     found = parts_of_table(batch, latest.name, 1).mapInArrow(latest, schema)
     rows = found.select(
         *(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)),
-        f.when(f.col(_gone(columns)), "delete").otherwise("upsert").alias("_op"),
+        f.when(f.col(_deleted_name(columns)), "delete").otherwise("upsert").alias("_op"),
     )
     return without_broadcast(rows, changes)
 
 
-def _gone(columns: Sequence[TableColumn]) -> str:
+def _deleted_name(columns: Sequence[TableColumn]) -> str:
     return str(len(columns))
 
 
@@ -106,14 +106,14 @@ class LatestOfTable:
         from streaming_source.rows.reader import BATCH_ROWS
 
         found: list[pa.RecordBatch] = []
-        for part in sorted(told_parts(batches), key=attrgetter("number")):
+        for part in sorted(table_partitions(batches), key=attrgetter("number")):
             found += self._of_part(part)
         if found:
             (rows,) = pa.Table.from_batches(found).combine_chunks().to_batches()  # few rows: see MOST_BYTES
             latest = rows.take(last_places(rows, self.keys))
             yield from (latest.slice(first, BATCH_ROWS) for first in range(0, latest.num_rows, BATCH_ROWS))
 
-    def _of_part(self, part: ToldPart) -> Iterator[pa.RecordBatch]:
+    def _of_part(self, part: TablePartition) -> Iterator[pa.RecordBatch]:
         """Yield the last changes of each batch, copied, because the decoder overwrites its own memory."""
         metadata = (CHANGE, HISTORY, *self.metadata)
         for rows in flat_rows(part, self.name, self.columns, metadata, read=False):
@@ -144,8 +144,8 @@ def with_deleted(rows: pa.RecordBatch, columns: int) -> pa.RecordBatch:
     if not ended.true_count:
         return marked(deleted)
     ended = pc.and_kleene(ended, ended.is_valid())  # FALSE for NULL
-    alone = pc.match_substring_regex(change, pattern="^(insert|delete)$")
-    return marked(pc.or_(deleted, ended)).filter(pc.invert(pc.and_(ended, alone)))
+    single_change = pc.match_substring_regex(change, pattern="^(insert|delete)$")
+    return marked(pc.or_(deleted, ended)).filter(pc.invert(pc.and_(ended, single_change)))
 
 
 def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -1,7 +1,9 @@
-"""Manifest of a micro-batch: its tables, rows and statements, made by tasks that decode no column.
+"""Manifest of a micro-batch: which tables, rows and statements it has, made by tasks that decode no column.
 
-It also has batch reads of a range of the binlog, as manifests. Options, offsets, checkpoints and errors are those of
-`mariadb-binlog`. `mirror()` registers the source in its session.
+`read_manifest` turns a partition of the stream into one RecordBatch. Its rows describe the partition, then the tables,
+statements and touched tables in it; readers depend on this order. `TableMapRuns` records the table maps of rows, and
+`TouchedTables` every table with row events. `ManifestSource` is the data source, with the options, offsets, checkpoints
+and errors of `mariadb-binlog`; `mirror()` registers it in its session.
 """
 
 from __future__ import annotations
@@ -182,9 +184,8 @@ def numbered(partitions: Iterable[InputPartition]) -> list[InputPartition]:
     return [NumberedPartition(part.ranges, number) for number, part in enumerate(changes)]
 
 
-# In: decoded batches of a partition, in the order of the stream. Out: the `MetMap`s of each table, one for each run of
-# rows with the same table map. Also out: the errors of tables whose rows are left out. The mirror compares the table
-# maps with its definitions, because a column that was added without the binlog shows in no statement.
+# A column that was added without the binlog shows in no statement, but in the table maps of rows. So the manifest has
+# them for each table, with the errors of tables whose rows are left out.
 
 
 Place = tuple[int, int]
@@ -192,7 +193,7 @@ Place = tuple[int, int]
 """Sequence number and ordinal."""
 
 
-class MetMap(NamedTuple):
+class TableMapRun(NamedTuple):
     """One run of rows of a table with the same table map.
 
     Attributes:
@@ -210,11 +211,11 @@ class MetMap(NamedTuple):
     fault: str
 
 
-class MetMaps:
+class TableMapRuns:
     """Table maps of a partition, and in `left_out` the errors of tables whose rows are left out."""
 
     def __init__(self) -> None:
-        self.runs: dict[TableName, list[MetMap]] = {}
+        self.runs: dict[TableName, list[TableMapRun]] = {}
         self.left_out: dict[TableName, str] = {}
 
     def walked(self, found: Scan, slots: SlotTable) -> None:
@@ -239,11 +240,11 @@ class MetMaps:
         if not len(rows):
             return
         slot = events["slot"][event[rows]]
-        met = np.flatnonzero(np.bincount(slot)).tolist()
+        used = np.flatnonzero(np.bincount(slot)).tolist()
         by_name: dict[TableName, list[int]] = {}
-        for number in met:
+        for number in used:
             by_name.setdefault(slots.table(number).name, []).append(number)
-        first, last = np.zeros(met[-1] + 1, np.int64), np.zeros(met[-1] + 1, np.int64)
+        first, last = np.zeros(used[-1] + 1, np.int64), np.zeros(used[-1] + 1, np.int64)
         last[slot] = rows  # numpy keeps the last of several assignments
         first[slot[::-1]] = rows[::-1]
         for name, numbers in by_name.items():
@@ -267,16 +268,15 @@ class MetMaps:
             runs[-1] = runs[-1]._replace(last=_place(changes, last))
         else:
             fault = "" if table.fault is None else str(table.fault)
-            runs.append(MetMap(content, _place(changes, first), _place(changes, last), read, fault))
+            runs.append(TableMapRun(content, _place(changes, first), _place(changes, last), read, fault))
 
 
 def _place(changes: ChangeBatch, row: int) -> Place:
     return int(changes.groups.sequence_numbers[changes.group[row]]), int(changes.ordinal[row])
 
 
-# In: the row events of a partition, for all tables. They include tables that the mirror does not select, and rows that
-# are not delivered yet. Out: a set of bits for each table. A foreign key of another table may cascade these changes,
-# and no binlog records a cascade.
+# Foreign keys may cascade the changes of any table, also of those that the mirror does not select and of rows that are
+# not delivered yet. So the manifest lists every table with row events.
 
 
 DELETES: Final = 1
@@ -311,9 +311,8 @@ class TouchedTables:
             self.bits[name] = self.bits.get(name, 0) | int(of_slots[slot])
 
 
-# In: a partition of the stream, and the read plan of a query over many tables. Out: one RecordBatch. The manifest
-# contains the pickled partition and the plan for reading its rows. The plan has no catalog: the definition of each
-# table is in the row of the table.
+# A manifest is one RecordBatch for each partition. It has the pickled partition and the plan for reading its rows,
+# without the catalog: the definition of each table is in the row of the table.
 
 
 _SECOND_US: Final = 1_000_000
@@ -333,7 +332,7 @@ class _Listed:
     def rows(self) -> int:
         return self.reads + self.changes
 
-    def row(self, name: TableName, known: bytes, size: int, maps: MetMaps) -> dict[str, Any]:
+    def row(self, name: TableName, known: bytes, size: int, maps: TableMapRuns) -> dict[str, Any]:
         return {
             "database": name.database,
             "table": name.table,
@@ -354,7 +353,7 @@ class _Walks:
     """Scans of a range: the main scan, and one for each XA transaction that was prepared before the range."""
 
     touched: TouchedTables | None
-    maps: MetMaps
+    maps: TableMapRuns
     slots: list[SlotTable] = field(default_factory=list)
 
     def __call__(self, found: Scan, slots: SlotTable) -> None:
@@ -378,7 +377,7 @@ def read_manifest(partition: ChangePartition, plan: ReadPlan, number: int = 0) -
     walked = replace(plan, shape="envelope", columns=(), schema=manifest_schema(), lenient=True)
     tables: dict[TableName, _Listed] = {}
     statements: list[dict[str, Any]] = []
-    touched, maps = TouchedTables(), MetMaps()
+    touched, maps = TouchedTables(), TableMapRuns()
     for part in partition.ranges:
         with noted(f"while reading {part.place}"):
             walks = _Walks(touched if part.read is None else None, maps)

@@ -1,11 +1,9 @@
 """Rows of one table of a micro-batch, decoded by Spark tasks on demand.
 
-In: a batch of manifests, the name of a table, its columns. Out: a DataFrame of envelope rows. Their images are STRUCTs
-of these columns; without columns they are VARIANT, for rows of several definitions. Nothing is cached: each use of the
-DataFrame decodes the same rows again from the relay log.
-
-If only the values of snapshot rows are needed, `values_read` returns them without metadata: Spark copies each column of
-an envelope.
+`rows_of_table` returns a DataFrame of envelope rows, whose images are STRUCTs of the given columns. Without columns the
+images are VARIANT, for rows of several definitions. `values_read` returns only the values of snapshot rows, because
+Spark copies each column of an envelope. Nothing is cached: each use of a DataFrame decodes the same rows again from the
+relay log.
 """
 
 from __future__ import annotations
@@ -180,12 +178,12 @@ def values_read(
         RowsOfTable(*name, columns, values=True), numbered(columns)
     )
     values = f.struct(*(f.col(str(number)).alias(column.name) for number, column in enumerate(columns)))
-    told = {"op": f.lit("read"), "database": f.lit(name[0]), "table": f.lit(name[1]), "after": values}
+    known = {"op": f.lit("read"), "database": f.lit(name[0]), "table": f.lit(name[1]), "after": values}
     nothing = {field.name: f.lit(None).cast(field.dataType) for field in envelope}
-    return found.select(*(value.alias(field) for field, value in (nothing | told).items()))
+    return found.select(*(value.alias(field) for field, value in (nothing | known).items()))
 
 
-def by_name_alone(name: TableName) -> bool:
+def is_plain_pattern(name: TableName) -> bool:
     """Return True if a table's name, used as a pattern, selects no other table; a dot or an asterisk may."""
     return not any(character in part for part in name for character in ".*")
 
@@ -216,7 +214,7 @@ def tasks_for(rows: int, cores: int) -> int:
     return max(1, min(-(-rows // ROWS_A_TASK), most))
 
 
-class ToldPart(NamedTuple):
+class TablePartition(NamedTuple):
     """Partition of a micro-batch that has rows of a table.
 
     Attributes:
@@ -231,7 +229,7 @@ class ToldPart(NamedTuple):
 
 
 def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
-    """Return partitions with the definition of a table as a batch of manifest columns, which `told_parts` reads."""
+    """Return partitions with the definition of a table as manifest columns, which `table_partitions` reads."""
     import pyarrow as pa
 
     from replica.rows.types.arrow_arrays import array_of_values
@@ -242,15 +240,15 @@ def packed_batch(parts: Sequence[tuple[bytes, bytes]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[RANGE, KNOWN])
 
 
-def told_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[ToldPart]:
+def table_partitions(batches: Iterable[pa.RecordBatch]) -> Iterator[TablePartition]:
     """Yield the partitions in the rows of `parts_of_table`."""
-    told: tuple[int, ChangePartition, ReadPlan] | None = None
+    partition: tuple[int, ChangePartition, ReadPlan] | None = None
     for batch in batches:
         for packed, known in zip(batch.column(RANGE).to_pylist(), batch.column(KNOWN).to_pylist(), strict=True):
             if packed is not None:
-                told = pickle.loads(packed)  # noqa: S301  (another task of this query pickled it)
-            elif told is not None:
-                yield ToldPart(*told, known=pickle.loads(known))  # noqa: S301
+                partition = pickle.loads(packed)  # noqa: S301  (another task of this query pickled it)
+            elif partition is not None:
+                yield TablePartition(*partition, known=pickle.loads(known))  # noqa: S301
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +266,7 @@ class RowsOfTable:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streaming_source.rows.reader import read_changes
 
-        for part in told_parts(batches):
+        for part in table_partitions(batches):
             with spark_border():
                 yield from read_changes(self._wanted(part.partition), self._plan(part.plan, part.known))
 
@@ -287,7 +285,7 @@ class RowsOfTable:
 
 
 def flat_rows(
-    part: ToldPart, name: TableName, columns: tuple[TableColumn, ...], metadata: Sequence[str] = (), *, read: bool
+    part: TablePartition, name: TableName, columns: tuple[TableColumn, ...], metadata: Sequence[str] = (), *, read: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one table in a partition, in the order of the stream, in the flat shape.
 

@@ -1,9 +1,9 @@
 """Check that the next micro-batch continues the targets, as the control table describes them.
 
-In: the rows of the control table, the number and the end of the next micro-batch. Out: whether the targets already have
-it. Refused: a checkpoint that is older or newer than the targets, such as a restored copy. Also refused is a control
-table that another run writes with a copy of the checkpoint. Spark repeats at most its last micro-batch, so the next one
-is that of the targets or the one after it.
+`is_applied` returns True if the targets already have the micro-batch. It refuses a checkpoint that is older or newer
+than the targets, such as a restored copy: Spark repeats at most its last micro-batch, so the next one is that of the
+targets or the one after it. `FencingCheck` and `check_fencing` refuse a control table that another run writes with a
+copy of the checkpoint. `end_of` reads the end of a micro-batch from Spark's offset log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.control.control_table import ControlRow
 
-LOOK_EVERY_S: Final = 60.0
+CHECK_EVERY_S: Final = 60.0
 
 """Seconds between two checks for another run. A check reads the control table, a part of a small micro-batch's cost."""
 
@@ -34,7 +34,7 @@ _HINT = (
 )
 
 
-def is_there(rows: Collection[ControlRow], number: int, end: SourceOffset, checkpoint: str) -> bool:
+def is_applied(rows: Collection[ControlRow], number: int, end: SourceOffset, checkpoint: str) -> bool:
     """Return True if the targets already have a micro-batch.
 
     Raises:
@@ -71,22 +71,22 @@ class FencingCheck:
     def due(self) -> bool:
         """Return True if it is time for a check, and start the next interval."""
         now = time.monotonic()
-        if now - self._last < LOOK_EVERY_S:
+        if now - self._last < CHECK_EVERY_S:
             return False
         self._last = now
         return True
 
 
-def check_alone(ours: Collection[ControlRow], there: Collection[ControlRow], control: str) -> None:
+def check_fencing(ours: Collection[ControlRow], stored: Collection[ControlRow], control: str) -> None:
     """Refuse to continue if another run of the mirror also writes.
 
     Raises:
         ConfigError: the control table is not what this run wrote.
     """
-    if _places(ours) != _places(there):
+    if _places(ours) != _places(stored):
         raise ConfigError(
             f"another run of this mirror writes {control} and the targets, perhaps from a copy of the checkpoint: "
-            f"it is at batch {_batch(there)}, and this run wrote batch {_batch(ours)}.",
+            f"it is at batch {_batch(stored)}, and this run wrote batch {_batch(ours)}.",
             hint="End the other run. The targets may lack changes now: drop the control table and the targets, and "
             "start one mirror with a new checkpoint.",
         )
@@ -100,8 +100,7 @@ def _batch(rows: Collection[ControlRow]) -> int:
     return max((row.batch for row in rows), default=NO_BATCH)
 
 
-# In: the checkpoint, the number of the micro-batch. Out: the offset that Spark logged before the micro-batch ran. The
-# driver reads the file itself, because a Spark job would cost a tenth of a second in each micro-batch.
+# The driver reads Spark's offset log itself, because a Spark job would cost a tenth of a second in each micro-batch.
 
 
 _RESTORE_HINT = "Restore the checkpoint, and start the mirror again."

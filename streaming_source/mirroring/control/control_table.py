@@ -1,8 +1,8 @@
 """Control table of a mirror: one row for each table, with the position up to which its target is complete.
 
-In and out: `ControlRow`s. The mirror writes all rows at the end of each micro-batch, as one commit. So one version of
-the table has all tables at one position. Nothing else writes the table. Functions for users name it by the template of
-its targets, or by its own name.
+`ControlRow` is a row, and `mirrored_tables` reads all of them. `write_control` writes them at the end of each micro-
+batch, as one commit, so one version of the table has all tables at one position. Nothing else writes the table.
+`control_of` finds it for users, by the template of its targets or by its own name.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from replica.errors import ConfigError
 from replica.schema.known_tables import tables_from_json, tables_to_json
 from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.faults import full_disk_told
+from streaming_source.mirroring.apply.faults import typed_disk_errors
 from streaming_source.mirroring.names import TargetNames
 from streaming_source.mirroring.writers.choose import FORMATS, control_store
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
-from streaming_source.mirroring.writers.native.delta_rows import columns_there, replace_rows, rows_there
+from streaming_source.mirroring.writers.native.delta_rows import replace_rows, stored_columns, stored_rows
 from streaming_source.mirroring.writers.target_format import METADATA
 from streaming_source.schema.row_schema import arrow_schema, spark_type
 from streaming_source.sinks.delta import known_folder
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from streaming_source.mirroring.statements.added_values import Defaults
-# In and out: values. This module reads and writes no table. Control tables and rows of older versions have to stay
-# readable.
+
+
+# Rows of the control table and their JSON values. Control tables of older versions have to stay readable: add columns,
+# but never rename one or change its meaning.
 
 
 READING: Final = "reading"
@@ -352,29 +354,31 @@ def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
     if not store.exists():
         return []
     table = store.rows()
-    there = [name for name in ControlRow._fields if name in table.columns]  # a table of an older version lacks columns
-    return _sorted(row.asDict(recursive=True) for row in table.select(*there).collect())
+    existing = [
+        name for name in ControlRow._fields if name in table.columns
+    ]  # a table of an older version lacks columns
+    return _sorted(row.asDict(recursive=True) for row in table.select(*existing).collect())
 
 
 def _rows_without_spark(spark: SparkSession, control: str) -> list[ControlRow] | None:
     """Return the rows as delta-rs reads them, in a hundredth of Spark's time; None if it cannot."""
     folder, names = _columns_without_spark(spark, control)
-    there = [name for name in ControlRow._fields if name in names]
-    if not there:
+    existing = [name for name in ControlRow._fields if name in names]
+    if not existing:
         return None
     try:
-        found = rows_there(folder, there)
+        found = stored_rows(folder, existing)
     except NativeWriteError as refused:
         _log.debug("Spark reads %s instead of delta-rs: %s", control, refused)
         return None
-    return _sorted(dict(zip(there, row, strict=True)) for row in found)
+    return _sorted(dict(zip(existing, row, strict=True)) for row in found)
 
 
 def _columns_without_spark(spark: SparkSession, control: str) -> tuple[str, Collection[str]]:
     """Return the folder and the columns of a control table, as delta-rs reads them; no columns if it cannot."""
     folder = known_folder(spark, control)
     try:
-        return ("", ()) if folder is None else (folder, columns_there(folder))
+        return ("", ()) if folder is None else (folder, stored_columns(folder))
     except (NativeWriteError, ImportError) as refused:  # deltalake is optional
         _log.debug("Spark checks %s instead of delta-rs: %s", control, refused)
         return "", ()
@@ -400,8 +404,8 @@ def complete_control(spark: SparkSession, control: str) -> None:
         return
     store = control_store(spark, control)
     if store.exists():
-        there = store.rows().columns
-        lacking = [column for column in _columns() if column.name not in there]
+        existing = store.rows().columns
+        lacking = [column for column in _columns() if column.name not in existing]
         if lacking:
             store.add_columns(lacking)
 
@@ -422,7 +426,7 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
         else:
             return
     table = pa.table(values, schema=arrow_schema(schema))
-    with full_disk_told(f"the control table {control}"):
+    with typed_disk_errors(f"the control table {control}"):
         control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
 
 
@@ -433,11 +437,11 @@ def is_as_written(folder: str | None, rows: Iterable[ControlRow]) -> bool:
     """
     names = ("mirror", "source_database", "source_table", "batch", "position")
     try:
-        there = None if folder is None else set(rows_there(folder, names))
+        stored = None if folder is None else set(stored_rows(folder, names))
     except NativeWriteError as refused:
         _log.debug("Spark reads %s instead of delta-rs: %s", folder, refused)
         return False
-    return there == {tuple(getattr(row, name) for name in names) for row in rows}
+    return stored == {tuple(getattr(row, name) for name in names) for row in rows}
 
 
 def _columns() -> list[TargetColumn]:

@@ -65,19 +65,19 @@ class MirrorMetrics:
         context = spark.sparkContext._jsc.sc()  # noqa: SLF001
         prefix = metric_prefix(control)
         self._gauges = {name: context.doubleAccumulator() for name, _ in METRICS}
-        told = jvm.java.util.HashMap()
+        values = jvm.java.util.HashMap()
         for name, gauge in self._gauges.items():
-            told.put(f"{prefix}.{name}", gauge)
+            values.put(f"{prefix}.{name}", gauge)
         source = getattr(jvm.org.apache.spark.metrics.source, "DoubleAccumulatorSource$")
-        getattr(source, "MODULE$").register(context, jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(told))
+        getattr(source, "MODULE$").register(context, jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(values))
 
     def of_tables(self, rows: Iterable[ControlRow]) -> None:
         """Set the gauges of the tables from the control table."""
         rows = list(rows)
         states = Counter(_STATES[row.state] for row in rows)
         lags = [row.lag for row in rows if row.lag is not None]
-        told = {f"tables_{state}": float(states[state]) for state in _STATES.values()}
-        self._set(told | {"lag_seconds": max(lags, default=-1.0)})
+        values = {f"tables_{state}": float(states[state]) for state in _STATES.values()}
+        self._set(values | {"lag_seconds": max(lags, default=-1.0)})
 
     def of_audits(self, spark: SparkSession, control: str) -> None:
         """Set the gauges of the audits from the audit table."""
@@ -87,15 +87,15 @@ class MirrorMetrics:
         rows = found.selectExpr("audit", "unix_micros(audited_at) AS at").collect()
         verdicts = Counter(_VERDICTS[row["audit"]] for row in rows)
         ended = max((row["at"] for row in rows), default=0) / 1_000_000
-        told = {f"audit_tables_{verdict}": float(verdicts[verdict]) for verdict in set(_VERDICTS.values())}
-        self._set(told | {"audit_last_seconds": ended, "audit_failures": 0.0})
+        values = {f"audit_tables_{verdict}": float(verdicts[verdict]) for verdict in set(_VERDICTS.values())}
+        self._set(values | {"audit_last_seconds": ended, "audit_failures": 0.0})
 
     def audit_failed(self) -> None:
         """Count an audit that ended with an error."""
         self._gauges["audit_failures"].add(1.0)
 
-    def _set(self, told: Mapping[str, float]) -> None:
-        for name, value in told.items():
+    def _set(self, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
             self._gauges[name].setValue(float(value))
 
 

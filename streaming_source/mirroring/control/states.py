@@ -1,7 +1,7 @@
 """States of a mirrored table, and all transitions between them.
 
-In: a table's control row, and an event. Out: the row in its next state. No other module sets a state; the first row of
-a table is `reading`. docs/mirror-reference.md has the same table of transitions.
+Each function takes a table's control row and returns it in its next state. No other module sets a state; the first row
+of a table is `reading`. docs/mirror-reference.md has the same table of transitions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class State(enum.Enum):
     """The table was dropped on the server."""
 
 
-class Happening(enum.Enum):
+class StateEvent(enum.Enum):
     """Events that change a state; the value is their name in docs/mirror-reference.md."""
 
     COMPLETED = "a batch ends: the snapshot is complete, and no cascade is left to apply"
@@ -48,14 +48,14 @@ class Happening(enum.Enum):
 
 
 _LIVE: Final = (State.READING, State.CURRENT)
-WAYS: Final[Mapping[Happening, Mapping[State, State]]] = MappingProxyType(
+WAYS: Final[Mapping[StateEvent, Mapping[State, State]]] = MappingProxyType(
     {
-        Happening.COMPLETED: dict.fromkeys(_LIVE, State.CURRENT),
-        Happening.INCOMPLETE: dict.fromkeys(_LIVE, State.READING),
-        Happening.DOUBTED: dict.fromkeys(State, State.WAITING),
-        Happening.REFUSED: dict.fromkeys(State, State.SUSPENDED),
-        Happening.FAULTED: dict.fromkeys(State, State.RETRIED),
-        Happening.DROPPED: dict.fromkeys(State, State.DROPPED),
+        StateEvent.COMPLETED: dict.fromkeys(_LIVE, State.CURRENT),
+        StateEvent.INCOMPLETE: dict.fromkeys(_LIVE, State.READING),
+        StateEvent.DOUBTED: dict.fromkeys(State, State.WAITING),
+        StateEvent.REFUSED: dict.fromkeys(State, State.SUSPENDED),
+        StateEvent.FAULTED: dict.fromkeys(State, State.RETRIED),
+        StateEvent.DROPPED: dict.fromkeys(State, State.DROPPED),
     }
 )
 """Next state by event and state before. Other combinations cannot happen."""
@@ -66,33 +66,33 @@ def state_of(row: ControlRow) -> State:
     return State((row.state, row.waits_for is not None))
 
 
-def settled(row: ControlRow, *, whole: bool) -> ControlRow:
-    """Return the row of a live table after a micro-batch; `whole`: whether the target is equal to the table then."""
-    return _moved(row, Happening.COMPLETED if whole else Happening.INCOMPLETE)
+def settled(row: ControlRow, *, complete: bool) -> ControlRow:
+    """Return the row of a live table after a micro-batch; `complete`: whether the target is equal to the table then."""
+    return _transitioned(row, StateEvent.COMPLETED if complete else StateEvent.INCOMPLETE)
 
 
 def doubted(row: ControlRow, batch: int, why: str) -> ControlRow:
     """Return the row of a table that needs a re-snapshot because of something in a micro-batch."""
-    return _moved(row, Happening.DOUBTED)._replace(waits_for=_request(row, batch), error=why)
+    return _transitioned(row, StateEvent.DOUBTED)._replace(waits_for=_request(row, batch), error=why)
 
 
 def refused(row: ControlRow, why: str) -> ControlRow:
     """Return the row of a suspended table."""
-    return _moved(row, Happening.REFUSED)._replace(error=why)
+    return _transitioned(row, StateEvent.REFUSED)._replace(error=why)
 
 
 def faulted(row: ControlRow, batch: int, why: str) -> ControlRow:
     """Return the row of a table that could not be written in a micro-batch, and that the mirror re-snapshots."""
-    return _moved(row, Happening.FAULTED)._replace(waits_for=_request(row, batch), error=why)
+    return _transitioned(row, StateEvent.FAULTED)._replace(waits_for=_request(row, batch), error=why)
 
 
 def dropped(row: ControlRow) -> ControlRow:
     """Return the row of a table that was dropped on the server."""
-    return _moved(row, Happening.DROPPED)._replace(error=None)
+    return _transitioned(row, StateEvent.DROPPED)._replace(error=None)
 
 
-def _moved(row: ControlRow, happening: Happening) -> ControlRow:
-    state, _ = WAYS[happening][state_of(row)].value
+def _transitioned(row: ControlRow, event: StateEvent) -> ControlRow:
+    state, _ = WAYS[event][state_of(row)].value
     return row._replace(state=state, waits_for=None)
 
 

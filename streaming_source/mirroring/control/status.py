@@ -1,7 +1,7 @@
 """Status of a mirror's tables, `mirror_status()`, and reads at one position, `mirror_tables()`.
 
-In: the session and the mirror. Out: one line for each table, and the control table as a DataFrame with the last audit
-of each table.
+Both read one version of the control table, so that what they return belongs together. They change nothing, and work
+while the mirror runs or is stopped.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
 
     name, rows = control_of(spark, "mirror_status", into, control)
     audits = last_audits(spark, name)
-    told = {} if audits is None else {(row["source_database"], row["source_table"]): row for row in audits.collect()}
+    audits_of = (
+        {} if audits is None else {(row["source_database"], row["source_table"]): row for row in audits.collect()}
+    )
     for row in rows:
         error = f": {row.error}" if row.error else ""
         at = f", at {row.position}" if row.position else ""
         lag = "" if row.lag is None else f", {row.lag:.1f} s behind at the last write"
-        last = told.get(row.name)
+        last = audits_of.get(row.name)
         audit = "" if last is None else f", audited {last['audited_at']:%Y-%m-%d %H:%M:%S}: {last['audit']}"
         target = row.target.replace("`", "")
         line = f"{table_text(row.name)} -> {target}: {row.state}{at}, {row.rows} rows in{lag}{audit}{error}"
@@ -68,9 +70,8 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
     )
 
 
-# In: the session, the mirror, the tables. Out: a DataFrame for each table, of the version of its target that belongs
-# to the control table. All rows with the state `current` have one position, and one version of the control table is
-# read. Refused: a table without such a version, because it is suspended or its snapshot is running.
+# `mirror_tables` reads one version of the control table, in which all rows with the state `current` have one position.
+# A suspended table, or one whose snapshot is running, has no version at this position and is refused.
 
 
 class TablesAtPosition(dict[str, "DataFrame"]):
@@ -113,9 +114,9 @@ def mirror_tables(
     wanted = current if tables is None else set(map(named_table, tables))
     for name in sorted(wanted):
         if states.get(name) != CURRENT:
-            told = f"is {states[name]}" if name in states else "is not a table of the mirror"
+            finding = f"is {states[name]}" if name in states else "is not a table of the mirror"
             raise ConfigError(
-                f"{table_text(name)} {told}: it is not at the position of the others.",
+                f"{table_text(name)} {finding}: it is not at the position of the others.",
                 hint=f"Only tables in the state {CURRENT} are: mirror_status shows the states.",
             )
     chosen = [row for row in rows if row.name in wanted]

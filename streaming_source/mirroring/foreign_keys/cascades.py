@@ -1,12 +1,12 @@
 """Apply the cascades of a micro-batch to the targets, after its changes.
 
-In: which tables the micro-batch changes and how, the rows of the control table after its changes. Out: targets without
-the rows that ON DELETE CASCADE deleted, and with the NULLs of SET NULL; the rows of the control table. If the rows of a
-table cannot be determined, its control row says so. The table is re-snapshot once no table above it is being read.
+`Cascades.follow` deletes the rows that ON DELETE CASCADE deleted on the server, and sets the NULLs of SET NULL. If the
+rows of a table cannot be determined, its control row says so, and the table is re-snapshot once no ancestor table is
+being read. `CascadeWalk` (`walk.py`) goes down from the tables that lost rows, and only reads. The writes go from the
+lowest tables up, so that a repeated micro-batch finds what is left.
 
-The walk goes down from the tables that lost rows, and only reads. The writes go from the lowest tables up, so that a
-repeated micro-batch finds what is left. Cascades into, or through, tables whose snapshot is running are deferred. When
-all their rows are there, one walk over all changes since then finds the cascades.
+`defer_cascades` defers cascades into, or through, tables whose snapshot is running. `past_changes` reads the changes
+since then, over which one walk finds them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from replica.schema.patterns import table_text
 from replica.snapshot.check.facts import tables_above
 from streaming_source.mirroring.apply.faults import is_away, of_machine, raise_fault
 from streaming_source.mirroring.apply.table_applier import kept_in
-from streaming_source.mirroring.batch.batch_facts import BatchFacts, look_through
+from streaming_source.mirroring.batch.batch_facts import BatchFacts, collect_facts
 from streaming_source.mirroring.batch.manifest import DELETES, UPDATES, ManifestSource
 from streaming_source.mirroring.control.continuation import end_of, logged_end
 from streaming_source.mirroring.control.control_table import CURRENT, NO_BATCH, DeferredCascade
@@ -50,14 +50,12 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.foreign_keys.keys import Link
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.offsets.offset import SourceOffset
-# Snapshot rows are read ahead of the stream, and the binlog moves them back to the position of their micro-batch. It
-# has no cascades. So a target lacks rows that a cascade deleted after this position and before the snapshot read the
-# table, and does not show which rows below it the same cascade changed. Cascades into, or through, such a table are
-# deferred until the target has all rows and the position at which the server was when the last of them had been read.
-# They are then determined over all changes since.
-#
-# In: the rows of the control table, the foreign keys, the tables whose snapshot is running. Out: the rows with their
-# deferred cascades.
+
+
+# Why cascades are deferred: a snapshot chunk is read ahead of the stream and reconciled with the binlog, which has no
+# cascades. Until the target has passed the position at which its last snapshot row was read, it does not show which
+# rows a cascade deleted, nor which child rows the same cascade changed. Cascades into or through such a table wait
+# until then, and are determined over all changes since.
 
 
 MARGIN_MS: Final = 60_000
@@ -65,7 +63,9 @@ MARGIN_MS: Final = 60_000
 """Milliseconds of the binlog that a snapshot may lack at its beginning, because of commits in flight."""
 
 
-def above_each(names: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, set[TableName]]:
+def ancestors_of(
+    names: Collection[TableName], links: Mapping[TableName, list[Link]]
+) -> dict[TableName, set[TableName]]:
     """Return the tables that each of these refers to, directly or through others."""
     parents: dict[TableName, set[TableName]] = {}
     for parent, some in links.items():
@@ -76,7 +76,7 @@ def above_each(names: Collection[TableName], links: Mapping[TableName, list[Link
 
 def defer_cascades(
     rows: dict[TableName, ControlRow],
-    above: Mapping[TableName, AbstractSet[TableName]],
+    ancestors: Mapping[TableName, AbstractSet[TableName]],
     coming: Collection[TableName],
     read: Collection[TableName],
     touched: Mapping[TableName, int],
@@ -86,38 +86,40 @@ def defer_cascades(
 
     Args:
         rows: the rows of the control table, which it changes.
-        above: the tables above each table.
+        ancestors: the tables above each table.
         coming: tables with snapshot rows that were to come before the micro-batch, or are to come after it.
         read: those of them with snapshot rows in the micro-batch, or after it.
         touched: the bits of `manifest.py`.
         since: returns a cascade that is deferred from this micro-batch on.
     """
     waited = {name for name, row in rows.items() if row.deferred_cascade is not None}
-    for name, over in above.items():
+    for name, of_table in ancestors.items():
         row = rows[name]
-        if not over or not row.live or row.mode == APPEND_LOG:
+        if not of_table or not row.live or row.mode == APPEND_LOG:
             rows[name] = row if row.deferred_cascade is None else followed(row)
             continue
-        gone = {one for one in over if touched.get(one, 0) & (DELETES | UPDATES)}
-        lost, foreign = bool(gone), not gone <= rows.keys()
-        through = lost and any(one in coming or one in waited for one in over)
+        changed = {one for one in of_table if touched.get(one, 0) & (DELETES | UPDATES)}
+        lost, foreign = bool(changed), not changed <= rows.keys()
+        through = lost and any(one in coming or one in waited for one in of_table)
         known = row.deferred_cascade
         if known is None and (name in coming or through):
             known = since()
         if known is not None:
             now = known._replace(lost=known.lost or lost, foreign=known.foreign or foreign)
-            begun = name in read or not over.isdisjoint(read) or row.deferred_cascade is None
+            begun = name in read or not of_table.isdisjoint(read) or row.deferred_cascade is None
             rows[name] = row._replace(deferred_cascade=now, snapshot_end=None if begun else row.snapshot_end)
 
 
 def due(
     rows: Mapping[TableName, ControlRow],
-    above: Mapping[TableName, Collection[TableName]],
+    ancestors: Mapping[TableName, Collection[TableName]],
     reading: Callable[[TableName], bool],
 ) -> set[TableName]:
     """Return the tables with deferred cascades that are complete, as are all tables above them."""
     waiting = {name for name, row in rows.items() if row.deferred_cascade is not None}
-    return {name for name in waiting if not any(one in rows and reading(one) for one in (name, *above.get(name, ())))}
+    return {
+        name for name in waiting if not any(one in rows and reading(one) for one in (name, *ancestors.get(name, ())))
+    }
 
 
 def reached(row: ControlRow, position: GtidPosition) -> bool:
@@ -136,8 +138,8 @@ def lowest(positions: Iterable[str]) -> str:
     first, *others = parsed
     kept = []
     for gtid in first:
-        there = [other.get(gtid.domain_id) for other in others]
-        same = [gtid, *(one for one in there if one is not None)]
+        same_domain = [other.get(gtid.domain_id) for other in others]
+        same = [gtid, *(one for one in same_domain if one is not None)]
         if len(same) == len(parsed):
             kept.append(min(same, key=lambda one: one.seq_no))
     return str(GtidPosition(tuple(kept)))
@@ -173,7 +175,7 @@ _PAST: Final = (
     "({error}). The table is re-snapshotted."
 )
 
-READ_AGAIN_EVERY_S: Final = 600.0
+RESNAPSHOT_EVERY_S: Final = 600.0
 
 """Seconds between two re-snapshots of a table because of its foreign keys, so that permanent doubts cost little."""
 
@@ -187,7 +189,7 @@ class Cascades:
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
-        self._whole: set[TableName] | None = None
+        self._complete: set[TableName] | None = None
         """Tables whose rows were all delivered before the micro-batch, so that it has all of their changes."""
         self._read: dict[TableName, float] = {}
         self._keys = KeptKeys(settings)
@@ -221,17 +223,17 @@ class Cascades:
         read |= {name for name in found if name in begun or reading(name)}
         coming = self._coming(facts, found, read, reading)
         spark, checkpoint = batch.sparkSession, self._settings.checkpoint
-        above = above_each(found, links)
+        ancestors = ancestors_of(found, links)
         defer_cascades(
-            found, above, coming, read, facts.touched, cache(partial(deferral_from, spark, checkpoint, number))
+            found, ancestors, coming, read, facts.touched, cache(partial(deferral_from, spark, checkpoint, number))
         )
         errors: dict[TableName, SchemaError] = {}
         if direct := _without({name for name, row in found.items() if row.deferred_cascade is not None}, links):
             walk = CascadeWalk(WalkRows(self._settings, batch, facts, found), direct, found.keys() - coming)
             walk.go(facts.touched)
             errors |= self._done(spark, walk, found, links)
-        errors |= self._catch_up(spark, found, links, above, end, reading)
-        self._again(number, found, links, reading)
+        errors |= self._catch_up(spark, found, links, ancestors, end, reading)
+        self._resnapshot_missed(number, found, links, reading)
         return found, errors
 
     def defer_since(
@@ -240,8 +242,10 @@ class Cascades:
         """Return the rows of a table and of the tables below it, with cascades deferred since a position."""
         if self._settings.on_cascade == "ignore":
             return {}
-        above = above_each(rows, self._keys.links(_NOTHING, dict(rows)))
-        concerned = {one for one, over in above.items() if over and (one == name or name in over) and rows[one].live}
+        ancestors = ancestors_of(rows, self._keys.links(_NOTHING, dict(rows)))
+        concerned = {
+            one for one, over in ancestors.items() if over and (one == name or name in over) and rows[one].live
+        }
         since = DeferredCascade(position, position, lost=True)
         known = {one: rows[one].deferred_cascade or since for one in concerned}
         return {one: rows[one]._replace(deferred_cascade=known[one], snapshot_end=None) for one in concerned}
@@ -255,7 +259,7 @@ class Cascades:
     ) -> dict[TableName, SchemaError]:
         """Apply cascades that were deferred, after a micro-batch that ends at `end`, like `follow`."""
         links = self._keys.links(_NOTHING, rows)
-        return self._catch_up(spark, rows, links, above_each(rows, links), end, reading)
+        return self._catch_up(spark, rows, links, ancestors_of(rows, links), end, reading)
 
     def _coming(
         self,
@@ -265,19 +269,19 @@ class Cascades:
         reading: Callable[[TableName], bool],
     ) -> set[TableName]:
         """Return the tables of which the micro-batch has only some changes, as snapshot rows were still to come."""
-        before = self._whole
+        before = self._complete
         if before is None:
             before = {name for name, row in rows.items() if row.state == CURRENT}
-        whole = before | {name for name, row in rows.items() if _made(row, facts, reading)}
-        self._whole = {name for name, row in rows.items() if row.live and not reading(name)}
-        return {name for name in rows if name not in whole or name in read}
+        complete = before | {name for name, row in rows.items() if _made(row, facts, reading)}
+        self._complete = {name for name, row in rows.items() if row.live and not reading(name)}
+        return {name for name in rows if name not in complete or name in read}
 
     def _catch_up(
         self,
         spark: SparkSession,
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
-        above: Mapping[TableName, Collection[TableName]],
+        ancestors: Mapping[TableName, Collection[TableName]],
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
@@ -285,40 +289,40 @@ class Cascades:
 
         A snapshot is complete when the stream has passed the position at which it was read (`cascades.py`).
         """
-        told = self._due(rows, due(rows, above, reading), end)
+        ready = self._due(rows, due(rows, ancestors, reading), end)
         errors: dict[TableName, SchemaError] = {}
-        if any(one.lost for one in told.values()):
-            since = lowest(one.since for one in told.values())
-            scope = {one for name in told for one in (name, *above[name])}
-            _log.info("%s: applying the deferred cascades since %s", _named(told), since)
+        if any(one.lost for one in ready.values()):
+            since = lowest(one.since for one in ready.values())
+            scope = {one for name in ready for one in (name, *ancestors[name])}
+            _log.info("%s: applying the deferred cascades since %s", _named(ready), since)
             begun = time.monotonic()
             past: DataFrame | None = None
             try:
                 past = past_changes(spark, self._settings, since, str(end.position))
                 past.persist(kept_in(spark, self._settings))
-                facts = look_through(past)
-                below = _without(rows.keys() - scope, links)
+                facts = collect_facts(past)
+                in_scope = _without(rows.keys() - scope, links)
                 began = dict.fromkeys(scope, end.position)  # the other tables are complete at this position
-                began |= {name: GtidPosition.parse(one.began) for name, one in told.items()}
-                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), below, rows.keys(), began)
+                began |= {name: GtidPosition.parse(one.began) for name, one in ready.items()}
+                walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), in_scope, rows.keys(), began)
                 # The rows that a table outside the mirror lost are unknown; a snapshot includes the state before.
-                foreign = any(one.foreign for one in told.values())
+                foreign = any(one.foreign for one in ready.values())
                 walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
                 errors = self._done(spark, walk, rows, links)
             except (ReplicaError, *SPARK_ERRORS) as error:
                 if of_machine(error):
                     raise
                 if is_away(error):
-                    _log.warning("%s: %s It is tried again after the next batch.", _named(told), error)
+                    _log.warning("%s: %s It is tried again after the next batch.", _named(ready), error)
                     return errors
                 missed = _PAST.format(since=since or "the beginning", error=type(error).__name__)
-                _log.warning("%s: %s", _named(told), error)
-                self._miss(rows, dict.fromkeys(told, missed))
+                _log.warning("%s: %s", _named(ready), error)
+                self._miss(rows, dict.fromkeys(ready, missed))
             finally:
                 if past is not None:
                     past.unpersist()
-            _log.info("%s: finished the deferred cascades in %.1f s", _named(told), time.monotonic() - begun)
-        for name in told:
+            _log.info("%s: finished the deferred cascades in %.1f s", _named(ready), time.monotonic() - begun)
+        for name in ready:
             rows[name] = followed(rows[name])
         return errors
 
@@ -334,8 +338,8 @@ class Cascades:
                 _log.warning("%s: %s It is tried again after the next batch.", _named(unknown), error)
             else:
                 rows |= {name: rows[name]._replace(snapshot_end=str(now)) for name in unknown}
-        there = {name: rows[name] for name in complete if reached(rows[name], end.position)}
-        return {name: one for name, row in there.items() if (one := row.deferred_cascade) is not None}
+        passed = {name: rows[name] for name in complete if reached(rows[name], end.position)}
+        return {name: one for name, row in passed.items() if (one := row.deferred_cascade) is not None}
 
     def _done(
         self,
@@ -359,7 +363,7 @@ class Cascades:
     ) -> None:
         """Change the rows that were found, and record the tables whose rows could not be determined."""
         missed = dict(walk.missed)
-        for name in _from_below(walk.found, links, missed):
+        for name in _children_first(walk.found, links, missed):
             if name in missed:
                 continue
             try:
@@ -375,7 +379,7 @@ class Cascades:
                 _log.warning("%s: %s", table_text(name), why)
                 rows[name] = rows[name]._replace(error=why, missed_cascade=why)
 
-    def _again(
+    def _resnapshot_missed(
         self,
         number: int,
         rows: dict[TableName, ControlRow],
@@ -384,11 +388,11 @@ class Cascades:
     ) -> None:
         """Start re-snapshots of tables whose rows may be wrong, once all tables above them are complete."""
         now = time.monotonic()
-        over = above_each({name for name, row in rows.items() if row.missed_cascade is not None}, links)
+        over = ancestors_of({name for name, row in rows.items() if row.missed_cascade is not None}, links)
         for name in uppermost(over):
             row, tables = rows[name], {name, *over[name]} & rows.keys()
             coming = any(reading(one) or rows[one].waits_for is not None for one in tables)
-            if row.live and not coming and now - self._read.get(name, -READ_AGAIN_EVERY_S) >= READ_AGAIN_EVERY_S:
+            if row.live and not coming and now - self._read.get(name, -RESNAPSHOT_EVERY_S) >= RESNAPSHOT_EVERY_S:
                 self._read[name] = now
                 rows[name] = doubted(row, number, str(row.missed_cascade))
 
@@ -414,17 +418,20 @@ def _without(children: Collection[TableName], links: Mapping[TableName, list[Lin
 
 
 def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
-    why = walk.missed.get(name) or f"{', '.join(sorted(walk.found[name].told))} changed its rows outside the binlog."
+    why = (
+        walk.missed.get(name)
+        or f"{', '.join(sorted(walk.found[name].constraints))} changed its rows outside the binlog."
+    )
     return SchemaError(f"onCascade=stop suspends the table: {why}", hint=RESNAPSHOT_HINT.format(table=table_text(name)))
 
 
-def _from_below(
+def _children_first(
     found: Collection[TableName], links: Mapping[TableName, list[Link]], missed: dict[TableName, str]
 ) -> list[TableName]:
     """Return tables in the order of writing, lowest first: a repeated micro-batch then finds what is left."""
-    below = {parent: {link.child for link in some} - {parent} for parent, some in links.items()}
+    children = {parent: {link.child for link in some} - {parent} for parent, some in links.items()}
     try:
-        order = list(TopologicalSorter(below).static_order())
+        order = list(TopologicalSorter(children).static_order())
     except CycleError:
         missed |= dict.fromkeys(set(found) - missed.keys(), _CIRCLE)
         return []
@@ -435,8 +442,8 @@ def _named(names: Iterable[TableName]) -> str:
     return ", ".join(sorted(table_text(name) for name in names))
 
 
-# Past changes: a range of the binlog that the mirror has already applied, as a manifest. The server's binlog is read
-# again for it, into a separate folder, and tasks read the rows as those of a micro-batch.
+# Deferred cascades need changes that the mirror has already applied. They are read from the server's binlog once more,
+# into a separate relay folder, as a batch of manifests.
 
 _OF_ROWS: Final = {option.name.lower() for option in OPTIONS if option.scope == "rows"}
 

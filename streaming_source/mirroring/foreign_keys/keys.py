@@ -1,8 +1,8 @@
 """Foreign keys with which the server changes rows of the mirror's tables, kept in the control table.
 
-In: the rows of the control table, the server's definitions, the statements of a micro-batch. Out: the foreign keys of
-each table. The server reports its current keys, which may be later than the micro-batch. So a key is added or dropped
-only with a statement that names it.
+`KeptKeys.links` returns the foreign keys that were valid in a micro-batch, by parent table, and updates the control
+rows to its end. The server reports its current keys, which may be later than the micro-batch. So `keys_after` adds or
+drops a key only with a statement that names it. `has_orphans` asks whether the server itself has orphans.
 """
 
 from __future__ import annotations
@@ -61,26 +61,26 @@ def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableNa
     return found
 
 
-def keys_behind(
+def keys_after(
     known: Sequence[Cascade] | None, now: Sequence[Cascade], statements: Iterable[StatementEffect]
 ) -> tuple[Cascade, ...]:
     """Return the foreign keys of a table after statements on it or its parents; `now`: the server's current keys."""
     if known is None:
         return tuple(now)
-    told = [_told(one) for one in statements]
-    named = {name for one in told for name in one.names}
-    there = {key.constraint: key for key in now}
+    parsed = [_key_statement(one) for one in statements]
+    named = {name for one in parsed for name in one.names}
+    current = {key.constraint: key for key in now}
     kept = []
     for key in known:
-        stays = column_key(key.constraint) not in named and not any(one.removes for one in told)
-        if key.constraint in there or stays:  # a later statement may have dropped it
-            kept.append(there.pop(key.constraint, key))
-    refers = any(one.refers for one in told)
-    added = [key for key in there.values() if refers or column_key(key.constraint) in named]
+        stays = column_key(key.constraint) not in named and not any(one.removes for one in parsed)
+        if key.constraint in current or stays:  # a later statement may have dropped it
+            kept.append(current.pop(key.constraint, key))
+    refers = any(one.refers for one in parsed)
+    added = [key for key in current.values() if refers or column_key(key.constraint) in named]
     return (*kept, *added)
 
 
-class _Told(NamedTuple):
+class _KeyStatement(NamedTuple):
     """Part of a statement that may concern foreign keys; `names`: in the form in which names are compared."""
 
     names: frozenset[str]
@@ -88,18 +88,18 @@ class _Told(NamedTuple):
     removes: bool
 
 
-def _told(statement: StatementEffect) -> _Told:
+def _key_statement(statement: StatementEffect) -> _KeyStatement:
     try:
         head, tokens = statement.head, statement.tokens
     except SchemaError:  # it may concern any key
         names = frozenset(map(column_key, re.findall(r"[\w$]+", statement.sql)))
-        return _Told(names, refers=True, removes=True)
+        return _KeyStatement(names, refers=True, removes=True)
     removes = head is not None and (head.verb in (Verb.DROP_TABLES, Verb.DROP_DATABASE) or head.or_replace)
     names = frozenset(column_key(token.text) for token in tokens if token.kind != "symbol")
-    return _Told(names, "REFERENCES" in statement.words, removes)
+    return _KeyStatement(names, "REFERENCES" in statement.words, removes)
 
 
-def ask_keys(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, tuple[Cascade, ...]]:
+def read_keys(options: SourceOptions, names: Collection[TableName]) -> dict[TableName, tuple[Cascade, ...]]:
     """Return the server's foreign keys of tables; a dropped table has none.
 
     Raises:
@@ -145,10 +145,6 @@ def has_orphans(options: SourceOptions, link: Link) -> bool:
     return asyncio.run(ask(options.connection, steps))
 
 
-# In: the facts of a micro-batch, the rows of the control table. Out: these rows with the foreign keys after the
-# micro-batch. Also out: all foreign keys that were valid in it, by the table that they refer to.
-
-
 class KeptKeys:
     """Foreign keys of a mirror; one for each start."""
 
@@ -170,17 +166,19 @@ class KeptKeys:
 
     def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
         """Set the foreign keys of each table after the micro-batch."""
-        said = {name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}}
-        altered = {name for name, row in rows.items() if any(said.get(one) for one in (name, *_parents(row)))}
+        statements = {
+            name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}
+        }
+        altered = {name for name, row in rows.items() if any(statements.get(one) for one in (name, *_parents(row)))}
         wanted = {name for name, row in rows.items() if row.live and (row.foreign_keys is None or name in altered)}
         if not wanted:
             return
-        for name, now in ask_keys(self._options, wanted).items():
+        for name, now in read_keys(self._options, wanted).items():
             row = rows[name]
-            effects = [one.effect for table in (name, *_parents(row)) for one in said.get(table, ())]
-            keys = keys_behind(row.foreign_keys, now, effects)
+            effects = [one.effect for table in (name, *_parents(row)) for one in statements.get(table, ())]
+            keys = keys_after(row.foreign_keys, now, effects)
             if keys != row.foreign_keys:
-                _tell_of_foreign(name, keys, rows)
+                _warn_of_foreign(name, keys, rows)
             rows[name] = row._replace(foreign_keys=tuple(keys))
 
     def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
@@ -191,7 +189,7 @@ class KeptKeys:
         """
         known: Mapping[TableName, Iterable[Cascade]] = keys
         while new := {key.parent for some in known.values() for key in some} - keys.keys() - self._others.keys():
-            known = ask_keys(self._options, new)
+            known = read_keys(self._options, new)
             self._others |= dict.fromkeys(new, ()) | known
         return self._others
 
@@ -200,7 +198,7 @@ def _parents(row: ControlRow) -> list[TableName]:
     return [key.parent for key in row.foreign_keys or ()]
 
 
-def _tell_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[TableName, ControlRow]) -> None:
+def _warn_of_foreign(name: TableName, keys: Collection[Cascade], rows: Mapping[TableName, ControlRow]) -> None:
     for key in keys:
         if key.parent not in rows:
             _log.warning(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 500_000
 """Most rows in the driver: as Python objects they take some 100 MB. A larger transaction leads to a re-snapshot."""
 
-TOLD: Final = ("gtid", "committed")
+TRANSACTION_COLUMNS: Final = ("gtid", "committed")
 """Columns of a loss that modes with ended rows store."""
 
 Place = tuple[int, int]
@@ -62,7 +62,7 @@ def lost_values(rows: DataFrame, columns: Sequence[str], event: str) -> Lost:
     if event == "UPDATE":
         changed = reduce(or_, (~before[name].eqNullSafe(f.col("after")[name]) for name in columns))
         lost = (f.col("op") == "update") & ~ended & changed
-    return latest_losses(collected(_told(rows.where(lost), before, columns)), len(columns))
+    return latest_losses(collected(_with_places(rows.where(lost), before, columns)), len(columns))
 
 
 def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
@@ -74,7 +74,7 @@ def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
     from pyspark.sql import functions as f
 
     inserted = rows.where((f.col("op") == "insert") & ~_ended())
-    return latest_losses(collected(_told(inserted, f.col("after"), columns)), len(columns))
+    return latest_losses(collected(_with_places(inserted, f.col("after"), columns)), len(columns))
 
 
 def _ended() -> Column:
@@ -84,7 +84,7 @@ def _ended() -> Column:
     return f.coalesce(f.col("history"), f.lit(False))
 
 
-def _told(rows: DataFrame, image: Column, columns: Sequence[str]) -> DataFrame:
+def _with_places(rows: DataFrame, image: Column, columns: Sequence[str]) -> DataFrame:
     return rows.select(*(image[name].alias(f"v{number}") for number, name in enumerate(columns)), *places())
 
 
@@ -114,10 +114,10 @@ def collected(rows: DataFrame) -> pa.Table:
     return found
 
 
-def latest_losses(told: pa.Table, width: int) -> Lost:
+def latest_losses(losses: pa.Table, width: int) -> Lost:
     """Return the last loss of each combination of `width` values. Values with NULL refer to no row and are skipped."""
-    values = list(zip(*(told.column(f"v{number}").to_pylist() for number in range(width)), strict=True))
-    places_of = told_places(told)
+    values = list(zip(*(losses.column(f"v{number}").to_pylist() for number in range(width)), strict=True))
+    places_of = change_places(losses)
     last: dict[tuple[Any, ...], int] = {}
     domains: dict[tuple[Any, ...], set[int]] = {}
     for row, (value, (at, domain)) in enumerate(zip(values, places_of, strict=True)):
@@ -128,16 +128,16 @@ def latest_losses(told: pa.Table, width: int) -> Lost:
             last[value] = row
     kept = list(last.values())
     return Lost(
-        values=told.select([*(f"v{number}" for number in range(width)), *TOLD]).take(numbers_of(kept)),
+        values=losses.select([*(f"v{number}" for number in range(width)), *TRANSACTION_COLUMNS]).take(numbers_of(kept)),
         at=[places_of[row][0] for row in kept],
         domain=[places_of[row][1] for row in kept],
         doubt=[len(domains[value]) > 1 for value in last],
     )
 
 
-def told_places(told: pa.Table) -> list[tuple[Place, int]]:
+def change_places(changes: pa.Table) -> list[tuple[Place, int]]:
     """Return the place and the domain of each change."""
-    columns: Iterable[list[Any]] = (told.column(name).to_pylist() for name in ("number", "ordinal", "domain"))
+    columns: Iterable[list[Any]] = (changes.column(name).to_pylist() for name in ("number", "ordinal", "domain"))
     return [((int(number), ordinal), domain) for number, ordinal, domain in zip(*columns, strict=True)]
 
 

@@ -1,9 +1,12 @@
 """Rows of a target that the server changed by a foreign key, found by the values that their parents lost.
 
-In: the target after the micro-batch, the lost values, the changes of the table itself. Out: the keys of the rows that
-no later change touched. A row is in doubt if its order relative to the loss is unknown. It is also in doubt if a
-collation may treat its value as equal to the lost one. Text is compared by Unicode's rules, without case, accents and
-trailing spaces, and is certain only if it is identical.
+`stale_rows` finds the rows that refer to lost values, and `unchanged_since` those that no later change touched.
+`orphan_rows` finds rows without a parent row. `FoundRows` collects the rows of one target and writes them as one
+commit, which can be repeated.
+
+A row is in doubt if its order relative to the loss is unknown, or if a collation may treat its value as equal to the
+lost one. Text is compared by Unicode's rules, without case, accents and trailing spaces, and is certain only if it is
+identical.
 """
 
 from __future__ import annotations
@@ -14,7 +17,13 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.rows.types.arrow_arrays import array_of_values
-from streaming_source.mirroring.foreign_keys.lost_values import TOLD, collected, numbers_of, places, told_places
+from streaming_source.mirroring.foreign_keys.lost_values import (
+    TRANSACTION_COLUMNS,
+    change_places,
+    collected,
+    numbers_of,
+    places,
+)
 from streaming_source.sinks.sql_text import braced, identifier
 from streaming_source.sinks.upserts import sql_name
 
@@ -142,13 +151,13 @@ def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Re
     from pyspark.sql import functions as f
 
     width = len(by.columns)
-    named, there = ([f"{kind}{number}" for number in range(width)] for kind in "fv")
+    named, referred = ([f"{kind}{number}" for number in range(width)] for kind in "fv")
     rows = _named_rows(target, by).dropna(subset=named)
-    values = parents.select(*(f.col(identifier(name)).alias(alias) for name, alias in zip(to, there, strict=True)))
-    same = reduce(and_, (f.col(one) == f.col(other) for one, other in zip(named, there, strict=True)))
+    values = parents.select(*(f.col(identifier(name)).alias(alias) for name, alias in zip(to, referred, strict=True)))
+    same = reduce(and_, (f.col(one) == f.col(other) for one, other in zip(named, referred, strict=True)))
     found = collected(rows.join(values, same, "left_anti"))
     texts = any(rows.schema[name].dataType.typeName() == "string" for name in named)
-    wanted = found.select(named).rename_columns(there)
+    wanted = found.select(named).rename_columns(referred)
     doubt = found.num_rows > 0 and texts and _naming(values.toDF(*named), wanted, width).limit(1).count() > 0
     keys = _tuples(found, "k", len(by.keys))
     return Stale(found.drop_columns(named), keys, [0] * len(keys), [not doubt] * len(keys))
@@ -163,32 +172,32 @@ def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Ke
     from pyspark.sql import functions as f
 
     images = f.explode(f.array("before", "after")).alias("image")
-    told = rows.where("op <> 'read'").select(images, *places()).where("image IS NOT NULL")
+    changed = rows.where("op <> 'read'").select(images, *places()).where("image IS NOT NULL")
     named = (f.col("image")[name].alias(f"k{number}") for number, name in enumerate(keys))
-    found = collected(_of_keys(told.select(*named, "number", "ordinal", "domain"), wanted, len(keys)))
+    found = collected(_of_keys(changed.select(*named, "number", "ordinal", "domain"), wanted, len(keys)))
     stale = set(wanted.keys)
     changes: dict[Key, tuple[Place, set[int]]] = {}
-    for key, (at, domain) in zip(_tuples(found, "k", len(keys)), told_places(found), strict=True):
+    for key, (at, domain) in zip(_tuples(found, "k", len(keys)), change_places(found), strict=True):
         if key in stale:
             last, domains = changes.get(key, (at, set()))
             changes[key] = max(last, at), domains | {domain}
     return changes
 
 
-def _of_keys(told: DataFrame, wanted: Stale, width: int) -> DataFrame:
+def _of_keys(changed: DataFrame, wanted: Stale, width: int) -> DataFrame:
     """Return the changes of these keys, so that the driver gets no others."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
 
     names = [f"k{number}" for number in range(width)]
-    kinds = [told.schema[name].dataType for name in names]
+    kinds = [changed.schema[name].dataType for name in names]
     if width == 1 and len(wanted.keys) <= MOST_LITERALS and kinds[0].typeName() in _LITERALS:
-        return told.where(f.col("k0").isin([value for (value,) in wanted.keys]))
+        return changed.where(f.col("k0").isin([value for (value,) in wanted.keys]))
     schema = StructType([StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
-    local = told.sparkSession.createDataFrame(wanted.rows.select(names), schema)
+    local = changed.sparkSession.createDataFrame(wanted.rows.select(names), schema)
     local = f.broadcast(local.toDF(*(f"w{number}" for number in range(width))))
     same = reduce(and_, (f.col(f"k{number}").eqNullSafe(f.col(f"w{number}")) for number in range(width)))
-    return told.join(local, same, "left_semi")
+    return changed.join(local, same, "left_semi")
 
 
 def unchanged_since(
@@ -221,15 +230,11 @@ def lost_with(stale: Stale, lost: Lost, shown: Sequence[str]) -> Callable[[Seque
         some = stale.rows.select([names[name] for name in columns])
         named = some.rename_columns([f"v{number}" for number in range(len(columns))])
         losses = lost.of(stale.lost)
-        for name in TOLD:
+        for name in TRANSACTION_COLUMNS:
             named = named.append_column(name, losses.values.column(name))
         return losses._replace(values=named)
 
     return values
-
-
-# In: keys of rows, the action on each row, and the loss that caused it. Out: one commit, which can be repeated:
-# deleted rows stay deleted.
 
 
 @dataclass(slots=True)
@@ -238,14 +243,14 @@ class FoundRows:
 
     Attributes:
         keys: the names of the key columns.
-        told: the names of the foreign keys.
-        gone: the keys of deleted rows.
+        constraints: the names of the foreign keys.
+        deleted: the keys of deleted rows.
         nulls: the columns that became NULL, by key.
     """
 
     keys: Sequence[str]
-    told: set[str] = field(default_factory=set)
-    gone: set[Key] = field(default_factory=set)
+    constraints: set[str] = field(default_factory=set)
+    deleted: set[Key] = field(default_factory=set)
     nulls: dict[Key, set[str]] = field(default_factory=dict)
     _parts: list[pa.Table] = field(default_factory=list)
     _places: list[Place] = field(default_factory=list)
@@ -255,15 +260,15 @@ class FoundRows:
         """Add rows that were deleted, or whose columns `nulls` became NULL; return those not yet known as deleted."""
         first, losses = len(self._places), lost.of(stale.lost)
         part = stale.rows.select([f"k{number}" for number in range(len(self.keys))])
-        for name in TOLD:
+        for name in TRANSACTION_COLUMNS:
             part = part.append_column(name, losses.values.column(name))
         self._parts.append(part)
         self._places += losses.at
         for number, key in enumerate(stale.keys):
             self._numbers.setdefault((key, nulls is None), first + number)
-        new = [row for row, key in enumerate(stale.keys) if key not in self.gone]
+        new = [row for row, key in enumerate(stale.keys) if key not in self.deleted]
         if nulls is None:
-            self.gone.update(stale.keys)
+            self.deleted.update(stale.keys)
         else:
             for key in stale.keys:
                 self.nulls.setdefault(key, set()).update(nulls)
@@ -275,15 +280,20 @@ class FoundRows:
         from pyspark.sql.types import StructField, StructType
 
         columns = sorted({name for names in self.nulls.values() for name in names})
-        rows = [*((key, True) for key in self.gone), *((key, False) for key in self.nulls if key not in self.gone)]
+        rows = [
+            *((key, True) for key in self.deleted),
+            *((key, False) for key in self.nulls if key not in self.deleted),
+        ]
         numbers = [self._numbers[row] for row in rows]
         table = pa.concat_tables(self._parts).take(numbers_of(numbers))
-        there = spark.table(target).schema
-        schema = StructType([StructField(f"k{n}", there[key].dataType) for n, key in enumerate(self.keys)])
+        target_schema = spark.table(target).schema
+        schema = StructType([StructField(f"k{n}", target_schema[key].dataType) for n, key in enumerate(self.keys)])
         schema = schema.add("gtid", "string").add("committed", "timestamp").add("sequence", "string")
-        told = (f"{number:020d}.{ordinal:012d}" for number, ordinal in (self._places[number] for number in numbers))
-        table = table.append_column("sequence", array_of_values(list(told), pa.string()))
-        flags = {"deleted": [gone for _, gone in rows]}
+        sequences = (
+            f"{number:020d}.{ordinal:012d}" for number, ordinal in (self._places[number] for number in numbers)
+        )
+        table = table.append_column("sequence", array_of_values(list(sequences), pa.string()))
+        flags = {"deleted": [deleted for _, deleted in rows]}
         flags |= {f"n{n}": [name in self.nulls.get(key, ()) for key, _ in rows] for n, name in enumerate(columns)}
         for name, values in flags.items():
             table, schema = table.append_column(name, array_of_values(values, pa.bool_())), schema.add(name, "boolean")

@@ -1,7 +1,8 @@
 """Walk of one micro-batch, from tables that lost rows to the tables whose foreign keys refer to them.
 
-In: which tables the micro-batch changes and how, the foreign keys, the rows (`walk.py`). Out: the rows of each
-target that the server changed by foreign keys, and the tables whose rows cannot be determined. The walk writes nothing.
+`CascadeWalk.go` fills `found`, the rows of each target that the server changed by foreign keys, and `missed`, the
+tables whose rows cannot be determined, with the reason. `WalkRows` reads the rows of targets and changes for it. The
+walk writes nothing.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.foreign_keys.stale_rows import Key, Stale
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.schema.row_schema import TableColumn
-# In: the micro-batch, and the rows of the control table after its changes. Out: rows in the driver. Columns that
-# cannot be compared raise an UndeterminableError with the reason.
+
+
+# `WalkRows` reads everything that the walk needs, and keeps the results. Columns that cannot be compared raise an
+# UndeterminableError with the reason.
 
 
 _LIVE: Final = {CURRENT: None, SOFT_DELETE: "NOT _deleted", HISTORY: "_current"}
@@ -140,11 +143,11 @@ class WalkRows:
         Raises:
             UndeterminableError: the server itself has orphans, which were written with foreign_key_checks=0.
         """
-        child, above = self._rows[link.child], self._rows[parent]
+        child, parent_row = self._rows[link.child], self._rows[parent]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
-        to = self._in_target(above, link.key.parent_columns)
+        to = self._in_target(parent_row, link.key.parent_columns)
         self._check_types(parent, link, child)
-        found = orphan_rows(self._live(child), self._live(above), to, by)
+        found = orphan_rows(self._live(child), self._live(parent_row), to, by)
         if found.keys and has_orphans(self._settings.options, link):
             raise UndeterminableError("the server itself has rows without a parent row in that table.")
         return found
@@ -164,9 +167,9 @@ class WalkRows:
 
     def _change_rows(self, row: ControlRow, names: Sequence[str]) -> DataFrame:
         """Return the rows of a table in the micro-batch, with only these columns."""
-        there = self._columns(row)
+        columns = self._columns(row)
         wide = self._settings.options.sequence_numbers == "decimal"
-        chosen = tuple(there[name] for name in dict.fromkeys(names))
+        chosen = tuple(columns[name] for name in dict.fromkeys(names))
         return rows_of_table(self._batch, row.name, chosen, self.changes(row.name), wide_sequence=wide)
 
     def _in_target(self, row: ControlRow, names: Sequence[str]) -> Sequence[str]:
@@ -188,11 +191,11 @@ class WalkRows:
 
     def _named(self, row: ControlRow, names: Sequence[str]) -> list[str]:
         """Return column names as the table's definition spells them: a foreign key may be older than its parent."""
-        there = {column_key(name): name for name in self._columns(row)}
-        unknown = [name for name in names if column_key(name) not in there]
+        spelled = {column_key(name): name for name in self._columns(row)}
+        unknown = [name for name in names if column_key(name) not in spelled]
         if unknown:
             raise UndeterminableError(f"{'.'.join(row.name)} has no column {unknown[0]} in this micro-batch.")
-        return [there[column_key(name)] for name in names]
+        return [spelled[column_key(name)] for name in names]
 
     def _columns(self, row: ControlRow) -> dict[str, TableColumn]:
         return {column.name: column for column in catalog_table_columns(row.table, self._settings.policy)}
@@ -233,7 +236,7 @@ class CascadeWalk:
     """Walk of one micro-batch.
 
     Attributes:
-        whole: the tables of which the micro-batch has all changes.
+        complete: the tables of which the micro-batch has all changes.
         began: for a walk over deferred cascades, its tables. Each has a position at which it was complete, so nothing
             before this position is in doubt. Foreign keys may have deleted rows of these tables before the walk.
     """
@@ -242,12 +245,12 @@ class CascadeWalk:
         self,
         rows: WalkRows,
         links: Mapping[TableName, list[Link]],
-        whole: Collection[TableName],
+        complete: Collection[TableName],
         began: Mapping[TableName, GtidPosition] = {},
     ) -> None:
         self._rows = rows
         self._links = links
-        self._whole = whole
+        self._complete = complete
         self._began = began
         self._hits: deque[_Hit] = deque()
         self._last: deque[_Hit] = deque()
@@ -272,7 +275,7 @@ class CascadeWalk:
                 if action is None:
                     continue
                 if child is None or child.mode == APPEND_LOG:  # without a target, but tables below it may have one
-                    self._untell(
+                    self._follow_unknown(
                         link, hit.event, action, f"the mirror does not have the rows of {_dotted(link.child)}."
                     )
                 else:
@@ -282,7 +285,7 @@ class CascadeWalk:
         row = self._rows.of(table)
         if row is None:
             return _Hit(table, event, None, "the mirror does not have that table.")
-        if not row.live or table not in self._whole:
+        if not row.live or table not in self._complete:
             return _Hit(table, event, None, "that table is still being read.")
         if self._rows.altered(table):
             why = "that table was altered in the same micro-batch."
@@ -294,15 +297,15 @@ class CascadeWalk:
         changes = self._rows.changes(table)
         if changes.fault is not None or changes.domains > 1:
             return None
-        return max((met.last for met in changes.maps if not met.read), default=None)
+        return max((run.last for run in changes.maps if not run.read), default=None)
 
     def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
         """Find the rows of one target that one foreign key changed."""
-        if hit.lost is None and hit.unseen is None and self._was_right_behind(link.child, hit.last):
-            self._untell(link, hit.event, action, hit.why, hit.last)  # tables below it have their own positions
+        if hit.lost is None and hit.unseen is None and self._included_place(link.child, hit.last):
+            self._follow_unknown(link, hit.event, action, hit.why, hit.last)  # tables below it have their own positions
             return
         try:
-            stale, lost = self._look(hit, link, action, child)
+            stale, lost = self._find_rows(hit, link, action, child)
         except (UndeterminableError, SchemaError) as error:
             self._miss(hit, link, action, str(error))
         except TooManyRowsError:
@@ -314,13 +317,13 @@ class CascadeWalk:
             if stale is not None and stale.keys:
                 stale = self._note(hit, link, action, stale, lost)
             if (hit.event, action) == ("DELETE", "CASCADE"):
-                self._go_below(hit, link, stale, lost)
+                self._follow_children(hit, link, stale, lost)
 
-    def _look(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> tuple[Stale | None, Lost]:
+    def _find_rows(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> tuple[Stale | None, Lost]:
         if not child.live:
             raise UndeterminableError(f"{_dotted(link.child)} is {child.state}.")
         if hit.unseen is not None:
-            return self._look_for_orphans(hit, hit.unseen, link, action, child)
+            return self._find_orphans(hit, hit.unseen, link, action, child)
         if hit.lost is None:
             raise UndeterminableError(hit.why)
         lost = hit.lost(link.key.parent_columns)
@@ -334,9 +337,9 @@ class CascadeWalk:
         if not stale.keys:
             return None, lost
         found = self.found.get(link.child)
-        known = found.gone if found is not None else ()
+        already_found = found.deleted if found is not None else ()
         changes = self._rows.changed(link.child, stale) if child.keys else {}
-        chosen, doubt = unchanged_since(stale, lost, changes, known)
+        chosen, doubt = unchanged_since(stale, lost, changes, already_found)
         why = self._doubt(hit, link, action, child)
         doubted = set(chosen) if why is not None else doubt
         early = {row for row in doubted if self._is_early(link.child, lost, stale.lost[row])}
@@ -350,12 +353,12 @@ class CascadeWalk:
         last = None if began is None else began.get(lost.domain[number])
         return last is not None and lost.at[number][0] <= last.seq_no
 
-    def _was_right_behind(self, child: TableName, last: Place | None) -> bool:
+    def _included_place(self, child: TableName, last: Place | None) -> bool:
         """Return True if a table was complete at a position that includes the place, and has only one domain."""
         began = self._began.get(child)
         return last is not None and began is not None and len(began) == 1 and last[0] <= next(iter(began)).seq_no
 
-    def _look_for_orphans(
+    def _find_orphans(
         self, hit: _Hit, loss: Lost, link: Link, action: str, child: ControlRow
     ) -> tuple[Stale | None, Lost]:
         """Find orphans of the table above, because the binlog does not record which of its rows were deleted.
@@ -366,8 +369,8 @@ class CascadeWalk:
             return None, loss
         stale = self._rows.orphans(hit.table, link, self._shown(link.child))
         found = self.found.get(link.child)
-        known = found.gone if found is not None else ()
-        stale = stale.take([row for row, key in enumerate(stale.keys) if key not in known])
+        already_found = found.deleted if found is not None else ()
+        stale = stale.take([row for row, key in enumerate(stale.keys) if key not in already_found])
         if not stale.keys:
             return None, loss
         why = self._doubt(hit, link, action, child)
@@ -389,29 +392,31 @@ class CascadeWalk:
     def _note(self, hit: _Hit, link: Link, action: str, stale: Stale, lost: Lost) -> Stale:
         """Record the rows that were found; return those that were not found before."""
         child = self._rows.of(link.child)
-        assert child is not None  # noqa: S101  (`_look` has read it)
+        assert child is not None  # noqa: S101  (`_find_rows` has read it)
         if link.child not in self.found:
             self.found[link.child] = FoundRows(self._rows.target_names(link.child, child.keys))
         found = self.found[link.child]
-        found.told.add(f"{link.key.constraint} (ON {hit.event} {action})")
+        found.constraints.add(f"{link.key.constraint} (ON {hit.event} {action})")
         if action == "CASCADE":
             return found.add(stale, lost, None)
-        self._untell(link, hit.event, action, f"values of {_dotted(link.child)} became NULL.")
+        self._follow_unknown(link, hit.event, action, f"values of {_dotted(link.child)} became NULL.")
         return found.add(stale, lost, self._rows.target_names(link.child, link.key.columns))
 
-    def _go_below(self, hit: _Hit, link: Link, gone: Stale | None, lost: Lost) -> None:
+    def _follow_children(self, hit: _Hit, link: Link, deleted: Stale | None, lost: Lost) -> None:
         """Follow the cascades of deleted rows."""
         shown = self._shown(link.child)
         if not shown:
             return
-        if link.child not in self._whole or hit.level >= MOST_LEVELS:
-            self._untell(link, "DELETE", "CASCADE", f"not all rows of {_dotted(link.child)} are known.")
+        if link.child not in self._complete or hit.level >= MOST_LEVELS:
+            self._follow_unknown(link, "DELETE", "CASCADE", f"not all rows of {_dotted(link.child)} are known.")
             return
         if self._rows.filtered(link.child):
-            self._untell(link, "DELETE", "CASCADE", f"{_dotted(link.child)} has a filter, so its target lacks rows.")
+            self._follow_unknown(
+                link, "DELETE", "CASCADE", f"{_dotted(link.child)} has a filter, so its target lacks rows."
+            )
             return
-        if gone is not None and gone.keys:
-            self._hits.append(_Hit(link.child, "DELETE", lost_with(gone, lost, shown), level=hit.level + 1))
+        if deleted is not None and deleted.keys:
+            self._hits.append(_Hit(link.child, "DELETE", lost_with(deleted, lost, shown), level=hit.level + 1))
         if lost.at and link.child in self._began and self._is_new("unseen", link.child):
             last = lost.of([lost.at.index(max(lost.at))])
             self._last.append(_Hit(link.child, "DELETE", None, unseen=last))
@@ -430,20 +435,20 @@ class CascadeWalk:
                 f"its foreign key {link.key.constraint} (ON {hit.event} {action}) may have changed its rows with those "
                 f"of {_dotted(hit.table)}. The changed rows are unknown: {why} The table is re-snapshotted.",
             )
-        self._untell(link, hit.event, action, f"the changed rows of {_dotted(link.child)} are unknown, too.")
+        self._follow_unknown(link, hit.event, action, f"the changed rows of {_dotted(link.child)} are unknown, too.")
 
-    def _untell(self, link: Link, event: str, action: str, why: str, last: Place | None = None) -> None:
+    def _follow_unknown(self, link: Link, event: str, action: str, why: str, last: Place | None = None) -> None:
         """Go on below a table of which it is unknown which rows a foreign key changed."""
-        gone = (event, action) == ("DELETE", "CASCADE")
-        columns = None if gone else tuple(link.key.columns)
-        hit = _Hit(link.child, "DELETE" if gone else "UPDATE", None, why, columns=columns, last=last)
+        deletes = (event, action) == ("DELETE", "CASCADE")
+        columns = None if deletes else tuple(link.key.columns)
+        hit = _Hit(link.child, "DELETE" if deletes else "UPDATE", None, why, columns=columns, last=last)
         if self._is_new("unknown", hit.table, hit.event, columns, last):
             self._hits.append(hit)
 
     def _shown(self, name: TableName) -> list[str]:
         """Return the columns of this table to which foreign keys with ON DELETE actions refer."""
-        below = [link for link in self._links.get(name, ()) if link.action("DELETE")]
-        return sorted({column for link in below for column in link.key.parent_columns})
+        referring = [link for link in self._links.get(name, ()) if link.action("DELETE")]
+        return sorted({column for link in referring for column in link.key.parent_columns})
 
     def _is_new(self, *what: object) -> bool:
         if what in self._seen:

@@ -30,7 +30,7 @@ class AppendLog:
     name = APPEND_LOG
     append_only = True
     by_key = False
-    takes_reduced = False
+    needs_latest_only = False
     appends_values = False
     cascades: frozenset[str] = frozenset()
 
@@ -77,7 +77,7 @@ class AppendLog:
 
     def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:
         """Append a row without values, with the reason as its change type."""
-        told = {
+        values = {
             "_change_type": text_value(why),
             "_commit_version": str(statement.number),
             "_commit_timestamp": f"timestamp_micros({statement.committed_us})",
@@ -85,7 +85,7 @@ class AppendLog:
             "_sequence": text_value(statement.sequence),
         }
         types = {column.name: column.type for column in own_columns(APPEND_LOG)}
-        columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in told.items()]
+        columns = [f"CAST({value} AS {types[name]}) AS {name}" for name, value in values.items()]
         target.append(target.spark.range(1).selectExpr(*columns), at)
 
     def end_statement(self, target: TableWriter, statement: StatementRow) -> str:

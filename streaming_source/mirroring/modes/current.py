@@ -1,4 +1,8 @@
-"""The mode current: a target holds the current rows of the server."""
+"""The mode current: a target holds the current rows of the server.
+
+`CurrentRows` is for tables with a key: a MERGE by the key. `CountedRows` is for tables without one: it adds and removes
+copies of equal rows, so that duplicates are kept. The target has no extra column in either case.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ class CurrentRows:
     name = CURRENT
     append_only = False
     by_key = True
-    takes_reduced = True
+    needs_latest_only = True
     appends_values = True
     cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
 
@@ -66,18 +70,16 @@ class CurrentRows:
         return f"WHEN MATCHED AND gone.deleted THEN DELETE{others}"
 
 
-# A change removes one row that equals its before image bit by bit, and adds one row that equals its after image. So
-# the order of changes is irrelevant, and a micro-batch is a number for each distinct row: rows added minus rows
-# removed. If no number is negative, rows are appended. Otherwise one MERGE deletes all copies of each row with a
-# negative number, and inserts the copies that remain. The target has no extra column. Refused: images that lack
-# columns, and the removal of a row that the target does not have.
+# Tables without a key. A change removes one row that equals its before image and adds one that equals its after image,
+# so the order of changes is irrelevant: a micro-batch is a number of added or removed copies for each distinct row.
+# Images that lack columns are refused, and so is the removal of a row that the target does not have.
 
 
 class CountedRows(CurrentRows):
     """Mode that changes the number of copies of each row, with one append or one MERGE."""
 
     by_key = False
-    takes_reduced = False
+    needs_latest_only = False
     cascades: frozenset[str] = frozenset()  # rows without a key cannot be matched by a foreign key
 
     def merge(self, part: NetChanges) -> SparkChange:
@@ -144,16 +146,16 @@ def _replaced(part: NetChanges, changed: DataFrame) -> DataFrame:
     target = part.rows.sparkSession.table(part.target.name).select(
         f.struct(*map(identifier, part.columns)).alias("row")
     )
-    there = target.select("row", *_identity(part)).join(lost, same, "left_semi")
-    both = there.select("row", f.lit(1).alias("there"), f.lit(0).alias("number")).unionByName(
+    matching = target.select("row", *_identity(part)).join(lost, same, "left_semi")
+    both = matching.select("row", f.lit(1).alias("there"), f.lit(0).alias("number")).unionByName(
         changed.select("row", f.lit(0).alias("there"), "number")
     )
     found = _summed(part, both, "there", "number")
-    left, goes = f.col("there") + f.col("number"), f.col("number") < 0
+    left, removed = f.col("there") + f.col("number"), f.col("number") < 0
     missing = f.raise_error(f.lit(f"{part.target.name} lacks a row that was deleted or updated."))
-    comes = f.when(goes & (left < 0), missing.cast("bigint")).when(goes, left).otherwise(f.col("number"))
-    gone = f.when(goes, f.array(f.lit(False))).otherwise(f.array().cast("array<boolean>"))
-    put = f.concat(gone, f.array_repeat(f.lit(True), comes.cast("int")))
+    added = f.when(removed & (left < 0), missing.cast("bigint")).when(removed, left).otherwise(f.col("number"))
+    deleted = f.when(removed, f.array(f.lit(False))).otherwise(f.array().cast("array<boolean>"))
+    put = f.concat(deleted, f.array_repeat(f.lit(True), added.cast("int")))
     return found.select("row", f.explode(put).alias("put"))
 
 
@@ -186,7 +188,7 @@ def _identity(part: NetChanges) -> list[Column]:
     from pyspark.sql import functions as f
 
     values = (f.expr(_exact(f"row.{identifier(name)}", kind)) for name, kind in _kinds(part))
-    return [value.alias(told) for value, told in zip(values, _names(part), strict=True)]
+    return [value.alias(alias) for value, alias in zip(values, _names(part), strict=True)]
 
 
 def _names(part: NetChanges) -> list[str]:

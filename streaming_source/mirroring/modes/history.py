@@ -35,7 +35,7 @@ class History:
     name = HISTORY
     append_only = False
     by_key = True
-    takes_reduced = False
+    needs_latest_only = False
     appends_values = False
     cascades: frozenset[str] = frozenset({"CASCADE"})
 
@@ -119,13 +119,13 @@ def _closed_and_opened(part: NetChanges) -> DataFrame:
     if part.partial:
         events = _filled(events, part, in_order)
     place = f.struct(*_PLACE)
-    whole = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    all_rows = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     left = f.when(f.col("kind") != "delete", place)
     events = events.withColumns(
         {
             "number": f.row_number().over(in_order),
             "next": f.lead(place).over(in_order),
-            "left": f.last(left).over(whole),
+            "left": f.last(left).over(all_rows),
         }
     )
     closing = f.struct(f.lit(True).alias("close"), f.col("left").alias("begun"), place.alias("ended"))
@@ -147,15 +147,15 @@ def _filled(events: DataFrame, part: NetChanges, in_order: WindowSpec) -> DataFr
 
     # An INSERT has a complete image, so no value of an older version passes it.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    there = part.rows.sparkSession.table(part.target.name).where("_current")
-    known = there.select(f.struct(*map(identifier, part.columns)).alias("known"))
+    current = part.rows.sparkSession.table(part.target.name).where("_current")
+    known = current.select(f.struct(*map(identifier, part.columns)).alias("known"))
     same = f.lit(True)
     for name in part.keys:
         same &= f.col("row").getField(name).eqNullSafe(f.col("known").getField(name))
 
     def value(name: str) -> Column:
-        told = f.struct(f.col("row").getField(name).alias("value"))
-        newest = f.last(f.when(~f.array_contains("missing", name), told), ignorenulls=True).over(so_far)
+        image = f.struct(f.col("row").getField(name).alias("value"))
+        newest = f.last(f.when(~f.array_contains("missing", name), image), ignorenulls=True).over(so_far)
         older = f.col("known").getField(name)
         return f.when(newest.isNull(), older).otherwise(newest.getField("value")).alias(name)
 

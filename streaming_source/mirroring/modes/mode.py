@@ -1,8 +1,8 @@
 """Interface of a mode, `Mode`, and its input, `NetChanges`: changes of one table between two statements.
 
-A mode decides which columns a target has, and what a change does to its rows. The splitting of a micro-batch at
-statements and the handling of ALTER are the same in all modes. A writer without Spark implements each mode itself, by
-its `name`.
+A mode decides which columns a target has, and what a change does to its rows. `own_columns` are the columns that it
+adds, and `check_names` refuses a table that has a column of the same name. The splitting of a micro-batch at statements
+and the handling of ALTER are the same in all modes. A writer without Spark implements each mode itself, by its `name`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Mode(Protocol):
         """Whether a change finds its row by a key, so that snapshot rows can be merged like changes."""
 
     @property
-    def takes_reduced(self) -> bool:
+    def needs_latest_only(self) -> bool:
         """Whether `merge` needs only the last change of each key."""
 
     @property
@@ -111,9 +111,6 @@ class Mode(Protocol):
         Args:
             nulls: the assignments for all other rows, which a foreign key set to NULL.
         """
-
-
-# In: the name of a mode. Out: its columns, as a target has them. Refused: a table with a column of the same name.
 
 
 _NEVER_NULL: Final = frozenset({"_deleted", "_from_gtid", "_from_sequence", "_current"})

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import Commit, TableWriter
     from streaming_source.transforms.transformed_images import TargetColumn
 
-_GONE = {"_deleted": "true", "_deleted_at": "change._committed", "_deleted_gtid": "change._gtid"}
-_THERE = {"_deleted": "false", "_deleted_at": "NULL", "_deleted_gtid": "NULL"}
+_DELETED = {"_deleted": "true", "_deleted_at": "change._committed", "_deleted_gtid": "change._gtid"}
+_LIVE = {"_deleted": "false", "_deleted_at": "NULL", "_deleted_gtid": "NULL"}
 
 
 class SoftDelete:
@@ -33,7 +33,7 @@ class SoftDelete:
     name = SOFT_DELETE
     append_only = False
     by_key = True
-    takes_reduced = False
+    needs_latest_only = False
     appends_values = True
     cascades: frozenset[str] = frozenset({"CASCADE", "SET NULL"})
 
@@ -66,8 +66,8 @@ class SoftDelete:
     def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Return the UPDATE that marks all rows as deleted."""
         deleted = f"_deleted = true, _deleted_at = timestamp_micros({statement.committed_us})"
-        told = f"{deleted}, _deleted_gtid = {text_value(statement.gtid)}"
-        return f"UPDATE {target.name} SET {told} WHERE NOT _deleted"  # noqa: S608  (names and texts are quoted)
+        assigned = f"{deleted}, _deleted_gtid = {text_value(statement.gtid)}"
+        return f"UPDATE {target.name} SET {assigned} WHERE NOT _deleted"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
         """Mark the rows as deleted."""
@@ -82,16 +82,16 @@ def _merge(part: NetChanges) -> str:
     def assigned(own: dict[str, str]) -> str:
         return ", ".join(f"target.{name} = {value}" for name, value in {**values, **own}.items())
 
-    gone = "change._op = 'delete'"
-    own = {name: f"CASE WHEN {gone} THEN {value} ELSE {_THERE[name]} END" for name, value in _GONE.items()}
+    deleted = "change._op = 'delete'"
+    own = {name: f"CASE WHEN {deleted} THEN {value} ELSE {_LIVE[name]} END" for name, value in _DELETED.items()}
     inserted = {sql_name(name): f"change.{sql_name(name)}" for name in part.columns} | own
     return " ".join(
         (
             merge_head(part.target.name, part.keys),
-            f"WHEN MATCHED AND {gone} THEN UPDATE SET {assigned(_GONE)}",
-            f"WHEN MATCHED THEN UPDATE SET {assigned(_THERE)}",
+            f"WHEN MATCHED AND {deleted} THEN UPDATE SET {assigned(_DELETED)}",
+            f"WHEN MATCHED THEN UPDATE SET {assigned(_LIVE)}",
             # If a delete has only the key of its row, there are no last values to keep.
-            f"WHEN NOT MATCHED AND NOT ({gone} AND change._absent IS NOT NULL)",
+            f"WHEN NOT MATCHED AND NOT ({deleted} AND change._absent IS NOT NULL)",
             f"THEN INSERT ({', '.join(inserted)}) VALUES ({', '.join(inserted.values())})",  # noqa: S608
         )
     )

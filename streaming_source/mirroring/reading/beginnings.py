@@ -1,8 +1,7 @@
 """Create the targets of a mirror: at its start, for tables that are created later, and for re-snapshots.
 
-In: the rows of the control table, a micro-batch. Out: the same rows, with those of the targets whose snapshot begins
-with the micro-batch. A table that cannot have a target is suspended, or waits if the reason is temporary. All other
-tables continue.
+`Beginnings.begin_all`, `begin_new` and `begin_resnapshots` change the rows of the control table to those of the new
+targets. A table that cannot have a target is suspended, or waits if the reason is temporary. All other tables continue.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.mirroring.writers.target_format import Commit
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.options.reading_options import ReadAgain
+    from streaming_source.options.reading_options import ResnapshotOption
 
     Rows = dict[TableName, ControlRow]
 
@@ -111,7 +110,7 @@ class Beginnings:
         for name, why in sorted(broken.items()):
             self._rows[name] = suspended(targets.row(name, tables[name], position), why)
 
-    def read_again(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
+    def begin_resnapshots(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
         """Create the targets for re-snapshots that begin with this micro-batch, and return the names of the tables.
 
         Args:
@@ -123,9 +122,9 @@ class Beginnings:
                 have.
         """
         names = set() if end.asked is None else set(end.asked.tables)
-        word = self._begun_word(end, before)
-        if word is not None:
-            pattern = matcher(word.patterns)
+        option = self._started_option(end, before)
+        if option is not None:
+            pattern = matcher(option.patterns)
             names |= {name for name in self._rows if pattern.fits(name)}
         names &= self._rows.keys()
         if not names:
@@ -139,10 +138,10 @@ class Beginnings:
             elif name not in found.tables:
                 self._rows[name] = dropped(old)
             else:
-                self._rows[name] = self._begun_again(old, found, end, word)
+                self._rows[name] = self._begin_resnapshot(old, found, end, option)
         return names
 
-    def meet_new(self, facts: BatchFacts) -> None:
+    def begin_new(self, facts: BatchFacts) -> None:
         """Create targets for tables of the micro-batch that the control table lacks: they are new on the server."""
         new = sorted(facts.tables.keys() - self._rows.keys())
         if not new:
@@ -156,13 +155,13 @@ class Beginnings:
                 _log.error("%s is not mirrored: %s", table_text(name), fault)
         widen_views(self._settings.options, facts, [name for name in new if name not in found.tables])
 
-    def _begun_again(
-        self, old: ControlRow, found: SourceTables, end: SourceOffset, word: ReadAgain | None
+    def _begin_resnapshot(
+        self, old: ControlRow, found: SourceTables, end: SourceOffset, option: ResnapshotOption | None
     ) -> ControlRow:
         """Begin the target of a table again, in place of its old target, which may be that of an earlier table name."""
-        last = max([old, *(row for row in self._sharing(old.name) if not _holds(row))], key=lambda row: row.batch)
+        last = max([old, *(row for row in self._sharing(old.name) if not _has_target(row))], key=lambda row: row.batch)
         targets = Targets(self._settings, self._spark, old.mirror, NewReading(last, end.position, self._commit))
-        row = self._begun(targets, old.name, found, again=old.again if word is None else word.word)
+        row = self._begun(targets, old.name, found, again=old.again if option is None else option.word)
         self.kept |= {old.name} if targets.kept else set()
         row = row._replace(tries=old.tries + 1)
         return kept(row, old, self._number) if row.live else row
@@ -171,7 +170,7 @@ class Beginnings:
         """Begin a target. It waits if a table that no longer exists holds it: that table may have been renamed."""
         table, position = found.tables[name], str(found.position)
         row = targets.row(name, table, position, again=again)
-        holder = next((one for one in self._sharing(name) if _holds(one)), None)
+        holder = next((one for one in self._sharing(name) if _has_target(one)), None)
         if holder is not None and holder.name in found.tables:
             return suspended(row, self._settings.names.meeting(holder.name, name))
         if holder is not None:
@@ -191,13 +190,13 @@ class Beginnings:
         hint = f"{_MEND} {then.format(table=table_text(name))}".strip()
         return unmade(f"the target {self._settings.names.target(name)}", error, hint)
 
-    def _begun_word(self, end: SourceOffset, before: SourceOffset | None) -> ReadAgain | None:
+    def _started_option(self, end: SourceOffset, before: SourceOffset | None) -> ResnapshotOption | None:
         """Return the resnapshot option whose re-snapshots begin with this micro-batch, or None."""
-        asked = self._settings.options.resnapshot
+        option = self._settings.options.resnapshot
         if end.again is None or (before is not None and before.again == end.again):
             return None
-        if asked is not None and asked.word == end.again:
-            return asked
+        if option is not None and option.word == end.again:
+            return option
         if before is None:
             return None  # the first micro-batch begins a snapshot of all tables
         raise ConfigError(
@@ -222,6 +221,6 @@ def hidden_error(name: TableName) -> ConfigError:
     return ConfigError(_HIDDEN, hint=RESNAPSHOT_HINT.format(table=table_text(name)))
 
 
-def _holds(row: ControlRow) -> bool:
+def _has_target(row: ControlRow) -> bool:
     """Return True if a table has its target: before its first snapshot it has none, and a dropped table gives it up."""
     return row.state != DROPPED and (row.live or row.batch != NO_BATCH)

@@ -1,8 +1,8 @@
-"""The function that requests a re-snapshot of tables while the query runs, `mirror_resnapshot()`.
+"""Request a re-snapshot while the query runs: `mirror_resnapshot()` for users, `request_resnapshot` for the mirror.
 
-In: the session, the mirror, the tables. Out: a request that the running query takes at its next trigger, or the mirror
-at its next start. Refused: a table that the mirror does not have, and a control table that does not name its
-checkpoint.
+The running query takes a request at its next trigger, and a stopped mirror at its next start. The targets are then
+created again from the catalog and filled, while other tables go on. `keep_rows` prepares a target that keeps its older
+rows. A table that the mirror does not have is refused, and so is a control table that does not name its checkpoint.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from streaming_source.mirroring.control.control_table import CHECKPOINT, FAILED,
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import own_columns
 from streaming_source.mirroring.writers.choose import control_store
-from streaming_source.mirroring.writers.target_format import AGAIN
-from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
+from streaming_source.mirroring.writers.target_format import RESNAPSHOT
+from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
 from streaming_source.schema.target_modes import CURRENT
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_table import ControlRow
     from streaming_source.mirroring.writers.target_format import Commit, TableWriter
     from streaming_source.transforms.transformed_images import TargetColumn
-# In: the checkpoint of the mirror, tables, a word that identifies the request. Out: a file in a folder on the driver's
-# machine. The running query takes it at its next trigger, or the mirror at its next start. Then the targets are
-# created again from the catalog, and all rows of the tables are read, while the other tables go on. Repeated requests
-# with the same word have one effect.
+
+
+# A request is a file in a folder on the driver's machine. Repeated requests with the same id have one effect, so a
+# retry is safe.
 
 
 RESNAPSHOT_HINT: Final = 'Re-snapshot the table: mirror_resnapshot(spark, tables=["{table}"], into=…).'
@@ -69,13 +69,13 @@ def requests_folder(checkpoint: str) -> Path:
     return private_base() / f"mirror-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
-def ask_again(checkpoint: str, tables: Iterable[TableName], word: str, *, wait_s: float = 0.0) -> None:
+def request_resnapshot(checkpoint: str, tables: Iterable[TableName], request_id: str, *, wait_s: float = 0.0) -> None:
     """Ask the mirror with this checkpoint to re-snapshot tables, after at least `wait_s` seconds.
 
     Raises:
         ConfigError, RelayError: the request cannot be written.
     """
-    request = ReadingRequest(word, tuple(sorted(tables)), time.time() + wait_s if wait_s else 0.0)
+    request = ResnapshotRequest(request_id, tuple(sorted(tables)), time.time() + wait_s if wait_s else 0.0)
     RequestFolder(requests_folder(checkpoint)).put(request)
 
 
@@ -106,13 +106,13 @@ def mirror_resnapshot(
     """
     name, rows = control_of(spark, "mirror_resnapshot", into, control)
     chosen = chosen_tables(tables, rows)
-    told = control_store(spark, name).properties()
-    if CHECKPOINT not in told:
+    properties = control_store(spark, name).properties()
+    if CHECKPOINT not in properties:
         raise ConfigError(
             f"{name} does not record the mirror's checkpoint.",
             hint="Start the mirror with resnapshot instead.",
         )
-    ask_again(told[CHECKPOINT], chosen, uuid.uuid4().hex)
+    request_resnapshot(properties[CHECKPOINT], chosen, uuid.uuid4().hex)
 
 
 def named_table(table: str) -> TableName:
@@ -149,9 +149,8 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
     return names
 
 
-# In: the table's row of the control table before the re-snapshot, and the micro-batch that begins it. Out: the target
-# with the table's current columns, in which all rows are ended; snapshot rows are added later. If the micro-batch is
-# repeated, commits that the target already has are skipped.
+# A mode that keeps ended rows keeps its target during a re-snapshot: all rows are ended, and snapshot rows are
+# appended. A repeated micro-batch skips the commits that the target already has.
 
 
 _ORDINAL: Final = 899_999_999_999
@@ -180,16 +179,16 @@ class NewReading(NamedTuple):
 
 def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
     """End all rows of a target, and alter it to these columns."""
-    at = reading.commit.of(AGAIN)
+    at = reading.commit.of(RESNAPSHOT)
     if reading.row.target_names is not None:
-        names = names_there(reading.row.target_names, columns, own_columns(reading.row.mode))
+        names = names_in_target(reading.row.target_names, columns, own_columns(reading.row.mode))
         target.rename(names, at.step("names"))
     target.alter(columns, at)
     mode_of(reading.row.mode, reading.row.keys).end_all(target, _place(reading), "again", at)
     target.finish(1, at)
 
 
-def names_there(
+def names_in_target(
     names: Mapping[str, str], columns: Sequence[TargetColumn], own: Sequence[TargetColumn]
 ) -> dict[str, str | None]:
     """Return the names of the columns in a target by their new names; None for columns that the target lacks.

@@ -1,8 +1,9 @@
 """Check the rules and modes of a mirror at its start, against the source tables and the existing targets.
 
-In: the session and the settings. Out: nothing. Refused with one ConfigError that names each table: a rule that its
-table does not allow, and a pattern that is used by no table. Also refused is a rule, hash key or mode that differs from
-that of a target, unless the table is re-snapshot. The rows that another mode would have kept are not known any more.
+`check_rules` and `check_modes` raise one ConfigError that names each table with a fault. A fault is a rule that its
+table does not allow, a pattern that no table matches, or a rule, hash key or mode that differs from that of an existing
+target, unless the table is re-snapshot: rows that another mode would have kept are lost. `checked_rule` checks one rule
+and returns the table with it.
 """
 
 from __future__ import annotations
@@ -36,17 +37,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
     from streaming_source.transforms.table_rules import TableRule
     from streaming_source.transforms.transformed_images import TargetColumn
-# In: the rule, the table's definition and key. Out: the table with its rule, with which its rows are read. Refused
-# with a ConfigError that names table and column:
-#
-# - a column that the table lacks;
-# - a key column that is left out or masked;
-# - two columns with one name;
-# - a hash of a type without a canonical text;
-# - a mask that is no constant of the column's type.
-#
-# A filter is a condition in Spark SQL over the columns of the table. It is refused if its answer may differ between two
-# evaluations, or depends on other tables. A repeated micro-batch must have the same rows.
+
+
+# A filter must give the same answer in every evaluation, because a repeated micro-batch must have the same rows. So
+# conditions that depend on time, chance or other tables are refused. A mask has to be a constant of the column's type.
 
 
 _REFUSED: Final = frozenset(
@@ -92,13 +86,13 @@ def transformed_table(spark: SparkSession, table: TableSchema, settings: MirrorS
 
 
 def _check_names(table: TableSchema, rule: TableRule) -> None:
-    there = {column_key(column.name): column.name for column in table.columns}
+    columns = {column_key(column.name): column.name for column in table.columns}
     for name in rule.named:
-        if column_key(name) not in there:
-            near = difflib.get_close_matches(column_key(name), there, 1)
+        if column_key(name) not in columns:
+            near = difflib.get_close_matches(column_key(name), columns, 1)
             raise ConfigError(
                 f"the rule of {table.name} names the column {name}, which the table does not have.",
-                hint=f"Did you mean {there[near[0]]}?" if near else f"Its columns are {', '.join(there.values())}.",
+                hint=f"Did you mean {columns[near[0]]}?" if near else f"Its columns are {', '.join(columns.values())}.",
             )
 
 
@@ -142,8 +136,8 @@ def _check_masks(spark: SparkSession, ruled: Transformed) -> None:
         return
     tried = [f.lit(masks[column_key(column.name)]).try_cast(column.type).isNotNull() for column in columns]
     (answer,) = spark.range(1).select(f.array(*tried)).collect()
-    for column, holds in zip(columns, answer[0], strict=True):
-        if not holds:
+    for column, constant in zip(columns, answer[0], strict=True):
+        if not constant:
             raise ConfigError(
                 f"the rule of {ruled.table.name} masks {column.name} with {masks[column_key(column.name)]!r}, which is "
                 f"not of the type {column.type}.",
@@ -161,16 +155,16 @@ def check_filter(spark: SparkSession, table: str, where: str, columns: StructTyp
     from pyspark.sql.types import BooleanType
 
     try:
-        asked = spark.createDataFrame([], columns).select(f.expr(where).alias("fits"))
-        kind = asked.schema["fits"].dataType
+        filtered = spark.createDataFrame([], columns).select(f.expr(where).alias("fits"))
+        kind = filtered.schema["fits"].dataType
     except PySparkException as error:
-        told = first_line(error)
-        raise ConfigError(f"the filter of {table}, {where}, is not understood: {told}", hint=_HINT) from None
+        reason = first_line(error)
+        raise ConfigError(f"the filter of {table}, {where}, is not understood: {reason}", hint=_HINT) from None
     if not isinstance(kind, BooleanType):
         raise ConfigError(
             f"the filter of {table}, {where}, is not a condition but of type {kind.simpleString()}.", hint=_HINT
         )
-    plan: Any = asked._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no public API for it)
+    plan: Any = filtered._jdf.queryExecution().analyzed()  # noqa: SLF001  (there is no public API for it)
     if plan.nodeName() != "Project" or not plan.deterministic():
         raise _changing(table, where)
     (expression,) = _children(plan.projectList())
@@ -213,8 +207,8 @@ def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
         ConfigError: a rule is invalid for its table, or a rule or the hash key differs from that of a target.
     """
     rows = {row.name: row for row in mirrored_tables(spark, settings.names.control)}
-    again = {name for name, row in rows.items() if _is_read_again(settings, row)}
-    kept = [row for name, row in rows.items() if name not in again]
+    resnapshotted = {name for name, row in rows.items() if _is_resnapshotted(settings, row)}
+    kept = [row for name, row in rows.items() if name not in resnapshotted]
     changed = [row for row in kept if row.rules != kept_rule(settings.rule_of(row.name), settings.hash_key)]
     if changed:
         _refuse_changes(settings, changed)
@@ -223,11 +217,11 @@ def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
     found = read_source_tables(settings.options).tables
     wrong: list[str] = []
     for name, table in sorted(found.items()):
-        if name not in rows or name in again:  # the columns of other tables follow from the stream
+        if name not in rows or name in resnapshotted:  # the columns of other tables follow from the stream
             try:
                 checked_rule(spark, table.definition, table.keys, settings)
             except ConfigError as error:
-                if rows and name not in again:  # the table is suspended with its first rows
+                if rows and name not in resnapshotted:  # the table is suspended with its first rows
                     _log.error("%s", error)
                 else:
                     wrong.append(str(error))
@@ -236,11 +230,11 @@ def check_rules(spark: SparkSession, settings: MirrorSettings) -> None:
     _check_used(settings, {*found, *rows})
 
 
-def _is_read_again(settings: MirrorSettings, row: ControlRow) -> bool:
-    asked = settings.options.resnapshot
-    if asked is None or asked.word == row.again:
+def _is_resnapshotted(settings: MirrorSettings, row: ControlRow) -> bool:
+    option = settings.options.resnapshot
+    if option is None or option.word == row.again:
         return False
-    return matcher(asked.patterns).fits(row.name)
+    return matcher(option.patterns).fits(row.name)
 
 
 def _refuse_changes(settings: MirrorSettings, rows: list[ControlRow]) -> None:
@@ -274,12 +268,12 @@ def check_modes(rows: Iterable[ControlRow], settings: MirrorSettings) -> None:
     Raises:
         ConfigError: there is such a table.
     """
-    again = settings.options.resnapshot
+    option = settings.options.resnapshot
     for row in rows:
         wanted = settings.rule_of(row.name).mode
         table = table_text(row.name)
-        anew = again is not None and again.word != row.again and matcher(again.patterns).fits(row.name)
-        if row.mode != wanted and row.state != DROPPED and not anew:
+        resnapshotted = option is not None and option.word != row.again and matcher(option.patterns).fits(row.name)
+        if row.mode != wanted and row.state != DROPPED and not resnapshotted:
             raise ConfigError(
                 f"{row.target} holds {table} in the mode {row.mode}, and its rule says {wanted}.",
                 hint=f"Give it the mode {row.mode}, or create its target again in the other mode: start the mirror "

@@ -21,7 +21,7 @@ from replica.snapshot.check.catalog import choose_key
 from replica.snapshot.check.facts import ask_indexes
 from replica.snapshot.check.verdict import ABSENT, ask_verdicts
 from streaming_source.attached.folder import attached_directory
-from streaming_source.mirroring.statements.added_values import ask_defaults
+from streaming_source.mirroring.statements.added_values import read_defaults
 from streaming_source.mirroring.statements.alter_proof import ambiguous_names, sharp_indexes
 from streaming_source.schema.origin import READINGS
 from streaming_source.selection.resolver import SelectedTables
@@ -101,7 +101,7 @@ def unreadable(
             _reading_from(options),
             lambda _: ask_verdicts(
                 wanted.patterns,
-                lambda *name: (names is None or name in names) and wanted.wants(*name),
+                lambda *name: (names is None or name in names) and wanted.selects(*name),
                 unkeyed=options.snapshot_unkeyed == "whole",
             ),
         )
@@ -145,8 +145,8 @@ def views(options: SourceOptions, names: Collection[TableName]) -> list[TableNam
 
     def steps(_: Endpoint) -> Steps[list[TableName]]:
         rows = yield Query(_VIEWS, (), MAX_CATALOG_BYTES)
-        there = {(str(database), str(table)) for database, table in rows}
-        return [name for name in names if name in there]
+        existing = {(str(database), str(table)) for database, table in rows}
+        return [name for name in names if name in existing]
 
     return asyncio.run(ask(options.connection, steps))
 
@@ -176,8 +176,8 @@ def _steps(options: SourceOptions, _: Endpoint) -> Steps[SourceTables]:
         if name in listed:
             keys, ambiguous = _keys(definition, indexes.get(name, ()))
             comment, engine = listed[name]
-            told = (definition, keys, comment, defaults.get(name, {}), ambiguous, name in unsettled, engine)
-            found[name] = SourceTable(*told)
+            values = (definition, keys, comment, defaults.get(name, {}), ambiguous, name in unsettled, engine)
+            found[name] = SourceTable(*values)
     return SourceTables(found, position)
 
 
@@ -201,27 +201,29 @@ def _unchanged(
         Definitions, defaults, the names of tables that differed in the last two readings, and the position.
     """
     tables = yield from _definitions(wanted)
-    defaults = yield from ask_defaults(sorted({database for database, _ in tables}))
+    defaults = yield from read_defaults(sorted({database for database, _ in tables}))
     changed: set[TableName] = set()
     position = ""
     for _ in range(READINGS):
-        ((told,),) = yield Query(_PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos"))
-        position = str(told or "")
-        again = yield from _definitions(wanted)
-        defaults_again = yield from ask_defaults(sorted({database for database, _ in again}))
-        names = {*tables, *again}
+        ((answer,),) = yield Query(_PLACE.format(position="gtid_binlog_pos" if from_primary else "gtid_current_pos"))
+        position = str(answer or "")
+        tables_after = yield from _definitions(wanted)
+        defaults_after = yield from read_defaults(sorted({database for database, _ in tables_after}))
+        names = {*tables, *tables_after}
         changed = {
             name
             for name in names
-            if (again.get(name), defaults_again.get(name)) != (tables.get(name), defaults.get(name))
+            if (tables_after.get(name), defaults_after.get(name)) != (tables.get(name), defaults.get(name))
         }
-        tables, defaults = again, defaults_again
+        tables, defaults = tables_after, defaults_after
         if not changed:
             break
     return tables, defaults, changed, GtidPosition.parse(position)
 
 
 def _definitions(wanted: SelectedTables) -> Steps[dict[TableName, TableSchema]]:
-    asked = matcher(wanted.patterns).databases
-    found = yield from read_tables([] if None in asked else [(name, None) for name in asked if name is not None])
-    return {name: table for name, table in found.items() if wanted.wants(*name)}
+    databases = matcher(wanted.patterns).databases
+    found = yield from read_tables(
+        [] if None in databases else [(name, None) for name in databases if name is not None]
+    )
+    return {name: table for name, table in found.items() if wanted.selects(*name)}

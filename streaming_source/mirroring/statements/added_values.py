@@ -1,8 +1,9 @@
 """Value of existing rows in a column that ALTER TABLE adds. The server fills it in, and no row of the binlog has it.
 
-In: the column, the tokens of its DEFAULT, its type in the target. Out: the value, exactly as the server's SELECT
-returns it. None means that the table has to be re-snapshot: the default is no plain constant, or its conversion is not
-certain. Rounding, character sets, time zones and labels in another spelling make a conversion uncertain.
+`value_of` returns a `KnownValue`, exactly as the server's SELECT returns it. None means that the table has to be re-
+snapshot: the default is no plain constant, or its conversion is not certain. Rounding, character sets, time zones and
+labels in another spelling make a conversion uncertain. `read_defaults` and `defaults_after` give the DEFAULT of each
+column.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NO_VALUE: Final = "NULL"
 
 _INTEGERS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
-_WHOLE: Final = re.compile(r"[+-]?\d{1,20}")
+_INTEGER: Final = re.compile(r"[+-]?\d{1,20}")
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
@@ -150,7 +151,7 @@ def _converted(column: ColumnSchema, constant: Constant, kind: str) -> KnownValu
 
 def _integer(column: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     written = constant.digits
-    if not _WHOLE.fullmatch(written):
+    if not _INTEGER.fullmatch(written):
         return None
     bits = _INTEGERS[column.data_type]
     low, high = (0, 2**bits - 1) if column.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -240,13 +241,13 @@ def _time(column: ColumnSchema, constant: Constant, _: str) -> KnownValue | None
     fraction, places = (found[2] or "", column.fsp or 0) if found else ("", -1)
     if found is None or len(fraction) > places:
         return None
-    whole = found[0].partition(".")[0]
-    return KnownValue(f"{whole}.{fraction.ljust(places, '0')}" if places else whole)
+    seconds = found[0].partition(".")[0]
+    return KnownValue(f"{seconds}.{fraction.ljust(places, '0')}" if places else seconds)
 
 
 def _year(_: ColumnSchema, constant: Constant, kind: str) -> KnownValue | None:
     written = constant.digits
-    known = _WHOLE.fullmatch(written) and _FIRST_YEAR <= int(written) <= _LAST_YEAR
+    known = _INTEGER.fullmatch(written) and _FIRST_YEAR <= int(written) <= _LAST_YEAR
     return KnownValue(str(int(written)), (kind,)) if known else None
 
 
@@ -271,11 +272,11 @@ def _length(column: ColumnSchema) -> int | None:
     return int(found[1]) if found else None
 
 
-def _constant(words: tuple[Token, ...]) -> Constant:
-    first, rest = words[0], words[1:]
+def _constant(tokens: tuple[Token, ...]) -> Constant:
+    first, rest = tokens[0], tokens[1:]
     if first.kind in ("string", "double"):
         return Constant() if rest else Constant(first.text)
-    written = "".join(token.text for token in words)
+    written = "".join(token.text for token in tokens)
     if first.text.lower() in ("b", "x") and [token.kind for token in rest] == ["string"]:
         written = f"0{written.lower()}"
     elif any(token.kind not in ("word", "symbol") for token in rest):
@@ -294,8 +295,8 @@ def _of_digits(written: str, base: int) -> Constant:
     return Constant(bits=value if value < 2**_MOST_BITS else None, octets=octets)
 
 
-# In: databases of the server; a statement on a table. Out: the text after DEFAULT, by column. Rows whose images leave
-# a column out have this value (`table_applier.py`). Generated columns have no entry.
+# Text after DEFAULT by column, kept in the control table: the value of a column that an image leaves out
+# (`table_applier.py`). Generated columns have no entry.
 
 
 Defaults = dict[str, str | None]
@@ -318,18 +319,18 @@ SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IF(EXTRA LIKE '%%auto_increment%%'
  WHERE GENERATION_EXPRESSION IS NULL AND TABLE_SCHEMA IN ({databases})"""
 
 
-def ask_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
+def read_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
     """Return the defaults of all tables in these databases."""
     found: dict[TableName, Defaults] = {}
     if databases:
         listed = _LISTED.format(databases=", ".join(["%s"] * len(databases)))
         for database, table, column, default in (yield Query(listed, (_AUTO, *databases), MAX_CATALOG_BYTES)):
-            told = _LOST if default is not None and _LOST in default else default
-            found.setdefault((str(database), str(table)), {})[str(column)] = told
+            text = _LOST if default is not None and _LOST in default else default
+            found.setdefault((str(database), str(table)), {})[str(column)] = text
     return found
 
 
-def defaults_behind(effect: StatementEffect, before: Defaults) -> Defaults:
+def defaults_after(effect: StatementEffect, before: Defaults) -> Defaults:
     """Return the defaults of a table after a statement that its definition follows."""
     change = effect.alteration
     if change is None:
@@ -363,7 +364,7 @@ def _written(default: tuple[Token, ...] | None) -> str | None:
     """Return the tokens of a default as text that is parsed as the same tokens."""
     if default is None:
         return None
-    return " ".join(_quoted(word.text) if word.kind in ("string", "double") else word.text for word in default)
+    return " ".join(_quoted(token.text) if token.kind in ("string", "double") else token.text for token in default)
 
 
 def _quoted(value: str) -> str:
@@ -372,8 +373,10 @@ def _quoted(value: str) -> str:
 
 def same_defaults(one: Mapping[str, str | None], other: Mapping[str, str | None]) -> bool:
     """Return True if two sets of defaults have the same tokens, however they are written."""
-    return {name: _words(text) for name, text in one.items()} == {name: _words(text) for name, text in other.items()}
+    return {name: _token_texts(text) for name, text in one.items()} == {
+        name: _token_texts(text) for name, text in other.items()
+    }
 
 
-def _words(text: str | None) -> list[str] | None:
-    return None if text is None else [word.text for word in tokenize(text)]
+def _token_texts(text: str | None) -> list[str] | None:
+    return None if text is None else [token.text for token in tokenize(text)]

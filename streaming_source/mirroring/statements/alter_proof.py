@@ -1,10 +1,10 @@
 """Proof that an ALTER TABLE keeps the stored values.
 
-In: the table before and after the statement, and the parsed statement. Out: a proof for each column after it. `Kept` is
-a column of the old table with every value unchanged. `New` is an added column, whose value `added_values.py` finds.
-Every other old column is dropped. Anything that is not proved raises a SchemaError with the reason, and the table is
-re-snapshot. The tests compare each proof with the rows of a server (`test_alter_rows.py`): add a rule only if they
-hold.
+`proved` returns a proof for each column after the statement. `Kept` is a column of the old table with every value
+unchanged. `New` is an added column, whose value `added_values.py` finds. Every other old column is dropped. Anything
+that is not proved raises a SchemaError with the reason, and the table is re-snapshot. `dropped_key` returns what a
+statement does to the key of a table. The tests compare each proof with the rows of a server (`test_alter_rows.py`): add
+a rule only if they hold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LENGTH: Final = re.compile(r"[a-z]+\((\d+)\)")
 
 _COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
 
-_TOLD_APART: Final = ("CYRILLIC", "GREEK", "CJK UNIFIED", "HANGUL SYLLABLE")
+_DISTINCT_SCRIPTS: Final = ("CYRILLIC", "GREEK", "CJK UNIFIED", "HANGUL SYLLABLE")
 
 """Letters that collations distinguish, apart from case and accents."""
 
@@ -56,7 +56,7 @@ class New(NamedTuple):
 Proof: TypeAlias = Kept | New
 
 
-def moved_columns(before: TableSchema, change: Alteration) -> dict[str, ColumnSchema]:
+def columns_kept(before: TableSchema, change: Alteration) -> dict[str, ColumnSchema]:
     """Return the old columns that the statement keeps, by their new names (folded)."""
     names = {old: change.key(new) for old, new in change.renamed.items()}
     names |= {old: change.key(item.column.name) for old, item in change.changed.items()}
@@ -90,16 +90,16 @@ def proved(
     both = next((name for name in change.changed if name in change.renamed or name in change.dropped), None)
     if both is not None:
         raise SchemaError(f"it changes the column {both} twice.")
-    moved = moved_columns(before, change)
-    _check_key(before, after, moved, change)
+    kept = columns_kept(before, change)
+    _check_key(before, after, kept, change)
     _check_declared(change, {change.key(name) for name in numbered})
     items = {change.key(item.column.name): item for old, item in change.added if old is None}
     computed = next((column.name for column in before.columns if column.computed), None)
-    there = {change.key(column.name) for column in before.columns}
+    existing = {change.key(column.name) for column in before.columns}
     found: dict[str, Proof] = {}
     for column in after.columns:
-        old = moved.get(change.key(column.name))
-        if computed and change.key(column.name) in there and (old is None or not _same_name(old, column)):
+        old = kept.get(change.key(column.name))
+        if computed and change.key(column.name) in existing and (old is None or not _same_name(old, column)):
             raise SchemaError(f"the generated column {computed} may use another column {column.name} now.")
         if old is None:
             item = items.get(change.key(column.name))
@@ -136,12 +136,12 @@ def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
         )
 
 
-def _check_key(before: TableSchema, after: TableSchema, moved: Mapping[str, ColumnSchema], change: Alteration) -> None:
+def _check_key(before: TableSchema, after: TableSchema, kept: Mapping[str, ColumnSchema], change: Alteration) -> None:
     """Refuse another primary key, also one of other columns with the same names."""
     old = [before.columns[number].name for number in before.primary_key]
     new = [after.columns[number].name for number in after.primary_key]
-    came = [column.name if (column := moved.get(change.key(name))) is not None else "" for name in new]
-    if [change.key(name) for name in old] != [change.key(name) for name in new] or old != came:
+    sources = [column.name if (column := kept.get(change.key(name))) is not None else "" for name in new]
+    if [change.key(name) for name in old] != [change.key(name) for name in new] or old != sources:
         raise SchemaError("it changes the primary key.")
 
 
@@ -244,18 +244,15 @@ def _folded(label: str) -> str | None:
     plain = ""
     for letter in unicodedata.normalize("NFKD", label).casefold():
         if letter.isalnum():
-            if not letter.isascii() and not unicodedata.name(letter, "").startswith(_TOLD_APART):
+            if not letter.isascii() and not unicodedata.name(letter, "").startswith(_DISTINCT_SCRIPTS):
                 return None
             plain += letter
     return plain
 
 
-# In: the table's definition, its indexes or a statement, and the key by which the rows of the target are matched. Out:
-# the indexes that are a key in a target too, and the reason for a re-snapshot, or None if the key stays.
-#
-# An ENUM or SET with the label '' has two values that look alike: the label '' and no label. The server has two keys,
-# and in a target one row would overwrite the other. A definition includes the primary key, so a DROP of it shows
-# there. It does not include unique indexes, so each dropped index may be the key.
+# Keys that survive a statement. An ENUM or SET with the label '' has two values that look alike in a target (the label,
+# and no label), so one row would overwrite the other. A definition has the primary key but no unique indexes, so each
+# dropped index may be the key.
 
 
 _INDEX: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
@@ -264,9 +261,9 @@ _INDEX: Final = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 def dropped_key(effect: StatementEffect, after: TableSchema, keys: Collection[str]) -> str | None:
     """Return what the statement does to the key of a table, or None if the key stays."""
     columns = {column.name: column for column in after.columns}
-    gone = [key for key in keys if key not in columns]
-    if gone:
-        return f"it drops the key column {gone[0]}."
+    dropped = [key for key in keys if key not in columns]
+    if dropped:
+        return f"it drops the key column {dropped[0]}."
     ambiguous = ambiguous_names(columns[key] for key in keys)
     if ambiguous:
         return f"after it, the label '' of the key column {ambiguous[0]} looks like an invalid value."
@@ -281,9 +278,9 @@ def _lost_unique(effect: StatementEffect, after: TableSchema, keys: Collection[s
         return f"after it, several rows may have NULL in the key column {loose[0]}."
     change = effect.alteration
     names = set() if change is None else _renamed(change)
-    moved = [key for key in keys if change is not None and change.key(key) in names]
-    if moved:
-        return f"it gives the name of the key column {moved[0]} to another column."
+    reused = [key for key in keys if change is not None and change.key(key) in names]
+    if reused:
+        return f"it gives the name of the key column {reused[0]} to another column."
     if keys and _drops_index(effect.words):
         return "it may drop the unique index that identifies its rows."
     return None
@@ -296,9 +293,9 @@ def _renamed(change: Alteration) -> set[str]:
     return {change.key(name) for old, name in new.items() if change.key(name) != old} | added
 
 
-def _drops_index(words: Sequence[str]) -> bool:
-    replaced = tuple(words[:3]) == ("CREATE", "OR", "REPLACE") and "INDEX" in words
-    return replaced or any(one == "DROP" and other in _INDEX for one, other in pairwise(words))
+def _drops_index(tokens: Sequence[str]) -> bool:
+    replaced = tuple(tokens[:3]) == ("CREATE", "OR", "REPLACE") and "INDEX" in tokens
+    return replaced or any(one == "DROP" and other in _INDEX for one, other in pairwise(tokens))
 
 
 def is_ambiguous(column: ColumnSchema) -> bool:

@@ -1,9 +1,9 @@
 """Effect of a statement on the target of a mirrored table.
 
-In: the parsed statement, and the table's definition before it. Out: `Emptied`, `Dropped`, `Made`, `Evolved` or
-`NotInRows`. `Evolved` has the actions on the target; there are none if only indexes or comments changed. `NotInRows`
-means that the statement moved rows, or that values of existing rows cannot be proved, and the stream has no row events
-for them.
+`target_effect` returns `Emptied`, `Dropped`, `Made`, `Evolved` or `NotInRows`. `Evolved` has the actions on the target;
+there are none if only indexes or comments changed. `NotInRows` means that the statement moved rows, or that values of
+existing rows cannot be proved, and the stream has no row events for them. `statements_of` returns the statements of a
+micro-batch that concern a table, in the order of the stream.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from replica.schema.statements.statements import Verb, pairs
 from replica.schema.text.naming import column_key
 from streaming_source.mirroring.reading.source_tables import views
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue, numbered, value_of
-from streaming_source.mirroring.statements.alter_proof import Kept, moved_columns, proved
+from streaming_source.mirroring.statements.alter_proof import Kept, columns_kept, proved
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
-from streaming_source.transforms.transformed_images import WHOLE, target_columns
+from streaming_source.transforms.transformed_images import UNCHANGED, target_columns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
     from streaming_source.transforms.table_rules import TableRule
     from streaming_source.transforms.transformed_images import TargetColumn
-# In: new names by old ones. Out: actions in an order in which each new name is free when it is given. Columns that
-# swap names use a temporary name. Names that differ only by case are one name for Spark.
+
+
+# Columns that swap names need a temporary name. Names that differ only by case are one name for Spark.
 
 
 _PLACE: Final = "_renamed"
@@ -141,23 +142,23 @@ class Evolved:
     names: Mapping[str, str] | None = None
 
 
-Asked: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
+TargetEffect: TypeAlias = Emptied | Dropped | Made | NotInRows | Evolved
 
 
-def asked_of(
+def target_effect(
     effect: StatementEffect,
     before: TableSchema,
     policy: ValuePolicy,
-    rule: TableRule = WHOLE,
+    rule: TableRule = UNCHANGED,
     defaults: Defaults | None = None,
-) -> Asked:
+) -> TargetEffect:
     """Return the effect of the statement on the target of the table `before`; `defaults`: the defaults of its columns.
 
     Raises:
         ConfigError: the table's rule names a column, and another column takes its name.
     """
     try:
-        return _statement_dml(effect) or _asked(effect, before, policy, rule, defaults or {})
+        return _statement_dml(effect) or _effect_of_verb(effect, before, policy, rule, defaults or {})
     except SchemaError as error:
         return NotInRows(error.message, "onAlter")
 
@@ -175,9 +176,9 @@ def _statement_dml(effect: StatementEffect) -> NotInRows | None:
     return NotInRows(_STATEMENT_DML, "onSwap") if effect.verb is Verb.CREATE_TABLE else None  # CREATE TABLE … SELECT
 
 
-def _asked(  # noqa: PLR0911  (one return for each kind)
+def _effect_of_verb(  # noqa: PLR0911  (one return for each kind)
     effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, defaults: Defaults
-) -> Asked:
+) -> TargetEffect:
     name = (before.database, before.table)
     statement = effect.head
     if statement is None:  # a view
@@ -192,7 +193,7 @@ def _asked(  # noqa: PLR0911  (one return for each kind)
         case Verb.REPAIR_TABLES:
             return NotInRows("it removes rows that are damaged.", "onAlter")
         case Verb.RENAME_TABLES:
-            return _moved({new: old for old, new in pairs(statement.tables)}, name, before)
+            return _renamed_table({new: old for old, new in pairs(statement.tables)}, name, before)
         case Verb.CREATE_TABLE:
             return Made(always=not statement.conditional)
         case Verb.ALTER_TABLE:
@@ -205,7 +206,7 @@ def _asked(  # noqa: PLR0911  (one return for each kind)
             return Evolved(before)
 
 
-def _moved(names: Mapping[TableName, TableName], name: TableName, before: TableSchema) -> Asked:
+def _renamed_table(names: Mapping[TableName, TableName], name: TableName, before: TableSchema) -> TargetEffect:
     """Return the effect of a RENAME on one table; `names`: the old names by the new ones."""
     if name in names:
         return NotInRows("another table takes its name.", "onSwap")
@@ -214,13 +215,13 @@ def _moved(names: Mapping[TableName, TableName], name: TableName, before: TableS
 
 def _altered(
     effect: StatementEffect, before: TableSchema, policy: ValuePolicy, rule: TableRule, defaults: Defaults
-) -> Asked:
+) -> TargetEffect:
     name = (before.database, before.table)
     change = effect.alteration
     if change is None:
         return Evolved(before)
     if change.rename is not None or name not in effect.tables:
-        return _moved({} if change.rename is None else {change.rename: effect.tables[0]}, name, before)
+        return _renamed_table({} if change.rename is None else {change.rename: effect.tables[0]}, name, before)
     history = SchemaHistory()
     history.known.define(name, table_of(before))
     history.apply(effect.sql, effect.context)
@@ -232,10 +233,10 @@ def _altered(
     if effect.head is not None and effect.head.ignores:
         return NotInRows("ALTER IGNORE may remove rows.", "onAlter", after, names)
     try:
-        asked = _evolved(before, after, change, policy, rule, defaults)
+        evolved = _evolved(before, after, change, policy, rule, defaults)
     except SchemaError as error:
         return NotInRows(error.message, "onAlter", after, names)
-    return replace(asked, names=names)
+    return replace(evolved, names=names)
 
 
 def _evolved(
@@ -270,8 +271,8 @@ def _evolved(
                 )
             values += [(name, value)] * (value != NULL)
             added.append(now)
-    gone = tuple(column.name for column in was.values() if column.name not in kept)
-    first: list[TargetAction] = [DropColumns(gone)] if gone else []
+    dropped = tuple(column.name for column in was.values() if column.name not in kept)
+    first: list[TargetAction] = [DropColumns(dropped)] if dropped else []
     last: list[TargetAction] = [AddColumns(tuple(added))] if added else []
     return Evolved(after, (*first, *renamed(kept), *changes, *last), tuple(values))
 
@@ -287,19 +288,19 @@ def _check_rule(before: TableSchema, after: TableSchema, change: Alteration, rul
     """
     if not rule.named and rule.where is None:
         return
-    there = {change.key(column.name) for column in before.columns}
-    moved = moved_columns(before, change)
+    existing = {change.key(column.name) for column in before.columns}
+    kept = columns_kept(before, change)
     for column in after.columns:
         key = change.key(column.name)
-        old = moved.get(key)
-        if key in there and (old is None or change.key(old.name) != key):
+        old = kept.get(key)
+        if key in existing and (old is None or change.key(old.name) != key):
             raise ConfigError(f"it puts another column in the place of {column.name}, and the table has a rule.")
 
 
 def _names(before: TableSchema, after: TableSchema, change: Alteration) -> dict[str, str]:
     """Return the names of columns before the statement, by their names after it."""
-    moved = moved_columns(before, change)
-    names = {column.name: moved.get(change.key(column.name)) for column in after.columns}
+    kept = columns_kept(before, change)
+    names = {column.name: kept.get(change.key(column.name)) for column in after.columns}
     return {new: old.name for new, old in names.items() if old is not None}
 
 
@@ -329,9 +330,8 @@ def _changes(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
     return [*changes, DropNotNull(now.name)] if now.nullable and not was.nullable else changes
 
 
-# In: the facts of a micro-batch. Out: the statements of a table in the order of the stream. They name the table, or
-# its database, or no clear table in it, or belong to sessions without a database. DML through a view names only the
-# view, so it concerns every table of its database.
+# A statement concerns a table if it names the table or its database, if it names no table clearly, or if its session
+# has no database. DML through a view names only the view, so it concerns every table of its database.
 
 
 NO_DATABASE = ""

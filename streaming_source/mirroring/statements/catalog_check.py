@@ -60,7 +60,7 @@ class CatalogCheck:
         """
         self._drop((name for name in list(self._before) if statements_of(facts, name)), rows)
         if self._found is None and time.monotonic() >= self._next_s:
-            self._ask(rows)
+            self._read_catalog(rows)
         if self._found is None or not covers(end.position, self._found.position):
             return {}
         found, self._found = self._found, None
@@ -72,7 +72,7 @@ class CatalogCheck:
                 other[name] = f"its definition on the server differs, and no statement in the binlog explains it: {why}"
         return other
 
-    def _ask(self, rows: Mapping[TableName, ControlRow]) -> None:
+    def _read_catalog(self, rows: Mapping[TableName, ControlRow]) -> None:
         self._next_s = time.monotonic() + CHECK_EVERY_S
         try:
             self._found = read_source_tables(self._options)
@@ -87,25 +87,27 @@ class CatalogCheck:
             del self._before[name]
         kept = {name: row for name, row in rows.items() if row.live}
         self._before = {
-            name: told for name, told in self._before.items() if name in kept and kept[name].definition == told
+            name: definition
+            for name, definition in self._before.items()
+            if name in kept and kept[name].definition == definition
         }
 
 
-def _difference(known: TableSchema, told: TableSchema) -> str:
+def _difference(known: TableSchema, current: TableSchema) -> str:
     """Return how a definition in the catalog differs from the mirror's; '' if it does not."""
-    ours, theirs = ([column for column in table.columns if not column.hidden] for table in (known, told))
+    ours, theirs = ([column for column in table.columns if not column.hidden] for table in (known, current))
     names = [[column.name for column in columns] for columns in (ours, theirs)]
     if names[0] != names[1]:
         return f"its columns are {', '.join(names[1])}, and were {', '.join(names[0])}."
     for column, other in zip(ours, theirs, strict=True):
         if _facts(column) != _facts(other):
             return f"its column {column.name} is {_shown(other.column_type)}, and was {_shown(column.column_type)}."
-    keys = [[table.columns[number].name for number in table.primary_key] for table in (known, told)]
+    keys = [[table.columns[number].name for number in table.primary_key] for table in (known, current)]
     if keys[0] != keys[1]:
         return f"its primary key is ({', '.join(keys[1])}), and was ({', '.join(keys[0])})."
     return (
         ""
-        if known.versioned == told.versioned
+        if known.versioned == current.versioned
         else "it is system-versioned either on the server or in the mirror, not in both."
     )
 

@@ -1,9 +1,8 @@
 """Apply the statements on one table in a micro-batch, and DML that has no row events.
 
-In: the table's part of the micro-batch, its statements in order. Out: a target in the state after the last statement,
-and the table's row of the control table with the new definition and state. The source ends a micro-batch before a DDL
-statement, so statements come before the rows of their micro-batch. If they do not, because an earlier version planned
-it or the server has another order, the table is re-snapshot.
+`DdlApplier.follow` applies them before the rows, and `end` applies DML without row events after them. The source ends a
+micro-batch before a DDL statement, so statements come before the rows of their micro-batch. If they do not, because an
+earlier version planned it or the server has another order, the table is re-snapshot.
 
 Each step of a statement is a commit with a token. A repeated micro-batch skips the steps that the target already has.
 """
@@ -20,7 +19,7 @@ from streaming_source.mirroring.control.states import doubted, dropped
 from streaming_source.mirroring.modes.mode import check_names
 from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT
 from streaming_source.mirroring.reading.rules import checked_rule
-from streaming_source.mirroring.statements.added_values import defaults_behind, same_defaults
+from streaming_source.mirroring.statements.added_values import defaults_after, same_defaults
 from streaming_source.mirroring.statements.alter_proof import dropped_key
 from streaming_source.mirroring.statements.alterations import (
     Dropped,
@@ -29,12 +28,12 @@ from streaming_source.mirroring.statements.alterations import (
     Made,
     NotInRows,
     StatementDmlChange,
-    asked_of,
     changes_rows,
     composed,
+    target_effect,
 )
 from streaming_source.schema.target_modes import CURRENT
-from streaming_source.transforms.transformed_images import WHOLE
+from streaming_source.transforms.transformed_images import UNCHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.apply.table_applier import TableBatch
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.statements.added_values import Defaults
-    from streaming_source.mirroring.statements.alterations import Asked
+    from streaming_source.mirroring.statements.alterations import TargetEffect
     from streaming_source.mirroring.writers.target_format import Commit
 
 _SHOWN_CHARACTERS = 200
@@ -59,7 +58,7 @@ class DdlApplier:
         self._target = part.target
         self._statements = [one for one in statements if not changes_rows(one.effect)]
         self._statement_dml = [one for one in statements if changes_rows(one.effect)]
-        self._gone = False
+        self._target_dropped = False
         """Whether an earlier attempt of the micro-batch dropped the target. Then all steps before the DROP are done."""
 
     @property
@@ -88,7 +87,7 @@ class DdlApplier:
             if self._mixed():
                 self._wait(self._statements[0], _MIXED)
             else:
-                self._gone = part.replayed and not part.new and not self._target.exists()
+                self._target_dropped = part.replayed and not part.new and not self._target.exists()
         emptied = False
         for statement in self._statements:
             clears = self._row.live and self._clears(statement)
@@ -121,7 +120,7 @@ class DdlApplier:
         """Return True if the micro-batch has changes before the last statement."""
         last = self._statements[-1]
         place = last.number, last.ordinal
-        return any(not met.read and met.first < place for met in self._part.facts.maps)
+        return any(not run.read and run.first < place for run in self._part.facts.maps)
 
     def _at(self, statement: StatementRow) -> Commit:
         """Return the token of the commits for a statement."""
@@ -136,53 +135,53 @@ class DdlApplier:
         # The rule is not checked if the definition already includes the statement, or the table is re-snapshot after
         # it.
         known = not self._row.live or self._known(statement)
-        rule = WHOLE if known else self._settings.rule_of(self._row.name)
+        rule = UNCHANGED if known else self._settings.rule_of(self._row.name)
         try:
-            asked = asked_of(statement.effect, self._row.table, self._settings.policy, rule, self._row.defaults)
+            effect = target_effect(statement.effect, self._row.table, self._settings.policy, rule, self._row.defaults)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         if not self._row.live:
-            self._come_back(statement, asked)
-        elif isinstance(asked, Emptied):
+            self._follow_inactive(statement, effect)
+        elif isinstance(effect, Emptied):
             self._empty(statement)
         elif known:
-            self._check_early(statement, asked)
-        elif isinstance(asked, Dropped):
+            self._check_early(statement, effect)
+        elif isinstance(effect, Dropped):
             self._drop(statement)
-        elif isinstance(asked, Evolved):
-            self._evolve(statement, asked)
-        elif isinstance(asked, NotInRows):
-            self._read_again(statement, asked)
-        elif asked.always:
-            self._read_again(statement, NotInRows("another table is created in its place.", "onSwap"))
+        elif isinstance(effect, Evolved):
+            self._evolve(statement, effect)
+        elif isinstance(effect, NotInRows):
+            self._require_resnapshot(statement, effect)
+        elif effect.always:
+            self._require_resnapshot(statement, NotInRows("another table is created in its place.", "onSwap"))
 
-    def _come_back(self, statement: StatementRow, asked: Asked) -> None:
+    def _follow_inactive(self, statement: StatementRow, effect: TargetEffect) -> None:
         """Apply a statement on a table that is dropped, or waits for a re-snapshot."""
-        if isinstance(asked, Dropped):
+        if isinstance(effect, Dropped):
             self._drop(statement)
         elif self._row.state != DROPPED:  # the re-snapshot reads the state after the statement
-            self._keep_names(statement, asked)
-        elif isinstance(asked, Made):
+            self._keep_names(statement, effect)
+        elif isinstance(effect, Made):
             self._wait(statement, "it was created again.")
-        elif isinstance(asked, NotInRows) and asked.policy == "onSwap" and not isinstance(asked, StatementDmlChange):
-            self._read_again(statement, asked)
+        elif isinstance(effect, NotInRows) and effect.policy == "onSwap" and not isinstance(effect, StatementDmlChange):
+            self._require_resnapshot(statement, effect)
 
-    def _read_again(self, statement: StatementRow, asked: NotInRows) -> None:
+    def _require_resnapshot(self, statement: StatementRow, effect: NotInRows) -> None:
         policies = {"onTruncate": self._settings.on_truncate, "onSwap": self._settings.on_swap}
-        if policies.get(asked.policy, self._settings.on_alter) == "stop":
-            raise self._error(statement, f"{asked.why} {asked.policy}=stop suspends the table.")
-        self._wait(statement, asked.why)
-        self._keep_names(statement, asked)
+        if policies.get(effect.policy, self._settings.on_alter) == "stop":
+            raise self._error(statement, f"{effect.why} {effect.policy}=stop suspends the table.")
+        self._wait(statement, effect.why)
+        self._keep_names(statement, effect)
 
-    def _keep_names(self, statement: StatementRow, asked: Asked) -> None:
+    def _keep_names(self, statement: StatementRow, effect: TargetEffect) -> None:
         """Record renamed columns, for a target whose rows stay during a re-snapshot."""
-        if not isinstance(asked, Evolved | NotInRows) or asked.definition is None or asked.names is None:
+        if not isinstance(effect, Evolved | NotInRows) or effect.definition is None or effect.names is None:
             return
         if self._row.mode == CURRENT or self._known(statement):
             return
-        there = self._row.target_names
-        names = asked.names if there is None else composed(asked.names, there)
-        self._row = self._row.defined(asked.definition, self._defaults_behind(statement))._replace(target_names=names)
+        earlier = self._row.target_names
+        names = effect.names if earlier is None else composed(effect.names, earlier)
+        self._row = self._row.defined(effect.definition, self._defaults_after(statement))._replace(target_names=names)
 
     def _wait(self, statement: StatementRow, why: str) -> None:
         """Leave the target unchanged until the table is re-snapshot."""
@@ -194,61 +193,61 @@ class DdlApplier:
         last = GtidPosition.parse(self._row.defined_at).get(gtid.domain_id)
         return last is not None and last.seq_no >= gtid.seq_no
 
-    def _check_early(self, statement: StatementRow, asked: Asked) -> None:
+    def _check_early(self, statement: StatementRow, effect: TargetEffect) -> None:
         """Wait for a re-snapshot if a statement that the definition already includes is not harmless.
 
         The first rows of the table come from before the definition was read, so they may have another definition.
         """
-        harmless = isinstance(asked, Evolved) and not asked.actions and asked.definition == self._row.table
-        harmless = harmless and same_defaults(self._defaults_behind(statement), self._row.defaults)
+        harmless = isinstance(effect, Evolved) and not effect.actions and effect.definition == self._row.table
+        harmless = harmless and same_defaults(self._defaults_after(statement), self._row.defaults)
         first = self._statements and statement == self._statements[0]
-        new = isinstance(asked, Made) and first and not self._row.rows
-        came = self._part.new and isinstance(asked, NotInRows)  # the table has this name and these rows only now
-        if came or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
+        new = isinstance(effect, Made) and first and not self._row.rows
+        replaced = self._part.new and isinstance(effect, NotInRows)  # the table has this name and these rows only now
+        if replaced or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
             self._wait(statement, "the table was changed while its snapshot began.")
 
     def _empty(self, statement: StatementRow) -> None:
         if self._settings.on_truncate == "stop":
             raise self._error(statement, "onTruncate=stop suspends the table.")
         at = self._at(statement)
-        if not self._gone:
+        if not self._target_dropped:
             self._part.mode.end_all(self._target, statement, "truncate", at)
 
     def _drop(self, statement: StatementRow) -> None:
         self._row = dropped(self._row)
         if self._settings.on_drop == "drop":
             self._target.drop()
-        elif not self._gone:
+        elif not self._target_dropped:
             self._part.mode.end_all(self._target, statement, "drop", self._at(statement))
 
-    def _evolve(self, statement: StatementRow, asked: Evolved) -> None:
-        if asked.actions and self._settings.on_alter == "stop":
+    def _evolve(self, statement: StatementRow, effect: Evolved) -> None:
+        if effect.actions and self._settings.on_alter == "stop":
             raise self._error(statement, "onAlter=stop suspends the table.")
-        lost = dropped_key(statement.effect, asked.definition, self._row.keys)
+        lost = dropped_key(statement.effect, effect.definition, self._row.keys)
         if lost is not None:
             self._wait(statement, lost)
-            self._keep_names(statement, asked)
+            self._keep_names(statement, effect)
             return
         keeps = self._row.mode != CURRENT or self._settings.rule_of(self._row.name).where is not None
-        values = () if self._part.mode.append_only else asked.values
+        values = () if self._part.mode.append_only else effect.values
         if values and keeps:
             self._wait(statement, "it gives a new column values in existing rows.")
-            self._keep_names(statement, asked)
+            self._keep_names(statement, effect)
             return
         try:
-            ruled = checked_rule(self._part.spark, asked.definition, self._row.keys, self._settings)
+            ruled = checked_rule(self._part.spark, effect.definition, self._row.keys, self._settings)
         except ConfigError as error:
             raise self._error(statement, error.message) from None
         check_names(".".join(self._row.name), self._row.mode, ruled.columns)
         at = self._at(statement)
-        if asked.actions and not self._gone:
-            self._target.alter(self._part.mode.columns(ruled.columns), at, asked.actions)
-        if values and not self._gone:
+        if effect.actions and not self._target_dropped:
+            self._target.alter(self._part.mode.columns(ruled.columns), at, effect.actions)
+        if values and not self._target_dropped:
             self._target.fill(dict(values), at.step("values"))
-        self._row = self._row.defined(asked.definition, self._defaults_behind(statement))
+        self._row = self._row.defined(effect.definition, self._defaults_after(statement))
 
-    def _defaults_behind(self, statement: StatementRow) -> Defaults:
-        return defaults_behind(statement.effect, self._row.defaults)
+    def _defaults_after(self, statement: StatementRow) -> Defaults:
+        return defaults_after(statement.effect, self._row.defaults)
 
     def _error(self, statement: StatementRow, why: str) -> SchemaError:
         table = ".".join(self._row.name)

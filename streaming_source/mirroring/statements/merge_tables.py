@@ -1,7 +1,7 @@
 """Members of MERGE tables (MRG_MyISAM), whose rows are logged under the name of the MERGE table.
 
 In: the names under which a micro-batch has row events. Out: the current and earlier members of each MERGE table among
-them. The server is asked only for names that are no tables of the mirror, at most every ASK_EVERY_S seconds for the
+them. The server is asked only for names that are no tables of the mirror, at most every READ_EVERY_S seconds for the
 same names. If the server cannot list the members, all possible tables count as members. A MERGE table with an altered
 member cannot be opened, and the type of a dropped table is unknown.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
     from streaming_source.options.source_options import SourceOptions
 
-ASK_EVERY_S: Final = 300.0
+READ_EVERY_S: Final = 300.0
 """Seconds before the same names are asked again: CREATE or ALTER TABLE of an unselected table may change them."""
 _ENGINES: Final = "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES"
 _MERGE: Final = "MRG_MyISAM"
@@ -43,7 +43,7 @@ class MergeTables:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._asked: dict[TableName, float] = {}
+        self._read_at: dict[TableName, float] = {}
         self._members: dict[TableName, tuple[TableName, ...]] = {}
 
     def members(
@@ -57,16 +57,16 @@ class MergeTables:
         """
         now = time.monotonic()
         before: dict[TableName, tuple[TableName, ...]] = {}
-        if any(now - self._asked.get(name, -ASK_EVERY_S) >= ASK_EVERY_S for name in names):
+        if any(now - self._read_at.get(name, -READ_EVERY_S) >= READ_EVERY_S for name in names):
             try:
                 found = asyncio.run(ask(self._options.connection, partial(_members, names, altered)))
             except ReplicaError as error:
                 _log.warning("the MERGE tables of the server cannot be read: %s", error.message)
                 return {}
             before, self._members = self._members, found
-            self._asked = dict.fromkeys([*self._asked, *names], now)
-        told = {name: {*before.get(name, ()), *self._members.get(name, ())} for name in names}
-        return {name: tuple(sorted(members)) for name, members in told.items() if members}
+            self._read_at = dict.fromkeys([*self._read_at, *names], now)
+        members_of = {name: {*before.get(name, ()), *self._members.get(name, ())} for name in names}
+        return {name: tuple(sorted(members)) for name, members in members_of.items() if members}
 
 
 def _members(

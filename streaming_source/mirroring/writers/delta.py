@@ -104,7 +104,7 @@ _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+
 
 """Types whose values Spark converts to the same text as the server."""
 
-_FOLDER_GONE: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
+_FOLDER_MISSING: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
 
 
 class DeltaFormat:
@@ -176,7 +176,7 @@ class DeltaTarget(DeltaTable):
             try:
                 create_table(self.spark, self.name, statement)
             except SPARK_ERRORS as error:
-                if _FOLDER_GONE not in str(error):
+                if _FOLDER_MISSING not in str(error):
                     raise
                 self.drop()  # the folder was removed, and the catalog still has the table
                 self.spark.sql(statement)
@@ -202,12 +202,12 @@ class DeltaTarget(DeltaTable):
 
     def _once(self, at: Commit, write: Callable[[], object]) -> None:
         """Write one commit, unless the table already has it."""
-        told = {METADATA: at.metadata}
+        settings = {METADATA: at.metadata}
         if at.part in ROWS:
-            told |= {} if self.made else {_WRITER: at.writer, _NUMBER: str(at.batch)}
+            settings |= {} if self.made else {_WRITER: at.writer, _NUMBER: str(at.batch)}
         elif self.has(at):
             return
-        with _set(self.spark, told):
+        with _set(self.spark, settings):
             write()
 
     def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
@@ -230,11 +230,11 @@ class DeltaTarget(DeltaTable):
         """Drop columns whose names other columns get, and rename those."""
         # The names from before the micro-batch, because an earlier attempt may have renamed some columns.
         before = version_of(self.spark, self.name, at.mirror, at.batch - 1)
-        there = self.spark.read.option("versionAsOf", before).table(self.name).columns
-        kept = {old: new for new, old in names.items() if old is not None and old in there}
-        gone = tuple(name for name in there if name in names and name not in kept)
-        others = [name for name in there if name not in kept and name not in gone]
-        actions: list[TargetAction] = [DropColumns(gone)] if gone else []
+        existing = self.spark.read.option("versionAsOf", before).table(self.name).columns
+        kept = {old: new for new, old in names.items() if old is not None and old in existing}
+        dropped = tuple(name for name in existing if name in names and name not in kept)
+        others = [name for name in existing if name not in kept and name not in dropped]
+        actions: list[TargetAction] = [DropColumns(dropped)] if dropped else []
         for number, action in enumerate([*actions, *renamed(kept, others)]):
             self._change(action, at.step(number))
 
@@ -252,14 +252,14 @@ class DeltaTarget(DeltaTable):
 
     def _as_text(self, columns: Sequence[TargetColumn]) -> None:
         """Convert columns to STRING whose type changes to it: their values become text."""
-        there = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
+        types = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
         for column in columns:
             meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
-            if column.type != _TEXT or not (meanwhile in there or _AS_TEXT.fullmatch(there.get(column.name, ""))):
+            if column.type != _TEXT or not (meanwhile in types or _AS_TEXT.fullmatch(types.get(column.name, ""))):
                 continue
-            if meanwhile not in there:
+            if meanwhile not in types:
                 self._change(AddColumns((column._replace(name=meanwhile),)))
-            if column.name in there:  # else an earlier attempt did this step
+            if column.name in types:  # else an earlier attempt did this step
                 self.spark.sql(f"UPDATE {self.name} SET {identifier(meanwhile)} = CAST({name} AS STRING)")  # noqa: S608
                 self._change(DropColumns((column.name,)))
             self._change(RenameColumn(meanwhile, column.name))
@@ -267,9 +267,9 @@ class DeltaTarget(DeltaTable):
     def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
         """Set columns of all rows to these values, in one commit."""
         added = self.spark.range(1).select(*(value.column().alias(f"v{n}") for n, value in enumerate(values.values())))
-        told = ", ".join(f"target.{braced(identifier(name))} = added.v{n}" for n, name in enumerate(values))
+        values_set = ", ".join(f"target.{braced(identifier(name))} = added.v{n}" for n, name in enumerate(values))
         merge = f"MERGE INTO {braced(self.name)} AS target USING {{added}} AS added ON true"
-        merge = f"{merge} WHEN MATCHED THEN UPDATE SET {told}"
+        merge = f"{merge} WHEN MATCHED THEN UPDATE SET {values_set}"
         self._once(at, lambda: self.spark.sql(merge, added=added))
 
     def truncate(self, at: Commit) -> None:
@@ -303,7 +303,7 @@ class DeltaTarget(DeltaTable):
     def finish(self, rows: int, at: Commit) -> None:
         """Do nothing: each append is visible at once."""
 
-    def put_back(self, row: ControlRow) -> None:
+    def restore(self, row: ControlRow) -> None:
         """Reset the target to the version that belongs to the control row."""
         self.spark.sql(f"RESTORE TABLE {self.name} TO VERSION AS OF {version_at(self.spark, row)}")
 
@@ -321,8 +321,8 @@ class DeltaTarget(DeltaTable):
         Other columns replace the old ones, and then all columns are nullable.
         """
         wanted = image_type(columns)
-        there = [(field.name, field.dataType) for field in self.spark.table(self.name).schema]
-        if there == [(field.name, field.dataType) for field in wanted]:
+        existing = [(field.name, field.dataType) for field in self.spark.table(self.name).schema]
+        if existing == [(field.name, field.dataType) for field in wanted]:
             self.spark.sql(f"DELETE FROM {self.name}")  # noqa: S608  (the name is quoted)
             return
         nothing = self.spark.createDataFrame([], wanted)
@@ -330,16 +330,16 @@ class DeltaTarget(DeltaTable):
         self.spark.sql(set_properties(self.name, {KEY: properties[KEY]}))
 
     def _actions(self, wanted: dict[str, TargetColumn]) -> list[TargetAction]:
-        there = {field.name: field for field in self.spark.table(self.name).schema}
-        gone = tuple(name for name in there if name not in wanted)
-        actions: list[TargetAction] = [DropColumns(gone)] if gone else []
-        for name, field in there.items():
+        existing = {field.name: field for field in self.spark.table(self.name).schema}
+        dropped = tuple(name for name in existing if name not in wanted)
+        actions: list[TargetAction] = [DropColumns(dropped)] if dropped else []
+        for name, field in existing.items():
             column = wanted.get(name)
             if column is not None:
                 actions += _retyped(self.name, name, field.dataType, column)
             if column is not None and column.nullable and not field.nullable:
                 actions.append(DropNotNull(name))
-        added = tuple(column for name, column in wanted.items() if name not in there)
+        added = tuple(column for name, column in wanted.items() if name not in existing)
         return [*actions, AddColumns(added)] if added else actions
 
 
@@ -359,14 +359,14 @@ def _set(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-def _retyped(target: str, name: str, there: DataType, column: TargetColumn) -> list[TargetAction]:
+def _retyped(target: str, name: str, current: DataType, column: TargetColumn) -> list[TargetAction]:
     """Return the action that changes the type of a column; none if the existing type also holds the values.
 
     Raises:
         SchemaError: the new type does not hold the values of the old type.
     """
-    kind = there.simpleString().upper()
-    if there == spark_type(column.type) or fits(column.type, kind):
+    kind = current.simpleString().upper()
+    if current == spark_type(column.type) or fits(column.type, kind):
         return []
     if not fits(kind, column.type):
         raise SchemaError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import SchemaError
 from streaming_source.driver.hadoop_files import hadoop_path, hadoop_text
-from streaming_source.mirroring.writers.target_format import AGAIN
+from streaming_source.mirroring.writers.target_format import RESNAPSHOT
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.schema.target_modes import APPEND_LOG
 from streaming_source.transforms.transformed_images import image_type
@@ -68,7 +68,7 @@ def batch_name(batch: int) -> str:
 
 def _folder_of(at: Commit) -> str:
     """Return the folder name of a commit: one for a micro-batch, and one for the end of rows in a re-snapshot."""
-    return batch_name(at.batch) + "-again" * (at.part == AGAIN)
+    return batch_name(at.batch) + "-again" * (at.part == RESNAPSHOT)
 
 
 @dataclass(slots=True)
@@ -131,9 +131,9 @@ class ParquetTarget(ParquetFolder):
     def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:  # noqa: ARG002
         """Write a note with the columns. Renamed and dropped columns stay."""
         _check_names(self._folders.folder, columns)
-        there, note = self._columns(), self._folders.note()
-        wanted = merged(there, _schema(columns), self._folders.folder)
-        if wanted != there:
+        existing, note = self._columns(), self._folders.note()
+        wanted = merged(existing, _schema(columns), self._folders.folder)
+        if wanted != existing:
             self._folders.write_note({**(note or {}), "schema": wanted.jsonValue()})
 
     def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
@@ -166,11 +166,11 @@ class ParquetTarget(ParquetFolder):
         if not self._waiting:
             return
         schema = self._columns()
-        whole = reduce(lambda one, other: one.unionByName(other), (each.to(schema) for each in self._waiting))
+        rows_waiting = reduce(lambda one, other: one.unionByName(other), (each.to(schema) for each in self._waiting))
         self._waiting.clear()
-        self._folders.put(_folder_of(at), whole.coalesce(1 + rows // ROWS_A_FILE))
+        self._folders.put(_folder_of(at), rows_waiting.coalesce(1 + rows // ROWS_A_FILE))
 
-    def put_back(self, row: ControlRow) -> None:
+    def restore(self, row: ControlRow) -> None:
         """Do nothing: a log keeps its rows during a re-snapshot."""
 
     def drop(self) -> None:
@@ -215,7 +215,7 @@ class ParquetControl(ParquetFolder):
         self._folders.remove(states[: 1 - STATES])
 
 
-def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
+def merged(existing: StructType, wanted: StructType, folder: str) -> StructType:
     """Return the columns that hold the rows of both schemas.
 
     Raises:
@@ -225,7 +225,7 @@ def merged(there: StructType, wanted: StructType, folder: str) -> StructType:
 
     coming = {spark_column_key(column.name): column for column in wanted}
     found = []
-    for old in there:
+    for old in existing:
         new = coming.pop(spark_column_key(old.name), None)
         kind = old.dataType if new is None else _wider(old.dataType, new.dataType)
         if new is not None and kind is None:
@@ -242,10 +242,10 @@ def _wider(one: DataType, other: DataType) -> DataType | None:
     """Return the type that holds the values of both types; None if neither does."""
     if one == other:
         return one
-    return next((wide for narrow, wide in ((one, other), (other, one)) if _holds(narrow, wide)), None)
+    return next((wide for narrow, wide in ((one, other), (other, one)) if _fits_into(narrow, wide)), None)
 
 
-def _holds(narrow: DataType, wide: DataType) -> bool:
+def _fits_into(narrow: DataType, wide: DataType) -> bool:
     from pyspark.sql.types import DecimalType
 
     digits, more = _DIGITS.get(narrow.typeName()), _DIGITS.get(wide.typeName())
@@ -349,10 +349,10 @@ class BatchFolders:
         if not notes:
             return None
         text = hadoop_text(self._spark, f"{self.folder}/{notes[-1]}")
-        told: dict[str, Any] | None = None if text is None else json.loads(text)
-        return told
+        found: dict[str, Any] | None = None if text is None else json.loads(text)
+        return found
 
-    def write_note(self, told: dict[str, Any]) -> None:
+    def write_note(self, note: dict[str, Any]) -> None:
         """Replace the newest note."""
         notes = self._notes()
         number = int(notes[-1].removeprefix(_NOTE).removesuffix(".json")) + 1 if notes else 1
@@ -360,7 +360,7 @@ class BatchFolders:
         hidden = self._path(f".{name}.new")
         stream = self._files.create(hidden, True)
         try:
-            stream.write(json.dumps(told, indent=1).encode())
+            stream.write(json.dumps(note, indent=1).encode())
         finally:
             stream.close()
         self._rename(hidden, self._path(name))

@@ -129,7 +129,7 @@ class TableWriter(Protocol):
     def finish(self, rows: int, at: Commit) -> None:
         """Write rows that `append` has held back, about `rows` of them."""
 
-    def put_back(self, row: ControlRow) -> None:
+    def restore(self, row: ControlRow) -> None:
         """Reset the target to the rows and columns that belong to a row of the control table."""
 
     def drop(self) -> None:
@@ -223,7 +223,7 @@ READS: Final = "read"
 
 ROWS: Final = frozenset({CHANGES, READS})
 
-AGAIN: Final = "again"
+RESNAPSHOT: Final = "again"
 
 """Part that ends all rows of a target that keeps them during a re-snapshot."""
 
@@ -271,5 +271,5 @@ def version_at(spark: SparkSession, row: ControlRow) -> int:
 
 def parts_in(spark: SparkSession, target: str, batch: Commit) -> frozenset[str]:
     """Return the parts of a micro-batch in a target's log, unless they were cleaned; `batch`: one of its commits."""
-    ours = (told for _, told in commits_of(spark, target) if batch_of(told, batch.mirror) == batch.batch)
-    return frozenset(json.loads(told).get("part", UNNUMBERED) for told in ours if told)
+    ours = (metadata for _, metadata in commits_of(spark, target) if batch_of(metadata, batch.mirror) == batch.batch)
+    return frozenset(json.loads(metadata).get("part", UNNUMBERED) for metadata in ours if metadata)

@@ -1,6 +1,6 @@
 """The comparison of the selection in a checkpoint with the query's current selection, once a start.
 
-`RememberedSelection.put_into` writes the selection into the offsets of this query, so that the next start can compare.
+`RememberedSelection.stored_in` writes the selection into the offsets of this query, so that the next start can compare.
 If tables were added or removed, `compare` logs one warning and `report` shows it in the progress. A checkpoint of
 another table, or with another row shape, is an error before the first row.
 """
@@ -35,16 +35,16 @@ class RememberedSelection:
         self._compared = False
         self._change: tuple[SelectionChange, str] | None = None
 
-    def put_into(self, offset: SourceOffset) -> SourceOffset:
+    def stored_in(self, offset: SourceOffset) -> SourceOffset:
         """Return the offset with the selection, as Spark has to log it."""
         return replace(offset, selection=self._now)
 
-    def compare(self, written: SourceOffset, behind: SourceOffset) -> None:
+    def compare(self, written: SourceOffset, applies_from: SourceOffset) -> None:
         """Compare the selections, once.
 
         Args:
             written: the last offset of the checkpoint.
-            behind: the offset after which this query's selection applies.
+            applies_from: the offset after which this query's selection applies.
 
         Raises:
             ConfigError: the checkpoint is of another table, or of rows of another shape.
@@ -55,11 +55,11 @@ class RememberedSelection:
         self._compared = True
         if change is None or written.selection is None:
             return
-        position = str(behind.through)
+        position = str(applies_from.through)
         self._change = change, position
         new = tuple(map(table_text, self._new_tables(written.selection))) if change.added else ()
-        there = f" Added tables that exist now: {named(new)}." if new else ""
-        _log.warning("%s%s", change.message(position, read=self._reads), there)
+        added = f" Added tables that exist now: {named(new)}." if new else ""
+        _log.warning("%s%s", change.message(position, read=self._reads), added)
 
     def report(self) -> dict[str, Any]:
         """Return the value for the progress of the query."""
@@ -77,7 +77,7 @@ class RememberedSelection:
 
     def _new_tables(self, before: Selection) -> tuple[TableName, ...]:
         old = tables_then(self._tables, before)
-        return tuple(name for name in sorted(self._tables.catalog) if not old.wants(*name))
+        return tuple(name for name in sorted(self._tables.catalog) if not old.selects(*name))
 
 
 def tables_then(tables: SelectedTables, before: Selection | None) -> SelectedTables:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TOLD: Final = ("warn", "row")
+_REPORTED: Final = ("warn", "row")
 
 
 class _FoundStatement(NamedTuple):
@@ -77,7 +77,7 @@ class StatementDml:
                 return self._before(log, start, place, found)
             first, count = first or found, count + 1
         self.count += count
-        if first is not None and self._mode in _TOLD:
+        if first is not None and self._mode in _REPORTED:
             _warn(first, count)
         return head
 
@@ -107,7 +107,7 @@ class StatementDml:
             if self._mode == "fail":
                 raise _error(found, batch=True)
             first, count = first or found, count + 1
-        if first is not None and self._mode in _TOLD:
+        if first is not None and self._mode in _REPORTED:
             _warn(first, count)
 
     def _before(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, found: _FoundStatement) -> RelayHead:
@@ -140,8 +140,8 @@ class StatementDml:
                 known.follow(text.statement, text.server)
             completed, xid = completes(text.begin), prepares(text.begin)
             if completed is not None:
-                held = prepared.pop(completed, None)
-                found = self._prepared_before(log, place, completed, start.snapshot) if held is None else held
+                earlier = prepared.pop(completed, None)
+                found = self._prepared_before(log, place, completed, start.snapshot) if earlier is None else earlier
                 found = [
                     one._replace(text=one.text._replace(location=text.location, begin=text.begin)) for one in found
                 ]
@@ -251,11 +251,11 @@ class StatementBorders:
             if reached is None or (here > reached and not log.is_empty(reached, here)):
                 self.ended = True
                 return log.at(here)
-            reached = log.cut(here, head.location, 1).location if statement.alone else None
+            reached = log.cut(here, head.location, 1).location if statement.rowless else None
             last = here
         return head
 
     def _is_selected(self, statement: RelayStatement) -> bool:
         """Return True if the statement names, or may name, a selected table."""
         tables = self._tables
-        return any(tables.wants_statement(*name) for name in named_tables(statement.query, tables.server))
+        return any(tables.selects_statement(*name) for name in named_tables(statement.query, tables.server))

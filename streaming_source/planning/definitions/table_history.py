@@ -99,7 +99,7 @@ class TableHistory:
         self._declared = declared
         described = None if origin is None else origin.from_rows
         self._catalog = tables.catalog if described is None else {(described.database, described.table): described}
-        self._follower = SchemaFollower(self._catalog, self._wants, reread)
+        self._follower = SchemaFollower(self._catalog, self._selects, reread)
         self._states: OrderedDict[_At, TableState] = OrderedDict()
         self._last: _Followed | None = None
         self._text: tuple[TableState, str] | None = None
@@ -111,8 +111,8 @@ class TableHistory:
         state = self._loaded(offset.position)
         if self._declared is not None:
             names = {*self._tables.catalog, *(name for name in self._declared.tables() if name[0])}
-            told = {name: self._declared.table(*name) for name in names if self._kept(name)}
-            known = {name: table for name, table in told.items() if table is not None}
+            declared = {name: self._declared.table(*name) for name in names if self._kept(name)}
+            known = {name: table for name, table in declared.items() if table is not None}
             state = replace(state, changes={**state.changes, **known})
         self._remember(_at(offset), state)
         return replace(offset, schema=self._stored(state))
@@ -125,9 +125,9 @@ class TableHistory:
         """
         if self._origin is None or self._origin.described or not self._table_by_table:
             return offset
-        asked = offset.position, frozenset(names)
-        if self._anew is None or self._anew[0] != asked:
-            self._anew = asked, self._follower.anew(self._state(offset), names)
+        request = offset.position, frozenset(names)
+        if self._anew is None or self._anew[0] != request:
+            self._anew = request, self._follower.anew(self._state(offset), names)
             self._last = None
         state = self._anew[1]
         self._remember(_at(offset), state)
@@ -143,7 +143,7 @@ class TableHistory:
         """
         if self._origin is None:
             return head, None
-        self._look_for_a_gap(log, start, place)
+        self._check_for_gap(log, start, place)
         state = self._state(start)
         for step in self._steps(log, start, place, head.location):
             error = self._out_of_order(log, step) or self._refusal(start, state, step)
@@ -168,7 +168,7 @@ class TableHistory:
         """Return the range from `first` to `end` in stretches, each with one definition of every table."""
         if self._origin is None or self._origin.from_rows is not None:
             return [SchemaStretch(first.scan_from, end)]
-        self._look_for_a_gap(log, start, first)
+        self._check_for_gap(log, start, first)
         state = self._state(start)
         steps = self._steps(log, start, first, end)
         states = [state, *(step.state for step in steps)]
@@ -177,7 +177,7 @@ class TableHistory:
         found: list[SchemaStretch] = []
         for index in range(len(steps), -1, -1):
             masked = replace(states[index], changes={**states[index].changes, **dict.fromkeys(hidden)})
-            catalog = masked.only(self._wants)
+            catalog = masked.only(self._selects)
             if found and found[-1].catalog == catalog:
                 found[-1] = found[-1]._replace(begin=places[index])
             else:
@@ -213,7 +213,7 @@ class TableHistory:
         unknown = (
             (name, table) for name, table in self._tables.catalog.items() if state.changes.get(name, table) is None
         )
-        new = {n: table for n, table in unknown if not then.wants(*n) or hidden.fits(n)}
+        new = {n: table for n, table in unknown if not then.selects(*n) or hidden.fits(n)}
         if not new or self._origin is None:
             return state
         self._new_at = offset.position, frozenset(new)
@@ -239,13 +239,13 @@ class TableHistory:
             self._text = state, self._store.write(state_to_text(state, self._tables.catalog, self._kept))
         return self._text[1]
 
-    def _wants(self, name: TableName) -> bool:
-        return self._tables.wants(*name)
+    def _selects(self, name: TableName) -> bool:
+        return self._tables.selects(*name)
 
     def _kept(self, name: TableName) -> bool:
         """Return True if a table is selected, or is a copy of a selected one that may replace it."""
         original = shadowed(name[1])
-        return self._wants(name) or (original is not None and self._wants((name[0], original)))
+        return self._selects(name) or (original is not None and self._selects((name[0], original)))
 
     # -- statements --------------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class TableHistory:
             self._last = wanted._replace(steps=self._follower.follow(self._state(start), statements))
         return self._last.steps
 
-    def _look_for_a_gap(self, log: RelayLog, start: SourceOffset, place: OffsetPlace) -> None:
+    def _check_for_gap(self, log: RelayLog, start: SourceOffset, place: OffsetPlace) -> None:
         """Read the definitions again if the log has a gap after `start` (failOnDataLoss=false), because statements are
         missing.
         """
@@ -266,11 +266,11 @@ class TableHistory:
             return
         if self._last is not None and self._last.log is log and place.scan_from in (self._last.begin, self._last.end):
             return
-        there = log.at(place.scan_from).position
-        if not covers(start.position, there):
+        log_begin = log.at(place.scan_from).position
+        if not covers(start.position, log_begin):
             state = self._follower.anew(self._state(start))
             _log.warning(
-                "the table definitions are read again: their changes from %s to %s are lost", start.position, there
+                "the table definitions are read again: their changes from %s to %s are lost", start.position, log_begin
             )
             self._remember(_at(start), state)
 
@@ -279,7 +279,7 @@ class TableHistory:
 
         This matters only for selected tables whose rows do not describe themselves.
         """
-        if self._origin is None or self._origin.described or not any(map(self._wants, step.tables)):
+        if self._origin is None or self._origin.described or not any(map(self._selects, step.tables)):
             return None
         if not ambiguous((step.gtid,), log.order().highest):
             return None
@@ -294,7 +294,7 @@ class TableHistory:
 
     def _refusal(self, start: SourceOffset, state: TableState, step: TableStep) -> SchemaError | None:
         new = self._new_at[1] if start.position == self._new_at[0] else frozenset()  # none of their rows was delivered
-        late = [name for name in step.late if self._wants(name) and name not in new]
+        late = [name for name in step.late if self._selects(name) and name not in new]
         if late and self._stored(state) is not None and not start.anchor:
             return SchemaError(
                 f"{step.gtid} changed {', '.join(map('.'.join, late))}: {step.sql}. The query was loaded with the "
@@ -304,7 +304,7 @@ class TableHistory:
                 "the start in schemaFile. With binlog_row_metadata=FULL on the primary, rows name their columns.",
             )
         for name in step.tables:
-            if self._wants(name) and name not in step.late:
+            if self._selects(name) and name not in step.late:
                 error = self._changes.refusal(step, name, self._table(state, name), self._table(step.state, name))
                 if error is not None:
                     return error

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import AuthenticationError, KeyChangedError, PrerequisiteError, SchemaError
 from replica.relay_log.walks.ddl import statements_between
-from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
+from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.effects.effect import new_names
 from replica.schema.effects.outline import outline_of
 from replica.schema.patterns import matcher, shadowed, table_text
 from replica.snapshot.check.catalog import describe_table
-from replica.snapshot.connection.connection import TableConnection, asked
+from replica.snapshot.connection.connection import TableConnection, ask_with_retries
 from replica.snapshot.rows.kept_key import key_bytes
-from streaming_source.offsets.reading_requests import ReadingRequest
+from streaming_source.offsets.reading_requests import ResnapshotRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.chunk import ReadTable
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import RequestFolder
-    from streaming_source.options.reading_options import ReadAgain
+    from streaming_source.options.reading_options import ResnapshotOption
     from streaming_source.planning.tables.table_rows import ReadKeys
     from streaming_source.rows.partition import ChangePartition
 
@@ -57,14 +57,14 @@ class ChangedKeys:
         keys: Callable[[], ReadKeys],
         in_rows: Callable[[Sequence[ChangePartition]], Collection[TableName]],
         requests: RequestFolder | None,
-        again: ReadAgain | None,
+        again: ResnapshotOption | None,
     ) -> None:
         self._keys = keys
         self._in_rows = in_rows
         self._requests = requests
-        self._again = again
+        self._resnapshot = again
 
-    def asked_for(
+    def request_changed(
         self,
         log: RelayLog,
         frontier: Frontier,
@@ -89,7 +89,7 @@ class ChangedKeys:
         named = named_between(log, begin, end, partly)
         if named:
             changed |= set(self._keys().changed(frontier, named))
-        return self._ask(self._requests, changed, frontier)
+        return self._request(self._requests, changed, frontier)
 
     def delivered(self, start: SourceOffset, frontier: Frontier) -> DeliveredKeys:
         """Return the rows delivered as of an offset, `frontier`, with keys to compare rows with.
@@ -101,7 +101,7 @@ class ChangedKeys:
             KeyChangedError: a table has another key, and there is no request folder.
             ReplicaError: the server cannot be asked.
         """
-        frontier = frontier.again(self._read_next(start, frontier))
+        frontier = frontier.restarted(self._read_next(start, frontier))
         try:
             return self._keys().delivered(frontier)
         except KeyChangedError:
@@ -109,10 +109,10 @@ class ChangedKeys:
             if changed:
                 if self._requests is None:
                     raise
-                self._ask(self._requests, changed, frontier)
-        return self._keys().delivered(frontier.again(changed))
+                self._request(self._requests, changed, frontier)
+        return self._keys().delivered(frontier.restarted(changed))
 
-    def asked_for_rows(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
+    def request_changed_rows(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
         """Request a re-snapshot of the tables whose rows in the partitions have another key; return whether there are
         any.
 
@@ -120,25 +120,29 @@ class ChangedKeys:
         """
         if self._requests is None or not frontier.partly:
             return False
-        return self._ask(self._requests, self._in_rows(partitions), frontier)
+        return self._request(self._requests, self._in_rows(partitions), frontier)
 
     def _read_next(self, start: SourceOffset, frontier: Frontier) -> list[TableName]:
-        asked: set[TableName] = set()
+        requested: set[TableName] = set()
         if self._requests is not None:
-            asked.update(name for request in self._requests.due() for name in request.tables)
-        named = None if self._again is None or start.again == self._again.word else matcher(self._again.patterns)
-        return [name for name in frontier.partly if name in asked or (named is not None and named.fits(name))]
+            requested.update(name for request in self._requests.due() for name in request.tables)
+        named = (
+            None
+            if self._resnapshot is None or start.again == self._resnapshot.word
+            else matcher(self._resnapshot.patterns)
+        )
+        return [name for name in frontier.partly if name in requested or (named is not None and named.fits(name))]
 
     @staticmethod
-    def _ask(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:
+    def _request(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:
         """Request a re-snapshot of tables; return whether there are any. The request is on disk, so it outlives this
         process. An equal request is written once.
         """
         if not names:
             return False
-        told = repr([(name, frontier.reached(name)) for name in sorted(names)])
-        word = f"key-{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}"
-        requests.put(ReadingRequest(word, tuple(sorted(names))))
+        state = repr([(name, frontier.reached(name)) for name in sorted(names)])
+        request_id = f"key-{hashlib.blake2b(state.encode(), digest_size=16).hexdigest()}"
+        requests.put(ResnapshotRequest(request_id, tuple(sorted(names))))
         _log.warning(
             "the key of %s was changed while a part of its rows was delivered: it is re-snapshotted from its first "
             "row on",
@@ -200,7 +204,7 @@ class KeyColumns:
             ReplicaError: the server cannot be asked.
         """
         begun = frontier.partly
-        self._ask([name for name in begun if name not in self._known])
+        self._read_keys([name for name in begun if name not in self._known])
         opened = []
         for name, kept in begun.items():
             if name in self._unreadable:
@@ -226,7 +230,7 @@ class KeyColumns:
         begun = {name: kept for name, kept in frontier.partly.items() if name in names}
         for name in begun:
             self._known.pop(name, None)
-        self._ask(begun)
+        self._read_keys(begun)
         return [name for name, kept in begun.items() if not self._fits(name, kept)]
 
     def _fits(self, name: TableName, kept: bytes) -> bool:
@@ -240,11 +244,13 @@ class KeyColumns:
             return False
         return True
 
-    def _ask(self, names: Collection[TableName]) -> None:
+    def _read_keys(self, names: Collection[TableName]) -> None:
         if not names:
             return
         patience = self._config.connect_retry_s
-        asked(lambda: TableConnection.open(self._config, self._host), lambda one: self._describe(one, names), patience)
+        ask_with_retries(
+            lambda: TableConnection.open(self._config, self._host), lambda one: self._describe(one, names), patience
+        )
 
     def _describe(self, connection: TableConnection, names: Collection[TableName]) -> None:
         for name in names:
@@ -278,7 +284,7 @@ def first_rename(
     start: RelayLocation,
     head: RelayHead,
     frontier: Frontier,
-    wants: Callable[[str, str], bool],
+    selects: Callable[[str, str], bool],
     *,
     lenient: bool = False,
 ) -> RenamedTables | None:
@@ -292,7 +298,7 @@ def first_rename(
     """
     for statement in statements_between(log, start, head.location):
         try:
-            moved = new_names(statement.query, statement.server)
+            renamed = new_names(statement.query, statement.server)
         except SchemaError as error:
             if not lenient:
                 raise
@@ -300,8 +306,8 @@ def first_rename(
             continue
         names = tuple(
             new
-            for new, old in sorted(moved.items())
-            if wants(*new) and not _is_copy(old, new) and frontier.again([new]) != frontier
+            for new, old in sorted(renamed.items())
+            if selects(*new) and not _is_copy(old, new) and frontier.restarted([new]) != frontier
         )
         if names:
             return RenamedTables(log.cut(statement.location, head.location, 1), names)

@@ -124,7 +124,7 @@ def open_reading(
         resnapshot_statement_dml=options.on_statement_dml == "row",
         table_by_table=options.resnapshot_requests is not None,
     )
-    return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.wants, pace, spool)
+    return TableSnapshot(options.connection, SharedLog(relay_dir), plan.tables.selects, pace, spool)
 
 
 def judge_tables(
@@ -140,7 +140,7 @@ def judge_tables(
     if options.snapshot_endpoint is not None:
         config = config.model_copy(update={"host": (str(options.snapshot_endpoint),), "unix_socket": None})
     unkeyed = options.snapshot_unkeyed == "whole"
-    steps = partial(ask_verdicts, tables.patterns, tables.wants, settled=settled, unkeyed=unkeyed)
+    steps = partial(ask_verdicts, tables.patterns, tables.selects, settled=settled, unkeyed=unkeyed)
     verdicts = asyncio.run(ask(config, lambda _: steps()))
     for warning in warnings_of(verdicts):
         _log.warning("%s", warning)

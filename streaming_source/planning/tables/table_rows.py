@@ -19,7 +19,7 @@ from replica.errors import ConfigError, PrerequisiteError
 from replica.protocol.gtid import Gtid
 from replica.schema.patterns import matcher, table_text
 from replica.snapshot.frontier import Frontier
-from streaming_source.offsets.reading_requests import TablesAgain
+from streaming_source.offsets.reading_requests import RequestedTables
 from streaming_source.planning.tables.keys import NAMED, ChangedKeys, first_rename
 from streaming_source.rows.partition import MappedRange, ReadRows, Surroundings
 from streaming_source.sinks.query_lag import progress_json, progress_line
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayHead, RelayLocation
-    from replica.rows.decode.open_rows import DeliveredKeys
+    from replica.rows.decode.frontier import DeliveredKeys
     from replica.schema.known_tables import TableName
     from replica.snapshot.chunks.schedule import ReadLimit
     from replica.snapshot.snapshot import Advance, SnapshotProgress
     from replica.snapshot.spool.batches import SpoolPart
     from streaming_source.offsets.offset import SourceOffset
-    from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
-    from streaming_source.options.reading_options import ReadAgain
+    from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
+    from streaming_source.options.reading_options import ResnapshotOption
     from streaming_source.planning.admission import BatchLimits
     from streaming_source.ranges.places import Feed
     from streaming_source.rows.partition import CatalogChanges, ChangePartition
@@ -58,7 +58,7 @@ class ReadKeys(Protocol):
 class RowReading(Protocol):
     """The reader of the tables: a `TableSnapshot`. One thread calls it."""
 
-    held_back: tuple[TableName, ...]
+    blocked_tables: tuple[TableName, ...]
     """Tables without rows as of the last position asked for, and with rows as of a later one."""
 
     @property
@@ -74,7 +74,7 @@ class RowReading(Protocol):
         """Return True if rows wait to be delivered."""
         ...
 
-    def more_comes(self, limit: ReadLimit) -> bool:
+    def more_rows_expected(self, limit: ReadLimit) -> bool:
         """Return True if a batch of this limit would get more rows by waiting."""
         ...
 
@@ -144,7 +144,7 @@ READY_POLL_S: Final = 0.02
 
 """Seconds between two checks for rows. A chunk takes some 0.5 s to read."""
 
-SAY_EVERY_S: Final = 60.0
+PROGRESS_EVERY_S: Final = 60.0
 
 """Seconds between two log messages about the progress."""
 
@@ -174,7 +174,7 @@ class SnapshotRows:
         limits: BatchLimits,
         *,
         initial: bool,
-        again: ReadAgain | None = None,
+        again: ResnapshotOption | None = None,
         requests: RequestFolder | None = None,
         judge: Callable[[], None] = lambda: None,
     ) -> None:
@@ -185,15 +185,15 @@ class SnapshotRows:
         self._changed = ChangedKeys(keys, keys_in_rows, requests, again)
         self._limits = limits
         self._initial = initial
-        self._again = again
+        self._resnapshot = again
         self._requests = requests
-        self._asked: TablesAgain | None = None
+        self._requested: RequestedTables | None = None
         self._ended_at: SourceOffset | None = None
         self._reading: RowReading | None = None
         self._started = False
         self._epoch: object = None
         self._steps: list[tuple[Frontier, Frontier]] = []
-        self._next_word_s = 0.0
+        self._next_message_s = 0.0
         self._gathers_until_s = 0.0
 
     # -- offsets -----------------------------------------------------------------------------------------------------
@@ -213,7 +213,9 @@ class SnapshotRows:
         """Return the end of a batch with the value of the last resnapshot, and the requests that it begins to
         execute.
         """
-        return replace(end, again=start.again if self._again is None else self._again.word, asked=self._asked)
+        return replace(
+            end, again=start.again if self._resnapshot is None else self._resnapshot.word, asked=self._requested
+        )
 
     def revised(self, start: SourceOffset, added: Collection[TableName]) -> SourceOffset:
         """Return the start of a batch. It differs if tables that were delivered have to be read.
@@ -223,14 +225,14 @@ class SnapshotRows:
         Raises:
             ConfigError: the option names no table, or too many; or a request cannot be read.
         """
-        self._asked = self._due(start)
+        self._requested = self._due(start)
         names = set(added)
-        if self._again is not None and start.again != self._again.word:
-            asked = [name for name in self._tables.catalog if matcher(self._again.patterns).fits(name)]
-            if not asked:
-                raise ConfigError(f"resnapshot={self._again} matches none of the query's tables.")
-            names.update(asked)
-        if start.part is not None or not (names or self._asked):
+        if self._resnapshot is not None and start.again != self._resnapshot.word:
+            matching = [name for name in self._tables.catalog if matcher(self._resnapshot.patterns).fits(name)]
+            if not matching:
+                raise ConfigError(f"resnapshot={self._resnapshot} matches none of the query's tables.")
+            names.update(matching)
+        if start.part is not None or not (names or self._requested):
             return start
         if len(names) > MAX_NAMED:
             raise ConfigError(
@@ -238,9 +240,9 @@ class SnapshotRows:
                 f"{MAX_NAMED} at most.",
                 hint="Add them in several steps, with a restart of the query for each, or start with a new checkpoint.",
             )
-        if self._asked is not None:
-            names.update(name for name in self._asked.tables if self._tables.wants(*name))
-        frontier = (start.snapshot or Frontier(done=True)).again(names)
+        if self._requested is not None:
+            names.update(name for name in self._requested.tables if self._tables.selects(*name))
+        frontier = (start.snapshot or Frontier(done=True)).restarted(names)
         if frontier == start.snapshot:
             return start
         _warn_of_domains(names.difference(added), start.position)
@@ -250,27 +252,27 @@ class SnapshotRows:
         return replace(start, snapshot=frontier)
 
     @property
-    def asked(self) -> tuple[TableName, ...]:
+    def requested(self) -> tuple[TableName, ...]:
         """The tables of the requests, whose rows are read from the next batch on."""
-        return () if self._asked is None else self._asked.tables
+        return () if self._requested is None else self._requested.tables
 
-    def _due(self, start: SourceOffset) -> TablesAgain | None:
+    def _due(self, start: SourceOffset) -> RequestedTables | None:
         """Return the requests that the batch after an offset begins to execute; None for none.
 
         The requests in the offset itself are done, because Spark has logged it.
         """
         if self._requests is None or start.part is not None:
             return None
-        done = () if start.asked is None else start.asked.words
+        done = () if start.asked is None else start.asked.request_ids
         self._requests.remove(done)
-        taken: list[ReadingRequest] = []
+        taken: list[ResnapshotRequest] = []
         names = 0
         for request in self._requests.due():
             names += len(request.tables)
             if taken and names > MAX_NAMED:
                 break  # the rest goes into the next batch
             taken.append(request)
-        return TablesAgain.of(taken) if taken else None
+        return RequestedTables.of(taken) if taken else None
 
     def rekeyed(self, start: SourceOffset, begin: RelayLocation, end: RelayLocation) -> SourceOffset:
         """Return the start of a batch. It differs if tables have to be read from their first rows on, because their
@@ -280,8 +282,8 @@ class SnapshotRows:
         """
         if start.snapshot is None or start.part is not None:
             return start
-        asked = self._changed.asked_for(self._feed.log, start.snapshot, begin, end, self._rekeyed)
-        return self.revised(start, ()) if asked else start
+        requested = self._changed.request_changed(self._feed.log, start.snapshot, begin, end, self._rekeyed)
+        return self.revised(start, ()) if requested else start
 
     def _rekeyed(self) -> Collection[TableName]:
         return self._reading.rekeyed if self._started and self._reading is not None else ()
@@ -291,9 +293,9 @@ class SnapshotRows:
         return offset.snapshot is not None and not offset.snapshot.finished
 
     @property
-    def held_back(self) -> tuple[TableName, ...]:
+    def blocked_tables(self) -> tuple[TableName, ...]:
         """The tables with rows that can be read only as of a later position than the last one asked for."""
-        return () if self._reading is None else self._reading.held_back
+        return () if self._reading is None else self._reading.blocked_tables
 
     def left(self, offset: SourceOffset) -> set[TableName]:
         """Return the tables that are not delivered completely at an offset."""
@@ -317,7 +319,7 @@ class SnapshotRows:
         if not self.is_reading(start) or not (ends or self._limits.min_rows is not None):
             return
         reading, limit = self._running(start.snapshot), self._limit(changes=False, bounded=True)
-        while (ends or time.monotonic() < self._gathers_until_s) and reading.more_comes(limit):
+        while (ends or time.monotonic() < self._gathers_until_s) and reading.more_rows_expected(limit):
             self._wait(start)
 
     def stop_at(self, start: SourceOffset, begin: RelayLocation, head: RelayHead) -> tuple[RelayHead, Frontier | None]:
@@ -332,15 +334,15 @@ class SnapshotRows:
         frontier = start.snapshot
         if frontier is None or frontier.finished:
             return head, None
-        wants, lenient = self._tables.wants, self._requests is not None
-        found = first_rename(self._feed.log, begin, head, frontier, wants, lenient=lenient)
+        selects, lenient = self._tables.selects, self._requests is not None
+        found = first_rename(self._feed.log, begin, head, frontier, selects, lenient=lenient)
         if found is None:
             return head, frontier
         _log.warning(
             "%s is a new name of a renamed table: it is re-snapshotted", ", ".join(map(table_text, found.names))
         )
         _warn_of_domains(found.names, found.head.position)
-        return found.head, frontier.again(found.names)
+        return found.head, frontier.restarted(found.names)
 
     def advance(
         self, start: SourceOffset, end: SourceOffset | None, head: RelayHead, *, bounded: bool
@@ -353,7 +355,7 @@ class SnapshotRows:
             head: the same end as a place of the log.
             bounded: within the limits; otherwise all rows that are left, however long that takes.
         """
-        self._say(start)
+        self._log_progress(start)
         reached = start if end is None else end
         frontier = reached.snapshot
         if frontier is None or frontier.finished or reached.part is not None or frontier != start.snapshot:
@@ -374,8 +376,8 @@ class SnapshotRows:
                 time.sleep(READY_POLL_S)  # the caller may ask again at once for minutes
             if bounded or (step is None and reading.rekeyed):
                 break  # a table with another key is read from its first row after the next start
-            if step is None and reading.held_back:
-                tables = ", ".join(map(table_text, reading.held_back[:NAMED]))
+            if step is None and reading.blocked_tables:
+                tables = ", ".join(map(table_text, reading.blocked_tables[:NAMED]))
                 raise PrerequisiteError(
                     f"{tables} cannot be read as of {head.position}, the end that Trigger.Once had set: it was "
                     "altered since, or changes were logged without whole row images (binlog_row_image).",
@@ -388,7 +390,7 @@ class SnapshotRows:
             return end
         self._steps = steps
         self._gathers_until_s = time.monotonic() + self._limits.max_delay_s
-        return replace(start.place if end is None else end, snapshot=frontier, refused=_said(refused))
+        return replace(start.place if end is None else end, snapshot=frontier, refused=_logged_refusals(refused))
 
     def _limit(self, *, changes: bool, bounded: bool) -> ReadLimit:
         """Return the share of snapshot rows in a batch. Changes share the limits if there are any."""
@@ -401,7 +403,7 @@ class SnapshotRows:
         """Wait for rows. The feed raises if its replica has failed."""
         self._feed.head()
         time.sleep(READY_POLL_S)
-        self._say(start)
+        self._log_progress(start)
 
     # -- partitions --------------------------------------------------------------------------------------------------
 
@@ -410,13 +412,13 @@ class SnapshotRows:
         frontier = start.snapshot
         return None if frontier is None or frontier.finished else self._changed.delivered(start, frontier)
 
-    def asks_again(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
+    def request_rekeyed(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
         """Request a re-snapshot of tables whose rows in the partitions cannot be compared with delivered rows.
 
         Return whether there are any. They are read from their first row on after the batch, and count as not delivered
         in it.
         """
-        return start.snapshot is not None and self._changed.asked_for_rows(start.snapshot, partitions)
+        return start.snapshot is not None and self._changed.request_changed_rows(start.snapshot, partitions)
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges
@@ -475,19 +477,19 @@ class SnapshotRows:
             self._gathers_until_s = time.monotonic() + self._limits.max_delay_s
         return reading
 
-    def _say(self, start: SourceOffset) -> None:
+    def _log_progress(self, start: SourceOffset) -> None:
         now = time.monotonic()
-        if self._started and self._reading is not None and now >= self._next_word_s and self.is_reading(start):
-            self._next_word_s = now + SAY_EVERY_S
+        if self._started and self._reading is not None and now >= self._next_message_s and self.is_reading(start):
+            self._next_message_s = now + PROGRESS_EVERY_S
             _log.info("tables: %s", progress_line(progress_json(self._reading.progress())))
 
 
-def brings_rows(start: SourceOffset, end: SourceOffset) -> bool:
+def has_snapshot_rows(start: SourceOffset, end: SourceOffset) -> bool:
     """Return True if a batch has snapshot rows."""
     return start.snapshot is not None and end.snapshot is not None and start.snapshot.rows != end.snapshot.rows
 
 
-def _said(refused: Collection[tuple[TableName, str]]) -> tuple[tuple[TableName, str], ...]:
+def _logged_refusals(refused: Collection[tuple[TableName, str]]) -> tuple[tuple[TableName, str], ...]:
     """Log which tables are excluded, and return their reasons in the length that an offset keeps."""
     for name, why in refused:
         _log.error("%s is left out: %s", table_text(name), why)

@@ -60,7 +60,7 @@ class LateBatch:
                 if read == 2 * CHUNKS:
                     self._cursor.execute("LOCK TABLES s.t WRITE")
                     self._locked.set()
-            elif method.__name__ == "rekey" or options.get("gone") is not None:
+            elif method.__name__ == "rekey" or options.get("absent_at") is not None:
                 self._found.set()
             return result
 

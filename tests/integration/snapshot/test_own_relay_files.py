@@ -9,7 +9,7 @@ import pytest
 
 from replica.relay_log.location import index_path, relay_numbers, relay_path
 from replica.snapshot.frontier import NOTHING
-from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
+from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
 from tests.integration.snapshot.query import SnapshotQuery, image_of
 from tests.integration.snapshot.tables import SMALL_CHUNKS, fill, ids
 
@@ -88,7 +88,7 @@ def test_no_file_is_removed_that_a_reading_needs(any_server: MariaDb, tmp_path: 
                     any_server.sql(f"RENAME TABLE k.{one} TO k.away, k.{other} TO k.{one}, k.away TO k.{other}")
                 case "ask":
                     names = rng.sample(TABLES, 2)
-                    requests.put(ReadingRequest(f"{seed}-{step}", tuple(("k", name) for name in sorted(names))))
+                    requests.put(ResnapshotRequest(f"{seed}-{step}", tuple(("k", name) for name in sorted(names))))
                 case "restart":
                     query.stop()
                 case _ if query.offset is None or query.reading or not query.has(any_server.gtid_binlog_pos()):

@@ -20,7 +20,7 @@ from replica.version import __version__
 if TYPE_CHECKING:
     from replica.checks.report import Report, Result
 
-PROJECT = Path(__file__).resolve().parents[4]
+PROJECT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)

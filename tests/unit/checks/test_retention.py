@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from replica.checks.server import behind, retention
+from replica.checks.server import lag, retention
 from replica.handshake.primary.progress import ListedBinlog
 from tests.unit.checks.facts import GOOD, INFO, end, primary, variables
 
@@ -42,7 +42,7 @@ def test_a_server_that_purges_only_while_replicas_are_there() -> None:
 
 
 def test_a_relay_log_that_has_everything() -> None:
-    assert [one.state for one in behind(GOOD, end("0-1-100"))] == ["ok"]
+    assert [one.state for one in lag(GOOD, end("0-1-100"))] == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_relay_log_that_has_everything() -> None:
     ],
 )
 def test_the_time_that_is_left(expiry_s: float | None, age_s: float, state: str, word: str) -> None:
-    (one,) = behind(primary(expiry_s=expiry_s), end(age_s=age_s))
+    (one,) = lag(primary(expiry_s=expiry_s), end(age_s=age_s))
     assert (one.state, word in one.what) == (state, True), one
     assert "up to 10 transactions" in one.what
 
@@ -70,14 +70,14 @@ def test_the_time_that_is_left(expiry_s: float | None, age_s: float, state: str,
 )
 def test_the_room_that_is_left(total: int, state: str, word: str) -> None:
     facts = dataclasses.replace(primary(expiry_s=None, max_total_bytes=total), binlogs=FILES)
-    (one,) = behind(facts, end(at=("bin.000002", 4)))
+    (one,) = lag(facts, end(at=("bin.000002", 4)))
     assert (one.state, word in one.what + one.fix) == (state, True), one
 
 
 def test_bytes_are_counted_in_one_file_or_with_the_list_of_files() -> None:
-    (one,) = behind(GOOD, end())
+    (one,) = lag(GOOD, end())
     assert "1000 B" in one.what
-    (far,) = behind(GOOD, end(at=("bin.000002", 4)))
+    (far,) = lag(GOOD, end(at=("bin.000002", 4)))
     assert "KiB" not in far.what
-    (listed,) = behind(dataclasses.replace(GOOD, binlogs=FILES), end(at=("bin.000002", 4)))
+    (listed,) = lag(dataclasses.replace(GOOD, binlogs=FILES), end(at=("bin.000002", 4)))
     assert "1.005 MiB" in listed.what

@@ -12,7 +12,7 @@ from replica.commands.options_page import EXAMPLE, PAGE, effective, example, opt
 from replica.daemon.config import DaemonConfig
 from replica.options.config import read_options_file
 
-PROJECT = Path(__file__).resolve().parents[4]
+PROJECT = Path(__file__).resolve().parents[3]
 SECRET = "hunter2-nobody-knows"
 RUN = "run: python -m replica.commands.options_page"
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from replica.commands.status import WORST_FIRST, status
 from replica.daemon.http import HttpServer, as_json
-from replica.daemon.status import page
+from replica.daemon.status import verdict
 from replica.daemon.status.record import write_status
 from replica.errors import ConfigError, DisconnectedError, ProtocolError, RelayError
 from replica.relay_log.directory.lock import RelayLock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the machine stands still between two steps of a test."""
-    monkeypatch.setattr("replica.daemon.status.page.STALE_S", 3600.0)
+    monkeypatch.setattr("replica.daemon.status.verdict.STALE_S", 3600.0)
     monkeypatch.setattr("replica.commands.status.ANSWER_TIMEOUT_S", 60.0)
 
 
@@ -126,7 +126,7 @@ def test_several_have_a_line_each_and_one_exit_code(tmp_path: Path) -> None:
 
 
 def test_every_code_of_a_verdict_has_its_rank() -> None:
-    assert sorted(WORST_FIRST) == sorted(value for value in vars(page).values() if type(value) is int)
+    assert sorted(WORST_FIRST) == sorted(value for value in vars(verdict).values() if type(value) is int)
 
 
 def test_clusters_have_a_column_and_a_row(tmp_path: Path) -> None:

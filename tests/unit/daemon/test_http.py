@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from replica.commands.status import _asked
+from replica.commands.status import _fetch_record
 from replica.daemon import http as daemon_http
 from replica.daemon.config import DaemonConfig
 from replica.daemon.http import MAX_LOCAL_CLIENTS, MIN_TOKEN, Guard, HttpServer, as_json, as_metrics, read_token
@@ -124,15 +124,15 @@ def test_over_tls_it_answers_who_trusts_it_and_no_plain_text(certificates: Certi
         with pytest.raises((OSError, http.client.HTTPException)):
             ask(port, "/healthz")
         url = f"https://127.0.0.1:{port}"
-        assert _asked(url, token_file, certificates.ca) == record()
+        assert _fetch_record(url, token_file, certificates.ca) == record()
         with pytest.raises(DisconnectedError, match=r"answers 401 .* --token-file"):
-            _asked(url, None, certificates.ca)
+            _fetch_record(url, None, certificates.ca)
         with pytest.raises(DisconnectedError, match=r"CERTIFICATE_VERIFY_FAILED.* --tls-ca"):
-            _asked(url, token_file, None)
+            _fetch_record(url, token_file, None)
         with pytest.raises(DisconnectedError, match=r"does not answer.* ask with https://"):
-            _asked(f"http://127.0.0.1:{port}", None, None)
+            _fetch_record(f"http://127.0.0.1:{port}", None, None)
         with pytest.raises(ConfigError, match="--tls-ca"):
-            _asked(url, token_file, token_file)
+            _fetch_record(url, token_file, token_file)
 
 
 def test_clients_that_are_silent_in_the_handshake_keep_nobody_out(

@@ -38,7 +38,7 @@ def silent_port() -> Iterator[tuple[int, list[socket.socket]]]:
 
 
 def started(config: DaemonConfig) -> Monitor:
-    made = Monitor(config, endpoint=lambda: config.endpoints[0], held_file=lambda: "", log=structlog.get_logger())
+    made = Monitor(config, endpoint=lambda: config.endpoints[0], needed_file=lambda: "", log=structlog.get_logger())
     made.start()
     return made
 

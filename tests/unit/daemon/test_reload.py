@@ -106,9 +106,9 @@ async def test_a_bug_is_logged_and_the_next_signal_is_answered(running: Running)
     def broken() -> DaemonConfig:
         raise RuntimeError("a bug")
 
-    running.reloader._again = broken
+    running.reloader._read_config = broken
     await running.reload()
-    running.reloader._again = running.read
+    running.reloader._read_config = running.read
     await running.reload()
     assert [line["event"] for line in running.lines()] == ["internal error", "reloaded"]
 

@@ -37,7 +37,7 @@ def test_what_went_is_summed_and_a_turn_without_any_is_silent(tmp_path: Path, mo
 
 
 def test_why_nothing_goes_by_age_is_said_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, said = turns(tmp_path, monkeypatch, Removed(held="the clock"), Removed(held="the clock"), Removed())
+    _, said = turns(tmp_path, monkeypatch, Removed(blocked_by="the clock"), Removed(blocked_by="the clock"), Removed())
     assert said == [("removal by age waits", "the clock"), ("removal by age goes on", "")]
 
 

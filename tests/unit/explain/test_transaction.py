@@ -112,8 +112,8 @@ def test_both_halves_of_an_xa_transaction(log: RelayLog) -> None:
 def test_why_it_is_not_in_a_relay_log(log: RelayLog, gtid: str, reason: str, words: str) -> None:
     answer = relay(log, gtid)
     assert answer.reason == reason
-    assert words in answer.words
-    assert answer.words in page(answer)
+    assert words in answer.explanation
+    assert answer.explanation in page(answer)
     assert json.loads(json.dumps(answer.as_dict()))["found"] is False
 
 
@@ -124,7 +124,7 @@ def test_purged_and_empty(tmp_path: Path) -> None:
         index_path(log.directory, number).unlink()
     answer = relay(RelayLog(log.directory), "0-1-1")
     assert answer.reason == "purged"
-    assert "the log begins after 0-1-" in answer.words
+    assert "the log begins after 0-1-" in answer.explanation
     (tmp_path / "empty").mkdir()
     assert relay(RelayLog(tmp_path / "empty"), "0-1-1").reason == "empty"
 
@@ -142,7 +142,7 @@ def test_purged_and_empty(tmp_path: Path) -> None:
 def test_why_it_is_not_in_the_files(files: list[str], gtid: str, words: str) -> None:
     answer = explain_files([str(vector(name)) for name in files], Gtid.parse(gtid))
     assert answer.transaction is None
-    assert words in answer.words
+    assert words in answer.explanation
 
 
 def test_acknowledged_as_far_as_the_same_primary_was_told(log: RelayLog) -> None:

@@ -38,7 +38,7 @@ every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 def small_batches(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(decrypted, "BATCH_BYTES", size)
-    monkeypatch.setattr(decrypted, "LOOKED_AT", size // 2)
+    monkeypatch.setattr(decrypted, "MAX_SEARCHED_BYTES", size // 2)
 
 
 def stream(sizes: list[int], offset: int, checksum: ChecksumAlgorithm) -> list[bytes]:

@@ -29,9 +29,9 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
 
 
 def test_room_is_looked_at_more_often_the_smaller_the_limits(relay: RelayWriter) -> None:
-    assert Backpressure(relay).look_every_bytes == 16 << 20
-    assert Backpressure(relay, max_relay_bytes=None, min_free_bytes=1600).look_every_bytes == 100
-    assert Backpressure(relay, max_relay_bytes=160, min_free_bytes=1600).look_every_bytes == 10
+    assert Backpressure(relay).check_every_bytes == 16 << 20
+    assert Backpressure(relay, max_relay_bytes=None, min_free_bytes=1600).check_every_bytes == 100
+    assert Backpressure(relay, max_relay_bytes=160, min_free_bytes=1600).check_every_bytes == 10
 
 
 def test_who_paused_wants_a_little_more(relay: RelayWriter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +56,11 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
     for seq in range(2, 200):
         primary.transaction(Gtid(0, 1, seq), (5000,))
     wire = primary.wire()
-    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Backpressure(relay, max_relay_bytes=200_000))
+    session = Session(
+        relay, Agreed(semi_sync=False, heartbeat_s=10), backpressure=Backpressure(relay, max_relay_bytes=200_000)
+    )
     log = RelayLog(relay.directory)
-    held_back: list[int] = []
+    blocked_tables: list[int] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for start in range(0, len(wire), 20_000):
@@ -70,7 +72,7 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
     async def purge() -> None:
         # Longer than the silence that ends a session: a full log is not a dead link.
         await asyncio.sleep(40)
-        held_back.append(relay.total_bytes())
+        blocked_tables.append(relay.total_bytes())
         while True:
             log.purge_before(relay.committed)
             await asyncio.sleep(1)
@@ -80,14 +82,16 @@ async def test_reading_stops_while_the_log_is_full_and_goes_on_after_a_purge(rel
     purging.cancel()
     assert type(error) is DisconnectedError
     assert relay.position == GtidPosition.parse("0-1-199")
-    assert held_back[0] < len(wire) // 2
+    assert blocked_tables[0] < len(wire) // 2
 
 
 @in_own_time
 async def test_a_transaction_larger_than_the_limit_passes(relay: RelayWriter) -> None:
     primary = Primary.dump()
     primary.transaction(Gtid(0, 1, 1), (200_000,) * 5)
-    session = Session(relay, Agreed(semi_sync=False, heartbeat_s=10), room=Backpressure(relay, max_relay_bytes=100_000))
+    session = Session(
+        relay, Agreed(semi_sync=False, heartbeat_s=10), backpressure=Backpressure(relay, max_relay_bytes=100_000)
+    )
     await play(session, sending(primary.wire()))
     assert relay.position == GtidPosition.parse("0-1-1"), "no reader could have made room: it must not wait for one"
 
@@ -103,7 +107,7 @@ async def test_a_disk_without_room_is_noticed_before_the_first_byte_is_read(
     session = Session(
         relay,
         Agreed(semi_sync=False, heartbeat_s=10),
-        room=Backpressure(relay, min_free_bytes=1 << 20),
+        backpressure=Backpressure(relay, min_free_bytes=1 << 20),
         progress=progress,
         on_pause=reasons.append,
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ConfigError, DataLossError
-from replica.log_reader.following import Beginning, behind, earliest, last_transactions
+from replica.log_reader.following import Beginning, earliest, last_transactions, start_after
 from replica.log_reader.in_relay_log import RelayLogReader
 from replica.protocol.gtid import GtidPosition
 from replica.relay_log.location import RelayLocation
@@ -64,30 +64,30 @@ def test_earliest_is_before_the_first(log: RelayLog, head: RelayHead) -> None:
 
 
 def test_behind_a_position_of_all_domains(log: RelayLog, head: RelayHead) -> None:
-    begin = behind(log, head, head.position)
+    begin = start_after(log, head, head.position)
     assert begin == Beginning(head)
 
 
 def test_behind_a_gtid_of_one_domain_the_rest_is_stepped_over(log: RelayLog, head: RelayHead) -> None:
     wanted = GtidPosition.parse("0-1-5,7-99-2")
-    begin = behind(log, head, wanted)
+    begin = start_after(log, head, wanted)
     assert begin.skip == wanted
     assert begin.place.position == GtidPosition.parse("0-1-5")
 
 
 def test_a_hole_begins_where_its_domain_does(log: RelayLog, head: RelayHead) -> None:
-    begin = behind(log, head, GtidPosition.parse("7-99-500"))
+    begin = start_after(log, head, GtidPosition.parse("7-99-500"))
     assert begin.skip == GtidPosition.parse("7-99-500")
     assert groups_behind(log, begin.place.location) == groups_behind(log, RelayLocation(1, 0))
 
 
 def test_what_is_still_to_come_is_waited_for(log: RelayLog, head: RelayHead) -> None:
-    assert behind(log, head, GtidPosition.parse("0-1-900")) == Beginning(head, GtidPosition.parse("0-1-900"))
+    assert start_after(log, head, GtidPosition.parse("0-1-900")) == Beginning(head, GtidPosition.parse("0-1-900"))
 
 
 def test_a_domain_nobody_knows(log: RelayLog, head: RelayHead) -> None:
     with pytest.raises(ConfigError, match="no transaction of domain 3"):
-        behind(log, head, GtidPosition.parse("3-1-1"))
+        start_after(log, head, GtidPosition.parse("3-1-1"))
 
 
 def test_what_was_purged(tmp_path: Path) -> None:
@@ -95,6 +95,6 @@ def test_what_was_purged(tmp_path: Path) -> None:
     log = RelayLog(tmp_path)
     head = log.head()
     assert head is not None
-    assert behind(log, head, START).place.location.offset
+    assert start_after(log, head, START).place.location.offset
     with pytest.raises(DataLossError, match="the transactions after 0-1-9 were purged"):
-        behind(log, head, GtidPosition.parse("0-1-9"))
+        start_after(log, head, GtidPosition.parse("0-1-9"))

@@ -78,9 +78,9 @@ def test_numbers_that_went_back_are_found_by_a_walk(tmp_path: Path) -> None:
     assert all(begins_with_number(log, number) for number in order)
     reader = RelayLogReader(log)
     for before, number in zip([None, *order], order, strict=False):
-        behind = reader.behind(Gtid(0, 1, number))
+        behind = reader.after_group(Gtid(0, 1, number))
         assert behind.position == GtidPosition((Gtid(0, 1, number),))
-        assert before is None or reader.behind(Gtid(0, 1, before)).next == NextGroup.of(group_of(reader, number))
+        assert before is None or reader.after_group(Gtid(0, 1, before)).next == NextGroup.of(group_of(reader, number))
     search = GtidSearch(Gtid(0, 1, 40))
     assert reader.find(search) is None
     assert (search.before, search.after) == (Gtid(0, 1, 29), Gtid(0, 1, 50))

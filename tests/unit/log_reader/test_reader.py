@@ -53,11 +53,11 @@ def test_files_and_a_relay_log_of_them_give_the_same_answers(tmp_path: Path) -> 
     wanted = [gtid for part in files.parts() for gtid in gtids(part)]
     assert len(wanted) > 15
     for gtid in wanted:
-        one, other = (source.behind(gtid) for source in sources)
+        one, other = (source.after_group(gtid) for source in sources)
         assert one.position == other.position
         assert (one.next and (one.next.gtid, one.next.time_s)) == (other.next and (other.next.gtid, other.next.time_s))
         assert [gtids(part) for source in sources if (part := source.find(GtidSearch(gtid)))] == [[gtid], [gtid]]
-    last = files.behind(wanted[-1])
+    last = files.after_group(wanted[-1])
     assert [source.at_time(1).position for source in sources] == [files.at_time(1).position] * 2
     assert last.next is None
     assert all(set(wanted) >= {gtid for part in source.xa_parts() for gtid in gtids(part)} for source in sources)
@@ -76,7 +76,7 @@ def test_what_is_not_there_has_the_same_neighbours(tmp_path: Path, gtid: str) ->
 
 def test_a_search_tells_how_far_it_has_come() -> None:
     ends: list[int] = []
-    files = FilesReader([str(VECTOR)] * 2, passed=lambda _binlog, end: ends.append(end))
+    files = FilesReader([str(VECTOR)] * 2, on_progress=lambda _binlog, end: ends.append(end))
     assert files.find(GtidSearch(Gtid.parse("9-1-1"))) is None
     assert ends.count(VECTOR.stat().st_size) == 2
     ends.clear()

@@ -57,7 +57,7 @@ def test_no_sync_before_an_ack_returns_and_nothing_is_touched_by_name(
     relay = RelayWriter.open(folder, start=START)
     receive(relay, some_groups().wire())
     relay.sync()
-    relay.ensure_whole()
+    relay.check_files()
     loss(folder)
     left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(RelayError, match=r"removed, moved or replaced while it was written"):
@@ -89,7 +89,7 @@ def test_what_readers_and_other_replicas_are_told_by_is_missed_too(tmp_path: Pat
         (tmp_path / name).unlink()
         relay.sync()  # the groups can be found again: an ACK is right
         with pytest.raises(RelayError, match=name):
-            relay.ensure_whole()
+            relay.check_files()
     with RelayWriter.open(tmp_path) as again:
         assert again.position == GtidPosition.parse("0-1-4")
         assert index_path(tmp_path, 1).exists()
@@ -99,10 +99,10 @@ def test_the_last_file_is_missed_when_it_is_not_open_too(tmp_path: Path) -> None
     with RelayWriter.open(tmp_path, start=START) as relay:
         receive(relay, some_groups().wire())
     with RelayWriter.open(tmp_path) as relay:  # not connected yet
-        relay.ensure_whole()
+        relay.check_files()
         relay_path(tmp_path, 1).unlink()
         with pytest.raises(RelayError, match=r"relay\.000001 was removed"):
-            relay.ensure_whole()
+            relay.check_files()
 
 
 def test_purging_and_rolling_are_no_losses(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_purging_and_rolling_are_no_losses(tmp_path: Path) -> None:
         for number in range(1, relay.committed.file):
             relay_path(tmp_path, number).unlink()
         relay.sync()
-        relay.ensure_whole()
+        relay.check_files()
 
 
 def test_a_full_disk_is_no_loss_but_a_folder_lost_meanwhile_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +127,9 @@ def test_a_full_disk_is_no_loss_but_a_folder_lost_meanwhile_is(tmp_path: Path, m
         patch.setattr(os, "fdatasync", full)
         with pytest.raises(DiskFullError):
             relay.sync()
-    relay.ensure_whole()
+    relay.check_files()
     shutil.rmtree(tmp_path / "relay")
     with pytest.raises(RelayError, match="removed, moved or replaced") as caught:
-        relay.ensure_whole()
+        relay.check_files()
     assert not isinstance(caught.value, DiskFullError)
     relay.close()

@@ -164,12 +164,14 @@ def test_a_clock_a_year_ahead_removes_nothing_by_age_until_that_age_has_passed(l
     ahead = NOW + 365 * DAY
     held = retention.apply(ahead + 5, 5.0)
     assert held.files == 0
-    assert "ahead" in held.held
+    assert "ahead" in held.blocked_by
     again = Retention(log.directory, policy)  # another process, the same log
     assert again.apply(ahead + 10, 70.0).files == 0
     assert again.apply(ahead + DAY, 70.0 + DAY - 10).files == 0
     removed = again.apply(ahead + DAY + 10, 70.0 + DAY)
-    assert (removed.files, removed.expired_readers, removed.held) == (3, (), ""), "by age now, but not the readers"
+    assert (removed.files, removed.expired_readers, removed.blocked_by) == (3, (), ""), (
+        "by age now, but not the readers"
+    )
     os.utime(log.directory / READERS_NAME / "q.json", (ahead, ahead))
     assert again.apply(ahead + 8 * DAY, 70.0 + 8 * DAY).expired_readers == ("q",)
 

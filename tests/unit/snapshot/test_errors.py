@@ -23,9 +23,9 @@ from replica.snapshot.errors import (
     SAME_ERROR,
     SAME_MISFIT,
     TRANSIENT,
-    asks_again,
+    concerns_only_table,
     named,
-    of_the_table,
+    needs_new_definition,
     passes,
 )
 
@@ -40,9 +40,9 @@ def test_no_error_both_passes_and_is_the_table_s() -> None:
 @pytest.mark.parametrize("code", sorted(DENIED | BROKEN - REDEFINED))
 def test_what_the_server_says_of_a_table_is_about_that_table_at_once(code: int) -> None:
     error = ServerError("no", code=code)
-    assert of_the_table(error, 1)
+    assert concerns_only_table(error, 1)
     assert not passes(error)
-    assert not asks_again(error, 1)
+    assert not needs_new_definition(error, 1)
 
 
 @pytest.mark.parametrize(
@@ -55,24 +55,24 @@ def test_what_the_server_says_of_a_table_is_about_that_table_at_once(code: int) 
 def test_another_definition_is_about_the_table_when_reading_it_again_does_not_help(
     error: ReplicaError, most: int
 ) -> None:
-    assert asks_again(error, most - 1)
-    assert not of_the_table(error, most - 1)
-    assert not asks_again(error, most)
-    assert of_the_table(error, most)
+    assert needs_new_definition(error, most - 1)
+    assert not concerns_only_table(error, most - 1)
+    assert not needs_new_definition(error, most)
+    assert concerns_only_table(error, most)
 
 
 @pytest.mark.parametrize("code", sorted(HELD))
 def test_what_should_pass_is_about_the_table_when_it_does_not(code: int) -> None:
     error = ServerError("held", code=code)
     assert passes(error)
-    assert not of_the_table(error, SAME_ERROR - 1)
-    assert of_the_table(error, SAME_ERROR)
+    assert not concerns_only_table(error, SAME_ERROR - 1)
+    assert concerns_only_table(error, SAME_ERROR)
 
 
 @pytest.mark.parametrize("error", [PrerequisiteError("no key"), UnsupportedColumnError("a new type")])
 def test_what_no_reading_can_mend_is_about_the_table(error: ReplicaError) -> None:
-    assert of_the_table(error, 1)
-    assert not asks_again(error, 1)
+    assert concerns_only_table(error, 1)
+    assert not needs_new_definition(error, 1)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_what_no_reading_can_mend_is_about_the_table(error: ReplicaError) -> Non
     ],
 )
 def test_what_a_server_or_a_machine_lacks_is_no_table_s(error: ReplicaError) -> None:
-    assert not of_the_table(error, 100)
-    assert not asks_again(error, 1)
+    assert not concerns_only_table(error, 100)
+    assert not needs_new_definition(error, 1)
 
 
 def test_an_error_gets_the_name_once_and_says_what_to_do() -> None:

@@ -42,7 +42,7 @@ def _run(names: list[tuple[str, str]], steps: list[tuple[object, ...]]) -> Front
                 frontier, rows = frontier.advance(name, None, count), rows + count
                 whole[name] = None
             case ["again", name] if name in passed:
-                frontier = frontier.again([name])
+                frontier = frontier.restarted([name])
                 whole[name] = NOTHING
             case ["gone", name] if name in passed:
                 frontier = frontier.without([name])
@@ -74,8 +74,8 @@ def test_a_table_made_later_is_the_streams_where_its_name_was_passed_and_else_re
     assert frontier.reached(("shop", "b")) is None
     assert frontier.reached(("shop", "m")) == NOTHING
     assert frontier.reached(("shop", "z")) == NOTHING
-    assert frontier.again([("shop", "b"), ("shop", "z")]).reached(("shop", "b")) == NOTHING
-    assert frontier.again([("shop", "z")]) == frontier, "its turn comes"
+    assert frontier.restarted([("shop", "b"), ("shop", "z")]).reached(("shop", "b")) == NOTHING
+    assert frontier.restarted([("shop", "z")]) == frontier, "its turn comes"
 
 
 def test_it_stays_below_4_kb_with_10_000_tables_of_which_the_first_is_the_largest() -> None:
@@ -106,7 +106,7 @@ def test_behind_the_last_table_everything_is_delivered_but_what_is_open() -> Non
     done = frontier.advance(("a", "b"), None, 1)
     assert (done.finished, done.rows) == (True, 4)
     assert done.begin([("z", "z")]) == done
-    again = done.again([("z", "z")])
+    again = done.restarted([("z", "z")])
     assert (again.reached(("z", "z")), again.reached(("a", "b")), again.finished) == (NOTHING, None, False)
     assert Frontier.parse(json.loads(json.dumps(again.json()))) == again
 

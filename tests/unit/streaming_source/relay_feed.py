@@ -124,7 +124,7 @@ class RelayFeed:
     def release(self, keep_from: RelayLocation) -> None:
         self.log.purge_before(keep_from)
 
-    def begin_again(self, error: RelayFileRemovedError) -> None:
+    def restart_after(self, error: RelayFileRemovedError) -> None:
         """Look up again what is there: nothing can be fetched."""
         self.reopened += 1
         self.epoch += 1

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from replica.options.config import ReplicaConfig
 from replica.options.values import Endpoint
-from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
+from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import TableSchema
-from replica.snapshot.chunks.names import FollowedNames
+from replica.snapshot.chunks.names import SnapshotNames
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.pace import Pace
 from replica.snapshot.rows.chunk import ReadTable, TableChunk
@@ -52,7 +52,7 @@ class ScriptedWatch:
         self.on_start()
 
     def keep_from(self) -> RelayLocation | None:
-        return None if self.seen is None else self.seen.lower.location
+        return None if self.seen is None else self.seen.low.location
 
     def see(self, lower: RelayHead | None) -> None:
         self.seen = None if lower is None else Seen(lower, HOST)
@@ -76,8 +76,8 @@ class ScriptedTables(FakeTables):
         snapshot._threads = SimpleNamespace(
             start=lambda: None, close=lambda: None, check=lambda: None, waits_for="", rows=0, size=0
         )
-        snapshot._names = FollowedNames(view, snapshot._list, snapshot._wanted, self._answer, None)
-        snapshot._ranges = SimpleNamespace(made_since=snapshot._ranges.made_since, make=self._lost)
+        snapshot._names = SnapshotNames(view, snapshot._list, snapshot._wanted, self._answer, None)
+        snapshot._ranges = SimpleNamespace(created_since=snapshot._ranges.created_since, make=self._lost)
         self.snapshot: TableSnapshot = snapshot
 
     # -- what threads do ---------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class ScriptedTables(FakeTables):
     def take(self) -> bool:
         """Let a thread take a table, with what snapshots see now; return whether there was one."""
         seen = self.watch.seen
-        table = None if seen is None else self.snapshot._list.take(seen.lower.location, 0)
+        table = None if seen is None else self.snapshot._list.take(seen.low.location, 0)
         if table is None or seen is None:
             return False
         self._taken.append((table, table.life, seen))
@@ -105,7 +105,7 @@ class ScriptedTables(FakeTables):
         schema = TableSchema(database=table.name[0], table=table.name[1], columns=(KEY,), primary_key=(0,))
         chunk = TableChunk(
             ReadTable(schema, TableKey("PRIMARY", (0,), ordered=True)),
-            *(table.kept, end, seen.lower.location, head.position, block.rows, block.rows * 5),
+            *(table.kept, end, seen.low.location, head.position, block.rows, block.rows * 5),
             (self.snapshot._spool.store(block),),
         )
         self.snapshot._list.put(table, life, chunk)
@@ -134,13 +134,13 @@ class ScriptedTables(FakeTables):
     def rekeyed(self, names: Any) -> None: ...
 
     @property
-    def held_back(self) -> Any:
-        return self.snapshot.held_back
+    def blocked_tables(self) -> Any:
+        return self.snapshot.blocked_tables
 
     def ready(self) -> bool:
         return self.snapshot.ready()
 
-    def more_comes(self, limit: Any) -> bool:  # noqa: ARG002
+    def more_rows_expected(self, limit: Any) -> bool:  # noqa: ARG002
         return False
 
     def advance(self, frontier: Any, v: Any, limit: Any) -> Any:

@@ -15,7 +15,7 @@ from replica.errors import KeyChangedError
 from replica.protocol.constants import ChecksumAlgorithm, EventType, GtidFlag
 from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.gtid import Gtid
-from replica.rows.decode.open_rows import DeliveredKeys, OpenTable
+from replica.rows.decode.frontier import DeliveredKeys, OpenTable
 from replica.schema.table import ColumnSchema
 from replica.snapshot.frontier import NOTHING, Frontier
 from replica.snapshot.snapshot import Advance, SnapshotProgress
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.schedule import ReadLimit
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.offsets.reading_requests import RequestFolder
-    from streaming_source.options.reading_options import ReadAgain
+    from streaming_source.options.reading_options import ResnapshotOption
     from streaming_source.rows.partition import ChangePartition
 
 A, T, U = ("d", "a"), ("d", "t"), ("d", "u")
@@ -111,7 +111,7 @@ def insert_wide(feed: TableFeed, gtid: str, *values: int, commit: str | None = N
 class FakeTables:
     """What reads the tables, `chunk` rows at a time. Its answers follow from frontier and place alone."""
 
-    held_back = ()
+    blocked_tables = ()
     rekeyed: tuple[tuple[str, str], ...] = ()
     """Tables that are not read on, as threads find that their keys are others."""
     other_keys: tuple[tuple[str, str], ...] = ()
@@ -138,7 +138,7 @@ class FakeTables:
     def ready(self) -> bool:
         return self.is_ready
 
-    def more_comes(self, limit: ReadLimit) -> bool:  # noqa: ARG002  (a planner's protocol)
+    def more_rows_expected(self, limit: ReadLimit) -> bool:  # noqa: ARG002  (a planner's protocol)
         self.coming -= 1
         return self.coming >= 0
 
@@ -274,7 +274,7 @@ def reading_planner(
     initial: bool = True,
     inline: bool = False,
     patterns: tuple[str, ...] = TABLES.patterns,
-    again: ReadAgain | None = None,
+    again: ResnapshotOption | None = None,
     requests: RequestFolder | None = None,
     **limits: Any,
 ) -> ChangePlanner:
@@ -283,7 +283,7 @@ def reading_planner(
     cutter = RangeCutter(tables, inline=inline)
     limit = BatchLimits(**limits)
     made = reading or FakeTables(feed)
-    made.names = tuple(name for name in OWN_ROWS if tables.wants(*name))
+    made.names = tuple(name for name in OWN_ROWS if tables.selects(*name))
     return ChangePlanner(
         *(feed, cutter, Admission(tables, limit, cutter), history(tables)),
         RememberedSelection(selection_of(replace(PLAN, tables=tables, shape="variant")), tables, reads=initial),

@@ -26,7 +26,7 @@ def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
 def test_without_an_account_nobody_is_asked(tmp_path: Path) -> None:
     log = recorded_log(tmp_path, "11.8", "transactions")
     with relay_directory(tmp_path, None) as source:
-        assert source.ask is None
+        assert source.lookup is None
         assert source.replica is None
         assert source.log.head() == log.head()
 

@@ -12,12 +12,12 @@ from replica.protocol.rows import values as v
 from replica.rows.types.arrow_arrays import array_of, validity
 from replica.rows.types.entry import (
     Json,
+    KernelFacts,
     KindEntry,
     Parentheses,
     ResultType,
     Sql,
     SqlName,
-    Told,
     TypeEntry,
     Variant,
     WireType,
@@ -44,9 +44,9 @@ def _kind(kind: Kind, binlog: WireValue) -> KindEntry:
 
 
 BINARY_KINDS = (
-    _kind(Kind.OPAQUE, WireValue(lambda data, _: data, Told.NOTHING)),
-    _kind(Kind.BYTES, WireValue(lambda data, _: data, Told.NOTHING)),
-    _kind(Kind.PADDED_BYTES, WireValue(lambda data, column: v.padded(data, column.length), Told.LENGTH)),
+    _kind(Kind.OPAQUE, WireValue(lambda data, _: data, KernelFacts.NOTHING)),
+    _kind(Kind.BYTES, WireValue(lambda data, _: data, KernelFacts.NOTHING)),
+    _kind(Kind.PADDED_BYTES, WireValue(lambda data, column: v.padded(data, column.length), KernelFacts.LENGTH)),
 )
 
 BINARY_TYPES = (
@@ -97,17 +97,17 @@ BINARY_TYPES = (
 
 
 def _address_kind(kind: Kind, read: Callable[[bytes], Any]) -> KindEntry:
-    return printed(kind, WireValue(lambda data, _: read(data), Told.LENGTH))
+    return printed(kind, WireValue(lambda data, _: read(data), KernelFacts.LENGTH))
 
 
 # Every version from 10.5 to 11.8 that has the type answers this cast with the stored bytes.
 _AS_BYTES = ResultType("CAST({c} AS BINARY({n}))", (ColumnType.STRING,), ColumnType.STRING, Transcoding.TRIMMED)
 
 
-def _type(word: str, kind: Kind, length: int, key: KeyForm) -> TypeEntry:
+def _type(sql_name: str, kind: Kind, length: int, key: KeyForm) -> TypeEntry:
     return TypeEntry(
-        declared=word,
-        names=(SqlName.of(word.lower(), logged=length),),
+        declared=sql_name,
+        names=(SqlName.of(sql_name.lower(), logged=length),),
         binlog=WireType((ColumnType.STRING,), f"1 + 0-{length}"),
         result_set=_AS_BYTES,
         key=key,
@@ -152,7 +152,7 @@ def _geometries(kind: pa.StructType, rows: int, _: pa.Buffer, offsets: pa.Buffer
 SPATIAL_KINDS = (
     KindEntry(
         kind=Kind.GEOMETRY,
-        binlog=WireValue(lambda data, _: v.geometry(data), Told.NOTHING),
+        binlog=WireValue(lambda data, _: v.geometry(data), KernelFacts.NOTHING),
         arrow=GEOMETRY_ARROW,
         spark="GEOMETRY(ANY)",  # Spark does not check the SRID of GEOMETRY(n), so the type never claims one
         variant=Variant.BINARY,
@@ -198,7 +198,7 @@ def _vectors(kind: pa.ListType, rows: int, valid: pa.Buffer, offsets: pa.Buffer,
 VECTOR_KINDS = (
     KindEntry(
         kind=Kind.VECTOR,
-        binlog=WireValue(lambda data, _: v.vector(data), Told.NOTHING),
+        binlog=WireValue(lambda data, _: v.vector(data), KernelFacts.NOTHING),
         arrow=pa.list_(pa.float32()),
         spark="ARRAY<FLOAT>",
         variant=Variant.FLOATS,
@@ -226,7 +226,7 @@ JSON_KINDS: tuple[KindEntry, ...] = ()
 JSON_TYPES = (
     TypeEntry(
         declared="JSON of MySQL",
-        names=(SqlName("json", words=()),),  # JSON in DDL is a synonym of LONGTEXT, as in MariaDB
+        names=(SqlName("json", keywords=()),),  # JSON in DDL is a synonym of LONGTEXT, as in MariaDB
         binlog=WireType((ColumnType.JSON,), "1-4 + n"),
         result_set=None,
         key=None,

@@ -12,12 +12,12 @@ from replica.protocol.constants import ColumnType
 from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Json,
+    KernelFacts,
     KindEntry,
     Parentheses,
     ResultType,
     Sql,
     SqlName,
-    Told,
     TypeEntry,
     Variant,
     Wide,
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from replica.protocol.rows.table_map import ColumnDef
     from replica.rows.types.entry import ColumnFacts
 
-_SIGNED = WireValue(lambda data, _: v.integer(data, signed=True), Told.NOTHING)
+_SIGNED = WireValue(lambda data, _: v.integer(data, signed=True), KernelFacts.NOTHING)
 
-_UNSIGNED = WireValue(lambda data, _: v.integer(data, signed=False), Told.NOTHING)
+_UNSIGNED = WireValue(lambda data, _: v.integer(data, signed=False), KernelFacts.NOTHING)
 
-_BIT = WireValue(lambda data, _: v.bit(data), Told.NOTHING)
+_BIT = WireValue(lambda data, _: v.bit(data), KernelFacts.NOTHING)
 
-_YEAR = WireValue(lambda data, _: v.year(data), Told.NOTHING)
+_YEAR = WireValue(lambda data, _: v.year(data), KernelFacts.NOTHING)
 
 _INT8, _INT16, _INT32, _INT64 = (
     (pa.int8(), "TINYINT"),
@@ -86,21 +86,21 @@ INTEGER_KINDS = (
 )
 
 
-def _written(word: str, unsigned: Kind) -> Callable[[ColumnDef, ColumnFacts], str]:
-    return lambda _, plan: f"{word} UNSIGNED" if plan.kind == unsigned else word
+def _written(sql_name: str, unsigned: Kind) -> Callable[[ColumnDef, ColumnFacts], str]:
+    return lambda _, plan: f"{sql_name} UNSIGNED" if plan.kind == unsigned else sql_name
 
 
 def _integer(name: SqlName, code: ColumnType, width: int, signed: Kind, unsigned: Kind, *, also: str = "") -> TypeEntry:
-    word = name.name.upper()
+    sql_name = name.name.upper()
     return TypeEntry(
-        declared=word + also,
+        declared=sql_name + also,
         names=(name,),
         binlog=WireType((code,), str(width)),
         result_set=ResultType.plain(code, Transcoding.NUMBER),
         key=KeyForm.SIGNED,
         kind=signed,
         unsigned=unsigned,
-        written=_written(word, unsigned),
+        written=_written(sql_name, unsigned),
     )
 
 
@@ -170,7 +170,7 @@ def _read(data: bytes, column: ColumnFacts) -> float:
     return v.real(struct.pack("<f", shown)) if len(data) == 4 else shown
 
 
-_READ = WireValue(_read, Told.DECIMALS)
+_READ = WireValue(_read, KernelFacts.DECIMALS)
 
 FLOAT_KINDS = (
     KindEntry(
@@ -224,7 +224,7 @@ def _text(data: bytes, column: ColumnFacts) -> str:
 DECIMAL_KINDS = (
     KindEntry(
         kind=Kind.DECIMAL,
-        binlog=WireValue(lambda data, column: v.decimal(data, column.precision, column.scale), Told.DIGITS),
+        binlog=WireValue(lambda data, column: v.decimal(data, column.precision, column.scale), KernelFacts.DIGITS),
         arrow=pa.decimal128,
         spark="DECIMAL({p},{s})",
         variant=Variant.DECIMAL,
@@ -232,7 +232,7 @@ DECIMAL_KINDS = (
         sql=Sql.NUMBER,
         widens=Widens.DIGITS,
     ),
-    printed(Kind.DECIMAL_TEXT, WireValue(_text, Told.DIGITS)),
+    printed(Kind.DECIMAL_TEXT, WireValue(_text, KernelFacts.DIGITS)),
 )
 
 DECIMAL_TYPES = (

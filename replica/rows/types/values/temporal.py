@@ -11,12 +11,12 @@ from replica.protocol.constants import ColumnType
 from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
     Json,
+    KernelFacts,
     KindEntry,
     Parentheses,
     ResultType,
     Sql,
     SqlName,
-    Told,
     TypeEntry,
     Variant,
     WireType,
@@ -44,7 +44,7 @@ def _utc(value: Any) -> object:
 
 def _kind(
     kind: Kind,
-    told: Told,
+    facts: KernelFacts,
     out: tuple[pa.DataType, str, Variant],
     read: Read,
     *,
@@ -54,7 +54,7 @@ def _kind(
     arrow, spark, variant = out
     return KindEntry(
         kind=kind,
-        binlog=WireValue(read, told),
+        binlog=WireValue(read, facts),
         arrow=arrow,
         spark=spark,
         variant=variant,
@@ -65,24 +65,24 @@ def _kind(
 
 
 KINDS = (
-    _kind(Kind.DATE, Told.CALENDAR, _DAY, lambda d, _: v.as_date(v.date_parts(d)), as_text=Kind.DATE_TEXT),
+    _kind(Kind.DATE, KernelFacts.CALENDAR, _DAY, lambda d, _: v.as_date(v.date_parts(d)), as_text=Kind.DATE_TEXT),
     _kind(
         Kind.DATETIME,
-        Told.FRACTION,
+        KernelFacts.FRACTION,
         _LOCAL,
         lambda d, _: v.as_datetime(v.datetime_parts(d)),
         as_text=Kind.DATETIME_TEXT,
     ),
     _kind(
         Kind.OLD_DATETIME,
-        Told.CALENDAR,
+        KernelFacts.CALENDAR,
         _LOCAL,
         lambda d, _: v.as_datetime(v.old_datetime_parts(d)),
         as_text=Kind.OLD_DATETIME_TEXT,
     ),
     _kind(
         Kind.TIMESTAMP,
-        Told.FRACTION,
+        KernelFacts.FRACTION,
         _INSTANT,
         lambda d, _: _utc(v.timestamp(d)),
         as_text=Kind.TIMESTAMP_TEXT,
@@ -90,53 +90,53 @@ KINDS = (
     ),
     _kind(
         Kind.OLD_TIMESTAMP,
-        Told.CALENDAR,
+        KernelFacts.CALENDAR,
         _INSTANT,
         lambda d, _: _utc(v.old_timestamp(d)),
         as_text=Kind.OLD_TIMESTAMP_TEXT,
         json=Json.UTC,
     ),
-    _kind(Kind.TIME, Told.FRACTION_TEXT, _LENGTH, lambda d, _: v.time(d)),
-    _kind(Kind.OLD_TIME, Told.NOTHING, _LENGTH, lambda d, _: v.old_time(d)),
-    printed(Kind.DATE_TEXT, WireValue(lambda d, _: v.format_date(v.date_parts(d)), Told.NOTHING)),
+    _kind(Kind.TIME, KernelFacts.FRACTION_TEXT, _LENGTH, lambda d, _: v.time(d)),
+    _kind(Kind.OLD_TIME, KernelFacts.NOTHING, _LENGTH, lambda d, _: v.old_time(d)),
+    printed(Kind.DATE_TEXT, WireValue(lambda d, _: v.format_date(v.date_parts(d)), KernelFacts.NOTHING)),
     printed(
         Kind.DATETIME_TEXT,
-        WireValue(lambda d, column: v.format_datetime(v.datetime_parts(d), column.fsp), Told.FRACTION_TEXT),
+        WireValue(lambda d, column: v.format_datetime(v.datetime_parts(d), column.fsp), KernelFacts.FRACTION_TEXT),
     ),
     printed(
         Kind.OLD_DATETIME_TEXT,
-        WireValue(lambda d, _: v.format_datetime(v.old_datetime_parts(d), 0), Told.NOTHING),
+        WireValue(lambda d, _: v.format_datetime(v.old_datetime_parts(d), 0), KernelFacts.NOTHING),
     ),
     printed(
         Kind.TIMESTAMP_TEXT,
-        WireValue(lambda d, column: v.format_timestamp(v.timestamp(d), column.fsp), Told.FRACTION_TEXT),
+        WireValue(lambda d, column: v.format_timestamp(v.timestamp(d), column.fsp), KernelFacts.FRACTION_TEXT),
         json=Json.UTC,
     ),
     printed(
         Kind.OLD_TIMESTAMP_TEXT,
-        WireValue(lambda d, _: v.format_timestamp(v.old_timestamp(d), 0), Told.NOTHING),
+        WireValue(lambda d, _: v.format_timestamp(v.old_timestamp(d), 0), KernelFacts.NOTHING),
         json=Json.UTC,
     ),
 )
 
 
-def _type(word: str, result_set: ResultType, kind: Kind, width: int, remarks: str) -> TypeEntry:
+def _type(sql_name: str, result_set: ResultType, kind: Kind, width: int, remarks: str) -> TypeEntry:
     return TypeEntry(
-        declared=f"{word}(f)",
-        names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
+        declared=f"{sql_name}(f)",
+        names=(SqlName.of(sql_name.lower(), Parentheses.FRACTION),),
         binlog=WireType((result_set.image,), f"{width} + (f+1)/2"),
         result_set=result_set,
         key=KeyForm.STORED,
         kind=kind,
-        written=lambda column, _: word + (f"({column.fsp})" if column.fsp else ""),
+        written=lambda column, _: sql_name + (f"({column.fsp})" if column.fsp else ""),
         remarks=remarks,
     )
 
 
-def _old(word: str, code: ColumnType, kind: Kind, width: int, remarks: str, key: KeyForm) -> TypeEntry:
+def _old(sql_name: str, code: ColumnType, kind: Kind, width: int, remarks: str, key: KeyForm) -> TypeEntry:
     return TypeEntry(
-        declared=f"{word}, old format",
-        names=(SqlName.of(word.lower(), Parentheses.FRACTION),),
+        declared=f"{sql_name}, old format",
+        names=(SqlName.of(sql_name.lower(), Parentheses.FRACTION),),
         binlog=WireType((code,), str(width)),
         result_set=None,
         key=key,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from replica.protocol.constants import ColumnType
 from replica.protocol.rows import values as v
 from replica.rows.types.entry import (
+    KernelFacts,
     Parentheses,
     ResultType,
     Sql,
     SqlName,
-    Told,
     TypeEntry,
     WireType,
     WireValue,
@@ -48,19 +48,19 @@ def _read(data: bytes, column: ColumnFacts) -> str:
 
 
 TEXT_KINDS = (
-    printed(Kind.TEXT, WireValue(_read, Told.TEXT), Sql.CHARACTERS),
-    printed(Kind.LATIN1, WireValue(_read, Told.CHARSET), Sql.CHARACTERS),
-    printed(Kind.ENCODED_TEXT, WireValue(_read, Told.CHARSET), Sql.CHARACTERS),
+    printed(Kind.TEXT, WireValue(_read, KernelFacts.TEXT), Sql.CHARACTERS),
+    printed(Kind.LATIN1, WireValue(_read, KernelFacts.CHARSET), Sql.CHARACTERS),
+    printed(Kind.ENCODED_TEXT, WireValue(_read, KernelFacts.CHARSET), Sql.CHARACTERS),
 )
 
 
-def with_charset(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
+def with_charset(sql_name: str, column: ColumnDef, plan: ColumnFacts) -> str:
     """Return a type's name with its text attributes: 'TEXT COMPRESSED latin1'."""
     compressed = " COMPRESSED" if column.type in _COMPRESSED else ""
-    return word + compressed + (f" {plan.charset.name}" if plan.charset else "")
+    return sql_name + compressed + (f" {plan.charset.name}" if plan.charset else "")
 
 
-def counted(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
+def counted(sql_name: str, column: ColumnDef, plan: ColumnFacts) -> str:
     """Return a type's name with its length and text attributes: 'VARCHAR(20) latin1'.
 
     The length is in characters for text, in bytes otherwise.
@@ -68,12 +68,12 @@ def counted(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
     length = column.length - (1 if column.type in _COMPRESSED else 0)  # the header byte of a compressed value
     if plan.charset is not None:
         length //= plan.charset.max_bytes
-    return with_charset(f"{word}({length})", column, plan)
+    return with_charset(f"{sql_name}({length})", column, plan)
 
 
-def sized(word: str, column: ColumnDef, plan: ColumnFacts) -> str:
+def sized(sql_name: str, column: ColumnDef, plan: ColumnFacts) -> str:
     """Return the name of a BLOB or TEXT type, whose size follows from its length prefix: 'MEDIUMTEXT latin1'."""
-    return with_charset(f"{BLOB_SIZES[min(column.length, 4) - 1]}{word}", column, plan)
+    return with_charset(f"{BLOB_SIZES[min(column.length, 4) - 1]}{sql_name}", column, plan)
 
 
 TEXT_TYPES = (
@@ -125,8 +125,8 @@ TEXT_TYPES = (
 )
 
 LABEL_KINDS = (
-    printed(Kind.ENUM, WireValue(lambda data, column: v.enum(data, column.labels), Told.LABELS), Sql.CHARACTERS),
-    printed(Kind.SET, WireValue(lambda data, column: v.set_(data, column.labels), Told.LABELS), Sql.CHARACTERS),
+    printed(Kind.ENUM, WireValue(lambda data, column: v.enum(data, column.labels), KernelFacts.LABELS), Sql.CHARACTERS),
+    printed(Kind.SET, WireValue(lambda data, column: v.set_(data, column.labels), KernelFacts.LABELS), Sql.CHARACTERS),
 )
 
 # The query asks for the number, because a label is ambiguous: several labels can be equal by the collation, and '' is

@@ -77,9 +77,9 @@ def parquet_columns(schema: pa.Schema) -> ParquetColumns:
     """
     import pyarrow as pa
 
-    whole = {physical_name(one) for one in schema if pa.types.is_integer(one.type) or pa.types.is_date(one.type)}
+    numbers = {physical_name(one) for one in schema if pa.types.is_integer(one.type) or pa.types.is_date(one.type)}
     text = {physical_name(one) for one in schema if pa.types.is_string(one.type)}
-    return ParquetColumns(frozenset(whole), frozenset(whole | text))
+    return ParquetColumns(frozenset(numbers), frozenset(numbers | text))
 
 
 def write_file(
@@ -98,13 +98,13 @@ def write_file(
     """
     wanted = _FileSchema(schema, names)
     path = f"part-{uuid.uuid4()}.snappy.parquet"
-    whole = Path(folder, path)
+    file = Path(folder, path)
     try:
-        rows = wanted.write(whole, batches)
+        rows = wanted.write(file, batches)
     except BaseException:
-        whole.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
         raise
-    return DataFile(path, whole.stat().st_size, rows, wanted.stats(rows)) if rows else None
+    return DataFile(path, file.stat().st_size, rows, wanted.stats(rows)) if rows else None
 
 
 def remove_files(folder: str, files: Iterable[DataFile]) -> None:
@@ -220,24 +220,23 @@ def _groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable[pa
     """Yield row groups of about ROW_GROUP_BYTES, as copies."""
     import pyarrow as pa
 
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        held.append(copied(batch))
+        waiting.append(copied(batch))
         size += batch.nbytes
         if size >= ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(held, schema)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held, schema)
+            yield pa.Table.from_batches(waiting, schema)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting, schema)
 
 
 def _stat(value: Any) -> Any:
     return value if isinstance(value, int) else value.isoformat()
 
 
-# In: a `DeltaTable` of delta-rs. Out: `TableFile`s, and record batches with the columns of the table. The modules that
-# rewrite files use it: `upkeep.py` joins small files, `rewritten_files.py` applies changes.
+# Reading of files that a table already has, for the modules that rewrite them (`upkeep.py`, `rewritten_files.py`).
 
 
 _ROWS_AT_ONCE: Final = 50_000
@@ -277,8 +276,8 @@ def files_of(table: DeltaTable) -> list[TableFile]:
     """Return the files of a table."""
     import pyarrow as pa
 
-    told = pa.RecordBatchReader.from_stream(table.get_add_actions())  # `pa.table` imports pandas
-    found = told.read_all().select(["path", "size_bytes", "modification_time", "num_records"])
+    reader = pa.RecordBatchReader.from_stream(table.get_add_actions())  # `pa.table` imports pandas
+    found = reader.read_all().select(["path", "size_bytes", "modification_time", "num_records"])
     return [TableFile(*values) for values in zip(*(column.to_pylist() for column in found.columns), strict=True)]
 
 
@@ -292,13 +291,13 @@ def with_deletion_vectors(table: DeltaTable) -> list[str]:
 
 def old_bytes(folder: str, files: Iterable[TableFile]) -> int:
     """Return the bytes of Parquet files in the folder of a table that belong only to older versions."""
-    there = 0
+    size = 0
     for place, _, names in os.walk(folder):
         for name in names:
             if name.endswith(".parquet") and not place.endswith("_delta_log"):
                 with contextlib.suppress(FileNotFoundError):  # VACUUM removed the file
-                    there += Path(place, name).stat().st_size
-    return there - sum(file.size for file in files)
+                    size += Path(place, name).stat().st_size
+    return size - sum(file.size for file in files)
 
 
 def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -317,12 +316,12 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
     for one in files:
         # Spark may have written times as INT96, whose range exceeds Arrow's default, nanoseconds.
         with pq.ParquetFile(Path(folder, one.path), coerce_int96_timestamp_unit="us") as file:
-            there = set(file.schema_arrow.names)
-            known = [name for name in names if name in there]
+            existing = set(file.schema_arrow.names)
+            known = [name for name in names if name in existing]
             read = 0
             for batch in file.iter_batches(_rows_at_once(file), columns=known):
                 columns = [
-                    batch.column(name).cast(field.type) if name in there else pa.nulls(batch.num_rows, field.type)
+                    batch.column(name).cast(field.type) if name in existing else pa.nulls(batch.num_rows, field.type)
                     for name, field in zip(names, schema, strict=True)
                 ]
                 read += batch.num_rows

@@ -100,17 +100,17 @@ def keep(folder: str, table: DeltaTable) -> None:
 def _commit(folder: str, version: int) -> tuple[int, int] | None:
     """Return inode and time of a commit's file, which differ if another file replaced it; None if there is no file."""
     try:
-        there = Path(folder, "_delta_log", f"{version:020d}.json").stat()
+        file = Path(folder, "_delta_log", f"{version:020d}.json").stat()
     except OSError:
         return None
-    return there.st_ino, there.st_mtime_ns
+    return file.st_ino, file.st_mtime_ns
 
 
 MOST_BYTES: Final = 256 << 20
 
 """Most bytes of a table that a task merges by a query: delta-rs needs four times the size of its files in memory."""
 
-LEAST_LOOKED_AT: Final = 16 << 20
+LEAST_REWRITTEN: Final = 16 << 20
 
 """Rewritten bytes of a commit from which the folder is searched for old files."""
 
@@ -206,14 +206,14 @@ def is_as_created(folder: str, columns: Sequence[TargetColumn], comment: str, pr
         table = DeltaTable(folder)
         metadata, protocol = table.metadata(), table.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    asked = {name.removeprefix(_FEATURE) for name in properties if name.startswith(_FEATURE)}
+    features_named = {name.removeprefix(_FEATURE) for name in properties if name.startswith(_FEATURE)}
     wanted = {name: value for name, value in properties.items() if not name.startswith(_FEATURE)}
-    there = {name: value for name, value in metadata.configuration.items() if name != _LAST_COLUMN_ID}
+    configuration = {name: value for name, value in metadata.configuration.items() if name != _LAST_COLUMN_ID}
     known = StructType.fromJson(json.loads(table.schema().to_json()))
     fields = [(one.name, one.dataType, one.nullable, (one.metadata or {}).get("comment", "")) for one in known]
     return (
-        there == wanted
-        and asked <= features
+        configuration == wanted
+        and features_named <= features
         and (metadata.description or "") == comment
         and fields == [(one.name, spark_type(one.type), one.nullable, one.comment) for one in columns]
     )
@@ -340,19 +340,19 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
     with refused():
         table = opened(folder)
         check_target(table, None)
-        there = pa.schema(table.schema().to_arrow())
+        schema = pa.schema(table.schema().to_arrow())
         write_deltalake(
             table,
-            pa.table(values, schema=there),
+            pa.table(values, schema=schema),
             mode="overwrite",
-            writer_properties=_properties(there),
+            writer_properties=_properties(schema),
             commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
             post_commithook_properties=after_commit(),
         )
         keep(folder, table)
 
 
-def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
+def stored_rows(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     """Return some columns of all rows of a small table.
 
     Raises:
@@ -367,7 +367,7 @@ def rows_there(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-def columns_there(folder: str) -> list[str]:
+def stored_columns(folder: str) -> list[str]:
     """Return the names of the columns of a table.
 
     Raises:
@@ -423,11 +423,11 @@ def check_target(table: DeltaTable, target: TargetShape | None) -> None:
         raise NativeWriteError(f"it needs the table features {', '.join(sorted(needed - FEATURES))}")
     if not (protocol.min_writer_version == _OLDEST_WITH_FEATURES or protocol.min_writer_version <= _PLAIN_WRITER):
         raise NativeWriteError(f"it needs a writer of version {protocol.min_writer_version}")
-    there = table.metadata().configuration
-    if there.get(_CHANGE_FEED, "").lower() == "true":
+    configuration = table.metadata().configuration
+    if configuration.get(_CHANGE_FEED, "").lower() == "true":
         raise NativeWriteError("it keeps a change data feed")
     owner = () if target is None else target.owner
-    other = next((name for name, value in owner if there.get(name) != value), None)
+    other = next((name for name, value in owner if configuration.get(name) != value), None)
     if other is not None:
         raise NativeWriteError(f"its property {other} has another value")
 
@@ -436,33 +436,33 @@ def _merge(table: DeltaTable, folder: str, rows: pa.Table, target: TargetShape, 
     import pyarrow as pa
 
     files = files_of(table)
-    there = pa.schema(table.schema().to_arrow())
-    lacking = next((name for name in target.names if name not in there.names), None)
+    schema = pa.schema(table.schema().to_arrow())
+    lacking = next((name for name in target.names if name not in schema.names), None)
     if lacking is not None:
         raise NativeWriteError(f"it has no column {lacking}")
-    kinds = [there.field(name).type for name in target.names]
+    kinds = [schema.field(name).type for name in target.names]
     columns = [pa.field(str(number), kind) for number, kind in enumerate(kinds)]
     try:
         rows = rows.cast(pa.schema([*columns, *list(rows.schema)[len(columns) :]]))
     except pa.ArrowInvalid as error:
         raise NativeWriteError(f"its columns have other types: {error}") from error
-    whole = len(columns) == len(there) and len(rows.schema) <= len(columns) + 1  # no image lacks columns
-    if whole and is_rewritable(table, files, there, target.mode, target.keys):
-        _write_again(table, folder, files, there, rows, target, commit)
+    complete = len(columns) == len(schema) and len(rows.schema) <= len(columns) + 1  # no image lacks columns
+    if complete and is_rewritable(table, files, schema, target.mode, target.keys):
+        _rewrite_files(table, folder, files, schema, rows, target, commit)
         return
     size = sum(file.size for file in files)
     if size > MOST_BYTES:
         raise NativeWriteError(f"it has {size >> 20} MB")
     check_old_files(folder, files, size)
     properties = _commit_properties(commit, once=True)
-    merge_by_query(table, rows, target, _properties(there), properties, after_commit())
+    merge_by_query(table, rows, target, _properties(schema), properties, after_commit())
 
 
-def _write_again(
+def _rewrite_files(
     table: DeltaTable,
     folder: str,
     files: Sequence[TableFile],
-    there: pa.Schema,
+    schema: pa.Schema,
     rows: pa.Table,
     target: TargetShape,
     commit: Commit,
@@ -475,14 +475,14 @@ def _write_again(
 
     count = len(target.names)
     changes = pa.Table.from_arrays(rows.columns[:count], names=list(target.names))
-    gone = rows.column(count) if rows.num_columns > count else None
-    keys = FileKeys(there, changes.select(list(target.keys)))
-    met = files_with_keys(folder, files, keys)
-    check_old_files(folder, files, sum(file.size for file in met))
-    new = rewritten(folder, met, there, keys, changes, gone)
+    deleted = rows.column(count) if rows.num_columns > count else None
+    keys = FileKeys(schema, changes.select(list(target.keys)))
+    concerned = files_with_keys(folder, files, keys)
+    check_old_files(folder, files, sum(file.size for file in concerned))
+    new = rewritten(folder, concerned, schema, keys, changes, deleted)
     try:
         table.create_write_transaction(
-            [*(file.added(data_change=True) for file in new), *(file.removed(data_change=True) for file in met)],
+            [*(file.added(data_change=True) for file in new), *(file.removed(data_change=True) for file in concerned)],
             "append",
             table.schema(),
             commit_properties=_commit_properties(commit, once=True, after_others=False),
@@ -495,7 +495,7 @@ def _write_again(
 
 def check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None:
     """Refuse a commit that rewrites `size` bytes if the table would have too many bytes of old files after it."""
-    if size < LEAST_LOOKED_AT:
+    if size < LEAST_REWRITTEN:
         return
     old = old_bytes(folder, files) + size
     if old > MOST_OLD_BYTES:
@@ -507,8 +507,8 @@ def _append(
 ) -> None:
     if replaced:
         marked = with_deletion_vectors(table)
-        there = {file.path for file in files_of(table) if not any(path.endswith(f"/{file.path}") for path in marked)}
-        if not {file.path for file in replaced} <= there:
+        existing = {file.path for file in files_of(table) if not any(path.endswith(f"/{file.path}") for path in marked)}
+        if not {file.path for file in replaced} <= existing:
             raise NativeWriteError("another writer changed files that have its rows")
     table.create_write_transaction(
         [*(file.added(data_change=True) for file in files), *(file.removed(data_change=True) for file in replaced)],

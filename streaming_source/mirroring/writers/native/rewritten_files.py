@@ -102,7 +102,7 @@ def rewritten(
     schema: pa.Schema,
     keys: KeptRows,
     changes: pa.Table,
-    gone: pa.ChunkedArray | None,
+    deleted: pa.ChunkedArray | None,
 ) -> list[DataFile]:
     """Rewrite files of a table with some changes, and return the new files.
 
@@ -112,14 +112,14 @@ def rewritten(
         schema: the columns of the table.
         keys: selects the rows of the files that stay: those without a changed key.
         changes: the last change of each key, with the columns of the table by their names.
-        gone: whether each change deletes its row; None: none does.
+        deleted: whether each change deletes its row; None: none does.
 
     Raises:
         NativeWriteError: a file does not have the rows that the log says, or a value does not fit. No file is left.
     """
     import pyarrow.compute as pc
 
-    opened = (changes if gone is None else changes.filter(pc.invert(gone))).select(schema.names)
+    opened = (changes if deleted is None else changes.filter(pc.invert(deleted))).select(schema.names)
     added: list[DataFile] = []
     try:
         *groups, last = list(_joined(files)) or [[]]
@@ -182,8 +182,8 @@ class FileKeys:
         """Return the rows that have none of the keys."""
         import pyarrow.compute as pc
 
-        met = self._met(rows)
-        return rows.filter(pc.invert(met)) if met.true_count else rows
+        flags = self._changed_flags(rows)
+        return rows.filter(pc.invert(flags)) if flags.true_count else rows
 
     def are_in(self, folder: str, file: TableFile) -> bool:
         """Return True if a file has one of the keys. Only row groups whose limits allow it are read."""
@@ -191,31 +191,32 @@ class FileKeys:
 
         if not self._changed.num_rows:
             return False
-        with pq.ParquetFile(Path(folder, file.path), coerce_int96_timestamp_unit="us") as there:
-            if not set(self._names) <= set(there.schema_arrow.names):
+        with pq.ParquetFile(Path(folder, file.path), coerce_int96_timestamp_unit="us") as opened:
+            if not set(self._names) <= set(opened.schema_arrow.names):
                 return True  # the file is older than the column, which is NULL in its rows
             first, name = self._first, self._names[0]
             groups = [
-                one for one in range(there.num_row_groups) if first is None or limits_allow(there, one, name, first)
+                one for one in range(opened.num_row_groups) if first is None or limits_allow(opened, one, name, first)
             ]
             return any(
-                self._met(batch).true_count for batch in there.iter_batches(row_groups=groups, columns=self._names)
+                self._changed_flags(batch).true_count
+                for batch in opened.iter_batches(row_groups=groups, columns=self._names)
             )
 
-    def _met(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+    def _changed_flags(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Return which rows have one of the keys; BOOLEAN, one value for each row."""
         import numpy as np
         import pyarrow as pa
 
         from replica.rows.types.arrow_arrays import array_of
 
-        there = pa.Table.from_batches([rows.select(self._names)]).cast(self._changed.schema)
-        both = pa.concat_tables([there, self._changed])
+        own = pa.Table.from_batches([rows.select(self._names)]).cast(self._changed.schema)
+        both = pa.concat_tables([own, self._changed])
         (keys,) = both.combine_chunks().to_batches()
         codes = key_codes(keys, keys.schema.names)
-        met = np.zeros(codes.max(initial=0) + 1, np.bool_)
-        met[codes[rows.num_rows :]] = True
-        return array_of(met[codes[: rows.num_rows]])
+        flags = np.zeros(codes.max(initial=0) + 1, np.bool_)
+        flags[codes[rows.num_rows :]] = True
+        return array_of(flags[codes[: rows.num_rows]])
 
 
 def limits_allow(file: pq.ParquetFile, number: int, name: str, wanted: npt.NDArray[np.int64]) -> bool:

@@ -1,6 +1,6 @@
 """Upkeep of the Delta tables that a mirror writes natively, between its micro-batches.
 
-`Upkeep.after_batch` takes the folders that a micro-batch wrote, opens a table once in `LOOK_EVERY` of its commits, and
+`Upkeep.after_batch` takes the folders that a micro-batch wrote, opens a table once in `CHECK_EVERY` of its commits, and
 does the due steps:
 
 - a warning if something else changed rows;
@@ -146,7 +146,7 @@ BUDGET_S: Final = 1.0
 A step that has begun is finished: each takes some 0.1 s, the largest compaction about a second.
 """
 
-LOOK_EVERY: Final = 20
+CHECK_EVERY: Final = 20
 
 """Commits of a table between two checks. A check costs 5 to 20 ms, so less than a millisecond for each commit."""
 
@@ -221,7 +221,7 @@ class _Table:
         version: the version at the last check.
     """
 
-    commits: int = LOOK_EVERY - 1
+    commits: int = CHECK_EVERY - 1
     version: int = -1
     log_cleaned_at: float | None = None
     files_removed_at: float | None = None
@@ -260,7 +260,7 @@ class Upkeep:
         for folder in folders:
             table = self._tables.setdefault(folder, _Table())
             table.commits += 1
-            if table.commits >= LOOK_EVERY and folder not in self._work:
+            if table.commits >= CHECK_EVERY and folder not in self._work:
                 table.commits = 0
                 self._work[folder] = self._steps(folder, table)
         while self._work and self._clock() < end:
@@ -276,7 +276,7 @@ class Upkeep:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  (a panic of delta-rs is no Exception)
-            self._tell(folder, table, "check of the log", error)
+            self._log_failure(folder, table, "check of the log", error)
             return
         for what, step in due:
             yield
@@ -285,7 +285,7 @@ class Upkeep:
             except (KeyboardInterrupt, SystemExit, GeneratorExit):
                 raise
             except BaseException as error:  # noqa: BLE001
-                self._tell(folder, table, what, error)
+                self._log_failure(folder, table, what, error)
 
     def _due(self, folder: str, state: _Table) -> Iterator[tuple[str, Callable[[str], Iterator[None]]]]:
         """Yield the due steps of a table. Each step opens the table again when it runs."""
@@ -319,7 +319,7 @@ class Upkeep:
         period = min(MOST_PERIOD_S, max(LEAST_PERIOD_S, _seconds(retention, days * 86_400) / 6))
         return last is None or self._clock() - last >= period
 
-    def _tell(self, folder: str, table: _Table, what: str, error: BaseException) -> None:
+    def _log_failure(self, folder: str, table: _Table, what: str, error: BaseException) -> None:
         """Log an error once for each table, step and type of error; a conflict with another commit is no error."""
         from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
@@ -420,9 +420,9 @@ def _files(table: DeltaTable) -> set[str]:
 def _remove(folder: str, paths: Iterable[str]) -> None:
     """Remove files, and the checksums that Hadoop keeps for them on a local disk."""
     for path in paths:
-        whole = Path(folder, path)
-        whole.unlink(missing_ok=True)
-        whole.with_name(f".{whole.name}.crc").unlink(missing_ok=True)
+        file = Path(folder, path)
+        file.unlink(missing_ok=True)
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def _remove_checksums(log: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError, ReplicaError
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.table_applier import columns_left_out
+from streaming_source.mirroring.apply.table_applier import omitted_columns
 from streaming_source.mirroring.batch.latest_rows import MOST_CHANGES, LatestOfTable
 from streaming_source.mirroring.batch.table_rows import tasks_for, typed_columns
 from streaming_source.mirroring.reading.rules import transformed_table
@@ -107,7 +107,7 @@ class NativeWriter:
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
         self._folders: dict[tuple[str, str | None], str | None] = {}
-        self._known_left_out: dict[TableName, tuple[object, OmittedColumns]] = {}
+        self._omitted_known: dict[TableName, tuple[object, OmittedColumns]] = {}
 
     def write(self, spark: SparkSession, works: list[TableApplier], facts: BatchFacts) -> None:
         """Write all tables that tasks can write.
@@ -190,11 +190,11 @@ class NativeWriter:
     def _left_out(self, part: TableBatch, columns: tuple[TableColumn, ...]) -> OmittedColumns:
         """Return the known values of columns that images lack, by the definition of the table."""
         row = part.row
-        asked = (row.definition, tuple(row.defaults.items()))
-        known = self._known_left_out.get(row.name)
-        if known is None or known[0] != asked:
-            known = asked, columns_left_out(part.spark, row, columns, self._settings.policy)
-            self._known_left_out[row.name] = known
+        definition = (row.definition, tuple(row.defaults.items()))
+        known = self._omitted_known.get(row.name)
+        if known is None or known[0] != definition:
+            known = definition, omitted_columns(part.spark, row, columns, self._settings.policy)
+            self._omitted_known[row.name] = known
         return known[1]
 
     def _report(self, work: TableApplier, reason: str | None) -> None:

@@ -35,7 +35,7 @@ def relay(tmp_path: Path) -> Iterator[RelayWriter]:
 def observer(relay: RelayWriter, progress: Progress) -> Observer:
     config = DaemonConfig.parse({"user": "repl", "relay_dir": str(relay.directory), "ready_lag_s": 5})
     log = structlog.get_logger()
-    monitor = Monitor(config, endpoint=lambda: config.endpoints[0], held_file=str, log=log)
+    monitor = Monitor(config, endpoint=lambda: config.endpoints[0], needed_file=str, log=log)
     retaining = Retaining(config, relay.directory, log)
     return Observer(
         config,

@@ -3,7 +3,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from replica.daemon.status.page import judge, page
+from replica.daemon.status.page import page
+from replica.daemon.status.verdict import judge
 from tests.unit.daemon.records import NOW, head, record
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica.daemon.status.page import judge, running
+from replica.daemon.status.verdict import judge, running
 from tests.unit.daemon.records import NOW, record
 
 FAILURE = {"error": "PositionLostError", "message": "It is gone.", "hint": "Take a snapshot.", "exit_code": 32}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import ChecksumError
-from replica.handshake.login.connection import CompressedTransport, compress
+from replica.handshake.login.compressed import CompressedTransport, compress
 from replica.protocol.packets.compressed import frames
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 
 from replica.errors import DisconnectedError, PositionLostError, PrerequisiteError
 from replica.handshake.primary.server import ServerInfo
-from replica.handshake.start.resume import Here, Stored, verify
+from replica.handshake.start.resume import PlaceState, Stored, verify
 from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from tests.unit.handshake.steps import converse
@@ -55,7 +55,7 @@ def test_the_same_place_with_the_same_gtids_is_fine() -> None:
 def test_where_the_dump_starts_earlier_the_place_is_of_what_was_reached(resume: str) -> None:
     where = Stored(GtidPosition.parse(resume), PLACE, 1, GtidPosition.parse("0-1-3"))
     _, looked_up = converse(verify(where, server(1)), answers("0-1-8", at="0-1-3"))
-    assert looked_up is Here.PLACE
+    assert looked_up is PlaceState.PLACE
     assert "does not have 0-1-3" in lost(where, answers("0-1-2"))
     assert "it now has 0-1-4" in lost(where, answers("0-1-8", at="0-1-4", start="0-1-1"))
 
@@ -153,20 +153,20 @@ def test_another_server_with_the_same_server_id_is_not_asked_for_our_place() -> 
     """Galera's nodes have one server id: the place is another node's, and says nothing here."""
     where = Stored(GtidPosition.parse("0-1-3"), PLACE, 1, uid="other", last=LAST)
     said, here = converse(verify(where, server()), answers("0-1-8", at="0-1-2"))
-    assert here is Here.ELSEWHERE
+    assert here is PlaceState.ELSEWHERE
     assert not any("BINLOG_GTID_POS" in str(one) for one in said)
 
 
 def test_where_only_the_server_id_is_known_a_place_that_does_not_fit_leaves_it_to_the_content() -> None:
     where = Stored(GtidPosition.parse("0-1-3"), PLACE, 1, last=LAST)
-    assert converse(verify(where, server()), answers("0-1-8", at="0-1-2"))[1] is Here.ELSEWHERE
-    assert converse(verify(where, server()), answers("0-1-8", at="0-1-3"))[1] is Here.PLACE
+    assert converse(verify(where, server()), answers("0-1-8", at="0-1-2"))[1] is PlaceState.ELSEWHERE
+    assert converse(verify(where, server()), answers("0-1-8", at="0-1-3"))[1] is PlaceState.PLACE
 
 
 def test_what_only_another_galera_node_has_is_not_missed() -> None:
     node = server(wsrep_on=True, wsrep_gtid_mode=True, wsrep_gtid_domain_id=7)
     where = Stored(GtidPosition.parse("7-1-3,100-1-9"), PLACE, 1, uid="other")
-    assert converse(verify(where, node), answers("7-1-8,101-1-2"))[1] is Here.ELSEWHERE
+    assert converse(verify(where, node), answers("7-1-8,101-1-2"))[1] is PlaceState.ELSEWHERE
     with pytest.raises(PositionLostError, match="7-1-9"):
         converse(verify(Stored(GtidPosition.parse("7-1-9")), node), answers("7-1-8,101-1-2"))
     with pytest.raises(PositionLostError, match="100-1-9"):  # no Galera, or one without common GTIDs

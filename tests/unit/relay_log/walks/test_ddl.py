@@ -58,9 +58,9 @@ def test_pages_go_as_they_are_passed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def passed(offset: int) -> None:
         most.append(resident(path))
-        mapped.passed(offset)
+        mapped.release_before(offset)
 
-    index = index_rows(mapped.data, checksum=True, resolver=SelectedTables(("*.*",), {}), passed=passed)
+    index = index_rows(mapped.data, checksum=True, resolver=SelectedTables(("*.*",), {}), on_progress=passed)
     assert index is not None
     assert index.total_rows == 1600 * 6000 + 1
     assert len(most) > 10
@@ -68,8 +68,8 @@ def test_pages_go_as_they_are_passed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert resident(path) < 2 * WINDOW
     assert bytes(mapped.data) == path.read_bytes()[BEFORE:]  # what was passed can be read again
     assert resident(path) > 8 * WINDOW
-    mapped.passed(0)  # another walk begins
-    mapped.passed(len(mapped.data))
+    mapped.release_before(0)  # another walk begins
+    mapped.release_before(len(mapped.data))
     assert resident(path) < 2 * WINDOW
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from replica.errors import PrerequisiteError, SchemaError
 from replica.protocol.constants import EventType
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
-from replica.rows.decode.open_rows import DeliveredKeys, OpenEnds, OpenTable
+from replica.rows.decode.frontier import DeliveredKeys, OpenEnds, OpenTable
 from replica.rows.scan.xa import CarriedGroup
 from replica.rows.tables.layout import TableTarget
 from replica.rows.types.types import OutputColumn

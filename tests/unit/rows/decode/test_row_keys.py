@@ -57,9 +57,9 @@ def test_another_type_of_the_same_name_is_refused(
     column: ColumnSchema, same: dict[str, Any], other: dict[str, Any]
 ) -> None:
     """Its values may take as many bytes, and mean other things."""
-    assert keys_of(column, **same).asked.all()
+    assert keys_of(column, **same).wanted.all()
     with pytest.raises(KeyChangedError, match=r"rows of d\.t .* column k is .* in the binlog is different"):
         keys_of(column, **same | other)
     unfit: dict[int, SchemaError] = {}
-    assert not keys_of(column, unfit, **same | other).asked.any()
+    assert not keys_of(column, unfit, **same | other).wanted.any()
     assert isinstance(unfit[0], KeyChangedError)

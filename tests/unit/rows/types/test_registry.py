@@ -12,7 +12,7 @@ import pytest
 from replica.rows.types import registry
 from replica.rows.types.entry import KindEntry, SqlName, TypeEntry
 from replica.rows.types.kinds import Kind
-from replica.rows.types.registry import KINDS, NAMES, TYPE_OF_NAME, TYPES, WORDS, by_kind, by_word
+from replica.rows.types.registry import KEYWORDS, KINDS, NAMES, TYPE_OF_NAME, TYPES, by_keyword, by_kind
 from tests.kit.tree import files
 
 FAMILIES = Path(registry.__file__).parent / "values"
@@ -50,7 +50,7 @@ def test_an_entry_that_lacks_a_field_is_refused_with_its_name(entry: KindEntry |
 
 def test_a_word_that_two_names_claim_is_refused() -> None:
     with pytest.raises(TypeError, match="the word INT stands for int and for integral"):
-        by_word([*NAMES.values(), SqlName("integral", ("INT",))])
+        by_keyword([*NAMES.values(), SqlName("integral", ("INT",))])
 
 
 def test_every_kind_is_that_of_a_type() -> None:
@@ -64,7 +64,9 @@ def test_every_name_belongs_to_the_type_that_has_it() -> None:
     assert set(NAMES) == set(TYPE_OF_NAME)
     for name, entry in TYPE_OF_NAME.items():
         assert NAMES[name] in entry.names
-    assert {name.name for name in WORDS.values()} == set(NAMES) - {"json"}  # in DDL the word JSON stands for LONGTEXT
+    assert {name.name for name in KEYWORDS.values()} == set(NAMES) - {
+        "json"
+    }  # in DDL the word JSON stands for LONGTEXT
     assert {name.as_bytes for name in NAMES.values() if name.as_bytes} <= set(NAMES)
 
 

@@ -10,9 +10,9 @@ from replica.snapshot.check.table_verdict import (
     ROWS_A_SECOND,
     WHOLE_WARNED,
     InitialVerdict,
+    describe_key,
     estimate,
     judge_table,
-    key_words,
 )
 from tests.unit.snapshot.facts import column, index, listed, told
 
@@ -33,7 +33,7 @@ def test_a_table_with_a_key_is_read_by_it() -> None:
     assert verdict.key is not None
     assert (verdict.key.index, verdict.key.columns, verdict.key.ordered) == ("PRIMARY", (0,), True)
     assert (verdict.key_columns, verdict.rows, verdict.octets) == (("id",), 1000, 65_536)
-    assert key_words(verdict) == "its primary key (id)"
+    assert describe_key(verdict) == "its primary key (id)"
 
 
 def test_the_estimate_is_what_takes_longer_of_rows_and_bytes() -> None:
@@ -47,7 +47,7 @@ def test_a_text_key_is_read_as_a_whole_and_warned_of_where_that_is_much() -> Non
     assert small.key is not None
     assert (small.key.ordered, small.warnings) == (False, ())
     assert (
-        key_words(small)
+        describe_key(small)
         == "its primary key (code), delivered as a whole (only the server knows the order of such keys)"
     )
     assert [one.check for one in large.warnings] == ["whole"]
@@ -59,7 +59,7 @@ def test_a_unique_index_serves_where_there_is_no_primary_key() -> None:
     verdict = judged("t", *columns, key=(), indexes=(index("by_total", "total", "id"),))
     assert verdict.key is not None
     assert (verdict.key.index, verdict.key.columns) == ("by_total", (1, 0))
-    assert key_words(verdict) == "the unique index by_total (total, id)"
+    assert describe_key(verdict) == "the unique index by_total (total, id)"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_table_without_a_usable_key_is_refused_with_its_reason(
 def test_what_has_no_key_or_no_versions_is_read_as_a_whole_if_that_is_asked_for(table: ListedTable) -> None:
     assert judge_table(table, told(table)).state == "refused"
     verdict = judge_table(table, told(table), unkeyed=True)
-    assert (verdict.state, verdict.key, verdict.reasons, key_words(verdict)) == ("read", None, (), "")
+    assert (verdict.state, verdict.key, verdict.reasons, describe_key(verdict)) == ("read", None, (), "")
     (warning,) = verdict.warnings
     assert (warning.check, "12 times at most" in warning.what) == ("unkeyed", True)
     assert ("no one can write to it" in warning.what) == (table.engine != "InnoDB")

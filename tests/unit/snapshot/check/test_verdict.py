@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from replica.errors import AuthenticationError, PrerequisiteError
-from replica.snapshot.check.verdict import NAMED, TOLD, InitialVerdicts, judge, require, summary, warnings_of
+from replica.snapshot.check.verdict import (
+    NAMED,
+    SHOWN_CHARACTERS,
+    InitialVerdicts,
+    judge,
+    require,
+    summary,
+    warnings_of,
+)
 from tests.unit.snapshot.facts import listed, told
 
 
@@ -110,14 +118,14 @@ def test_ten_thousand_refusals_are_one_error_of_bounded_length() -> None:
     assert names[NAMED - 1] in caught.value.message
     assert names[NAMED] not in caught.value.message
     assert "and 9995 more;" in caught.value.hint
-    assert len(str(caught.value)) < NAMED * (TOLD + 70) + 2000
+    assert len(str(caught.value)) < NAMED * (SHOWN_CHARACTERS + 70) + 2000
 
 
 def test_one_long_reason_does_not_fill_an_error() -> None:
     verdicts = judge(told(listed(engine=None, fault="x" * 100_000)))
     with pytest.raises(PrerequisiteError) as caught:
         require(verdicts)
-    assert len(caught.value.message) < TOLD + 200
+    assert len(caught.value.message) < SHOWN_CHARACTERS + 200
 
 
 def test_warnings_for_a_log_are_few_and_name_tables() -> None:

@@ -45,7 +45,7 @@ def test_chunks_that_were_read_behind_the_end_of_the_log_do_not_hold_up_others(
     ends = [b"", *(str(number).encode() for number in range(1, len(uppers))), None]
     for upper, (begin, end) in zip(uppers, pairwise(ends), strict=True):
         table = take(tables)
-        read = replace(chunk(spool, begin or b"", end, ordered=ordered), upper=GtidPosition.parse(upper))
+        read = replace(chunk(spool, begin or b"", end, ordered=ordered), high=GtidPosition.parse(upper))
         assert tables.put(table, table.life, read)
     found, gone = choose_chunks(feed, tables.deliverable(), feed.head(), limit)
     assert [len(run.chunks) for run, _ in found] == [taken] * bool(taken)

@@ -101,7 +101,7 @@ def test_a_reading_that_began_again_takes_no_chunk_of_its_earlier_life(spool: Sp
     tables.put(table, life, chunk(spool, b"0", b"1"))
     tables.delivered(table, list(table.chunks))
     take(tables)
-    tables.read_again(table, not_before=RelayLocation(2, 0))
+    tables.restart(table, not_before=RelayLocation(2, 0))
     assert not tables.put(table, life, chunk(spool, b"1", b"2"))
     assert (table.kept, table.chunks) == (b"1", type(table.chunks)())
     assert list(spool.folder.iterdir()) == []
@@ -147,7 +147,7 @@ def test_a_table_that_began_again_while_a_batch_took_the_last_of_it_is_done(spoo
     tables.put(first, first.life, chunk(spool, b"1", b"4"))
     tables.put(last, last.life, chunk(spool, b"4", None))
     taken = [(lane, list(lane.chunks)) for lane in tables.deliverable()]
-    tables.read_again(first)
+    tables.restart(first)
     late = take(tables)
     life = late.life
     for lane, chunks in taken:
@@ -160,7 +160,7 @@ def test_a_table_that_began_again_while_a_batch_took_the_last_of_it_is_done(spoo
 def test_no_lane_is_left_of_a_table_that_is_taken_away(spool: Spool) -> None:
     tables = ReadingList()
     _, last = divided(tables, spool)
-    tables.leave(A)
+    tables.remove(A)
     assert (tables.finished, tables.deliverable()) == (True, [])
     assert not tables.put(last, 0, chunk(spool, b"4", None))
     assert list(spool.folder.iterdir()) == []
@@ -170,12 +170,12 @@ def test_a_table_whose_key_is_changed_behind_delivered_rows_waits_until_it_is_as
     tables = ReadingList()
     table = partly_delivered(tables, spool)
     assert tables.rekey(table, table.life)
-    assert (tables.rekeyed, tables.finished, tables.comes(HERE)) == ((A,), False, False)
+    assert (tables.rekeyed, tables.finished, tables.may_yield(HERE)) == ((A,), False, False)
     assert tables.take(HERE, 0) is None
     tables.follow({A: b"1"})
     assert tables.rekeyed == (A,), "as it was delivered"
     tables.follow({A: NOTHING})
-    assert (tables.rekeyed, tables.comes(HERE)) == ((), True)
+    assert (tables.rekeyed, tables.may_yield(HERE)) == ((), True)
     assert take(tables).kept == NOTHING
 
 
@@ -185,14 +185,14 @@ def test_a_table_that_cannot_be_read_is_gone_for_the_delivery_until_it_is_asked_
     tables.refuse(table, table.life - 1, "of a life before")
     assert take(tables) is table
     tables.refuse(table, table.life, "it has no key")
-    assert ([one.refused for one in tables.deliverable()], tables.comes(HERE)) == (["it has no key"], False)
+    assert ([one.refused for one in tables.deliverable()], tables.may_yield(HERE)) == (["it has no key"], False)
     assert tables.take(HERE, 0) is None
     tables.add([A])
     assert table.refused, "that it is there tells nothing"
-    tables.leave(A)
+    tables.remove(A)
     assert tables.finished
     tables.follow({A: NOTHING})
-    assert (take(tables).refused, table.gone) == ("", GtidPosition())
+    assert (take(tables).refused, table.absent_at) == ("", GtidPosition())
 
 
 def test_what_is_read_ahead_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,14 +237,14 @@ def test_a_table_that_is_gone_waits_to_be_taken_off_and_may_come_back(spool: Spo
     tables.add([A])
     table = take(tables)
     tables.put(table, 0, chunk(spool))
-    tables.give_back(take(tables), gone=U, life=table.life)
+    tables.give_back(take(tables), absent_at=U, life=table.life)
     assert tables.deliverable() == [table]
-    assert (table.gone, len(table.chunks)) == (U, 0)
+    assert (table.absent_at, len(table.chunks)) == (U, 0)
     tables.add([A])  # made again
-    assert table.gone is None
+    assert table.absent_at is None
     assert take(tables) is table
-    tables.give_back(table, gone=U, life=table.life)
-    tables.leave(A)
+    tables.give_back(table, absent_at=U, life=table.life)
+    tables.remove(A)
     assert tables.finished
 
 
@@ -252,16 +252,16 @@ def test_a_table_that_a_thread_found_gone_before_it_was_made_again_is_read_again
     tables = ReadingList()
     table = partly_delivered(tables, spool)
     tables.make([A], Gtid(0, 1, 2))
-    tables.give_back(table, gone=GtidPosition.parse("0-1-1"), life=table.life)
-    assert table.gone is None
+    tables.give_back(table, absent_at=GtidPosition.parse("0-1-1"), life=table.life)
+    assert table.absent_at is None
     assert take(tables).kept == b"1"
-    tables.give_back(table, gone=GtidPosition.parse("0-1-3"), life=table.life)
-    assert (table.gone, tables.deliverable()) == (GtidPosition.parse("0-1-3"), [table])
+    tables.give_back(table, absent_at=GtidPosition.parse("0-1-3"), life=table.life)
+    assert (table.absent_at, tables.deliverable()) == (GtidPosition.parse("0-1-3"), [table])
     tables.make([A], Gtid(0, 1, 4))
-    assert table.gone is None
+    assert table.absent_at is None
     tables.refuse(take(tables), table.life, "it has no key")
     tables.make([A], Gtid(0, 1, 5))
-    assert (table.gone, table.refused) == (None, "")
+    assert (table.absent_at, table.refused) == (None, "")
 
 
 def test_a_frontier_that_says_otherwise_is_followed(spool: Spool) -> None:
@@ -317,7 +317,7 @@ def test_a_table_that_is_read_again_has_one_lane_until_it_is_divided_again(spool
     tables.put(first, 0, chunk(spool), [b"4"])
     first, second = take(tables), take(tables)
     tables.delivered(first, list(first.chunks))
-    tables.read_again(second)
+    tables.restart(second)
     assert not tables.put(second, 0, chunk(spool, b"4", None))
     assert (first.kept, first.upto, first.divided, tables.known()) == (b"1", None, False, [A])
     assert list(spool.folder.iterdir()) == []
@@ -369,14 +369,14 @@ def test_nothing_comes_of_tables_that_are_read_to_their_ends_gone_or_wait_for_a_
     later = RelayLocation(2, 100)
     first = take(tables)
     assert tables.put(first, first.life, chunk(spool, end=None))
-    assert tables.comes(HERE), "no thread has begun the other one"
+    assert tables.may_yield(HERE), "no thread has begun the other one"
     second = take(tables)
-    assert tables.comes(HERE), "a thread reads it"
+    assert tables.may_yield(HERE), "a thread reads it"
     tables.give_back(second)
-    tables.read_again(second, not_before=later)
-    assert not tables.comes(HERE)
-    assert tables.comes(later)
+    tables.restart(second, not_before=later)
+    assert not tables.may_yield(HERE)
+    assert tables.may_yield(later)
     assert tables.take(later, 0) is second
-    tables.give_back(second, gone=U, life=second.life)
-    assert not tables.comes(later)
+    tables.give_back(second, absent_at=U, life=second.life)
+    assert not tables.may_yield(later)
     assert not tables.finished

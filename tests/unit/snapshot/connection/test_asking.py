@@ -8,7 +8,7 @@ import pytest
 
 from replica.errors import DisconnectedError, PrerequisiteError, ServerError
 from replica.snapshot.connection import connection
-from replica.snapshot.connection.connection import asked
+from replica.snapshot.connection.connection import ask_with_retries
 
 if TYPE_CHECKING:
     from replica.snapshot.connection.connection import SnapshotConnection
@@ -38,7 +38,7 @@ def answers(*outcomes: object, patience_s: float = 60.0) -> object:
             raise outcome
         return outcome
 
-    return asked(lambda: cast("SnapshotConnection", Connection()), question, patience_s)
+    return ask_with_retries(lambda: cast("SnapshotConnection", Connection()), question, patience_s)
 
 
 def server_error(code: int) -> ServerError:

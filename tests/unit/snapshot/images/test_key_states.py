@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replica.snapshot.images.key_states import PartialRowError, completed
-from replica.snapshot.reconcile.reconciler import moved
+from replica.snapshot.reconcile.reconciler import reconciled
 from replica.snapshot.rows.row_block import TableKey
 from tests.unit.snapshot.reconcile.test_window import (
     COLUMNS,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def forward(known: Log, chunk: RowBlock, lower: int, place: int, *borders: bytes | None) -> list[tuple[int, str]]:
     states = known.window(lower, place).state_at(NAME, known.places[lower], known.places[place])
-    return content(moved(chunk, states, *borders))
+    return content(reconciled(chunk, states, *borders))
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -80,7 +80,7 @@ def test_whole_images_before_a_change_tell_everything(
         window = known.window(min(lower, place), max(upper, place))
         assert not window.lacks_columns(NAME, known.places[0], known.places[last])
         states = window.state_at(NAME, known.places[lower], known.places[place])
-        assert content(moved(chunk, states, None, None)) == content([block(known.tables[place], None, None)])
+        assert content(reconciled(chunk, states, None, None)) == content([block(known.tables[place], None, None)])
 
 
 def _steps_of(group: tuple[object, ...]) -> list[tuple[str, int, int]]:
@@ -101,9 +101,9 @@ def test_without_an_order_what_a_row_lacks_is_looked_for_in_every_chunk(
     states = window.state_at(NAME, known.places[lower], known.places[place])
     try:
         states = completed(states, first, 0, len(states), final=False)
-        blocks = moved(first, states, None, None, puts=False)
+        blocks = reconciled(first, states, None, None, puts=False)
         states = completed(states, second, 0, len(states), final=True)
-        blocks += moved(second, states, None, None)
+        blocks += reconciled(second, states, None, None)
     except PartialRowError:
         assert any(step[0] in ("move", "swap", "shift") for group in groups for step in _steps_of(group))
     else:

@@ -12,12 +12,12 @@ from replica.relay_log.location import RelayLocation
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
 from replica.rows.scan.scan import scan
-from replica.snapshot.reconcile.statements import SHOWN, StatementsBehind, shown
+from replica.snapshot.reconcile.statements import SHOWN, StatementsAfter, shown
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import receive
 
 
-def behind(folder: Path, *texts: str) -> tuple[StatementsBehind, list[RelayLocation]]:
+def behind(folder: Path, *texts: str) -> tuple[StatementsAfter, list[RelayLocation]]:
     """The statements of a log in which `d.t` and all of `d2` are selected, and the place behind each."""
     primary = Primary.dump()
     for number, text in enumerate(texts, 1):
@@ -31,7 +31,7 @@ def behind(folder: Path, *texts: str) -> tuple[StatementsBehind, list[RelayLocat
     content = memoryview(Path(part.path).read_bytes())[part.start : part.end]
     ends = scan(content, checksum=part.checksum).groups["end"].tolist()
     places = [RelayLocation(1, part.start + end) for end in ends]
-    found = StatementsBehind(
+    found = StatementsAfter(
         log,
         log.oldest(),
         lambda database, table: (database, table) == ("d", "t") or database == "d2",

@@ -28,7 +28,7 @@ from replica.rows.types.keys import key_bytes_of, key_part
 from replica.schema.table import ColumnSchema, TableSchema
 from replica.snapshot.images import row_halves
 from replica.snapshot.images.key_states import PartialRowError
-from replica.snapshot.reconcile.reconciler import moved
+from replica.snapshot.reconcile.reconciler import reconciled
 from replica.snapshot.reconcile.window import BackfillWindow, place_of
 from replica.snapshot.rows.row_block import RowBlock, TableKey
 from tests.kit import bodies
@@ -319,7 +319,7 @@ def test_a_chunk_is_the_table_at_any_place(
     for place in range(last + 1):
         window = known.window(min(lower, place), max(upper, place))
         states = window.state_at(NAME, known.places[lower], known.places[place])
-        assert content(moved(chunk, states, *keys)) == content([block(known.tables[place], *borders)])
+        assert content(reconciled(chunk, states, *keys)) == content([block(known.tables[place], *borders)])
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -334,7 +334,7 @@ def test_without_an_order_the_touched_rows_come_once_and_last(
     window = known.window(min(lower, place), max(upper, place), TableKey("PRIMARY", (0,), ordered=False))
     states = window.state_at(NAME, known.places[lower], known.places[place])
     first, second = block(known.tables[seen], None, border), block(known.tables[seen], border, None)
-    blocks = [*moved(first, states, None, None, puts=False), *moved(second, states, None, None)]
+    blocks = [*reconciled(first, states, None, None, puts=False), *reconciled(second, states, None, None)]
     assert sorted(content(blocks)) == sorted(known.tables[place].items())
 
 
@@ -382,8 +382,8 @@ def test_what_nothing_touched_is_the_chunk_itself(tmp_path: Path) -> None:
     known = history.log(tmp_path)
     chunk = block(known.tables[1], None, 3)
     states = known.window(1, 2).state_at(NAME, known.places[1], known.places[2])
-    assert moved(chunk, states, None, key_of(3)) == [chunk]
-    assert moved(chunk, states, None, key_of(3))[0] is chunk
+    assert reconciled(chunk, states, None, key_of(3)) == [chunk]
+    assert reconciled(chunk, states, None, key_of(3))[0] is chunk
 
 
 def test_rows_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_rows_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
     chunk = RowBlock(OURS, 2, chunk.images, chunk.ends, chunk.keys[::-1].copy(), chunk.key_ends)
     states = known.window(0, 1).state_at(NAME, known.places[0], known.places[1])
     with pytest.raises(ProtocolError, match=r"row 1 of a result in the order of the key of d\.t does not"):
-        moved(chunk, states, None, None)
+        reconciled(chunk, states, None, None)
 
 
 def partial_log(directory: Path, before: list[bool], after: list[bool], images: bytes) -> Log:

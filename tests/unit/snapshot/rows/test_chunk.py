@@ -9,7 +9,7 @@ from replica.snapshot.frontier import NOTHING
 from replica.snapshot.rows.chunk import (
     FIRST_ROWS,
     ReadTable,
-    behind,
+    after_key,
     chunk_sql,
     largest_sql,
     next_rows,
@@ -30,9 +30,9 @@ def test_names_are_quoted() -> None:
 
 
 def test_a_composite_key_is_expanded() -> None:
-    assert behind(["a"], ["1"]) == "a > 1"
+    assert after_key(["a"], ["1"]) == "a > 1"
     assert up_to(["a"], ["1"]) == "a <= 1"
-    assert behind(["a", "b", "c"], ["1", "2", "3"]) == "(a > 1) OR (a = 1 AND b > 2) OR (a = 1 AND b = 2 AND c > 3)"
+    assert after_key(["a", "b", "c"], ["1", "2", "3"]) == "(a > 1) OR (a = 1 AND b > 2) OR (a = 1 AND b = 2 AND c > 3)"
     assert up_to(["a", "b"], ["1", "2"]) == "(a < 1) OR (a = 1 AND b <= 2)"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replica.schema.table import ColumnSchema
-from replica.snapshot.rows.key_range import behind, up_to
+from replica.snapshot.rows.key_range import after_key, up_to
 from replica.snapshot.rows.row_block import TableKey
 from tests.kit.result_rows import table
 
@@ -19,13 +19,13 @@ FIVE, TEXT = b"\4\0\5\0\0\0", b"\1\0t"
 
 def test_a_key_of_one_column() -> None:
     key = TableKey("k", (0,), ordered=True)
-    assert behind(SCHEMA, key, FIVE) == "(`a` > 5)"
+    assert after_key(SCHEMA, key, FIVE) == "(`a` > 5)"
     assert up_to(SCHEMA, key, FIVE) == "(`a` < 5) OR (`a` = 5)"
 
 
 def test_a_key_of_two() -> None:
     key = TableKey("k", (1, 0), ordered=True)
-    assert behind(SCHEMA, key, TEXT + FIVE) == "(`b``` > x'74') OR (`b``` = x'74' AND `a` > 5)"
+    assert after_key(SCHEMA, key, TEXT + FIVE) == "(`b``` > x'74') OR (`b``` = x'74' AND `a` > 5)"
     assert up_to(SCHEMA, key, TEXT + FIVE) == (
         "(`b``` < x'74') OR (`b``` = x'74' AND `a` < 5) OR (`b``` = x'74' AND `a` = 5)"
     )
@@ -33,7 +33,9 @@ def test_a_key_of_two() -> None:
 
 def test_labels_are_listed() -> None:
     key = TableKey("k", (2,), ordered=True)
-    found = [(behind(SCHEMA, key, b"\1\0" + bytes([n])), up_to(SCHEMA, key, b"\1\0" + bytes([n]))) for n in (0, 2, 3)]
+    found = [
+        (after_key(SCHEMA, key, b"\1\0" + bytes([n])), up_to(SCHEMA, key, b"\1\0" + bytes([n]))) for n in (0, 2, 3)
+    ]
     assert found == [
         ("(`e` IN (1, 2, 3))", "(FALSE) OR (`e` = 0)"),
         ("(`e` IN (3))", "(`e` IN (0, 1)) OR (`e` = 2)"),

@@ -90,8 +90,8 @@ class Bed:
         known = GtidPosition.parse(f"0-1-{self.sequence}" if position is None else position)
         listed = frozenset(XaId(1, name.encode(), b"") for name in prepared)
         status = ServerStatus(place, waiting, known, time_s, listed, settled)
-        self.pairs.look(status, before or self.log.head(), now_s)
-        return self.pairs.lower(now_s)
+        self.pairs.update(status, before or self.log.head(), now_s)
+        return self.pairs.watermark(now_s)
 
     def busy(self, place: BinlogPosition | None, now_s: float) -> RelayHead | None:
         """The same, while the server has more that has not come yet: it is never at rest."""
@@ -117,8 +117,8 @@ def test_a_place_counts_once_it_is_old_enough(bed: Bed) -> None:
     assert place_of(lower) == bed.ends[1]
     assert lower is not None
     assert str(lower.position) == "0-1-2"
-    assert place_of(bed.pairs.lower(2 * TEN_SECONDS - 0.1)) == bed.ends[1]
-    assert place_of(bed.pairs.lower(2 * TEN_SECONDS)) == bed.ends[2]
+    assert place_of(bed.pairs.watermark(2 * TEN_SECONDS - 0.1)) == bed.ends[1]
+    assert place_of(bed.pairs.watermark(2 * TEN_SECONDS)) == bed.ends[2]
 
 
 def test_polled_every_second_it_is_the_place_of_ten_seconds_ago(bed: Bed) -> None:
@@ -151,18 +151,18 @@ def test_what_is_no_end_of_a_group_is_not_accepted(bed: Bed) -> None:
     for second, place in enumerate(wrong):
         assert bed.busy(place, second) is None
         assert str(place or "no place") in bed.pairs.reason
-    assert bed.pairs.lower(1000) is None
+    assert bed.pairs.watermark(1000) is None
     for end in bed.ends:
         other = PrimaryWatermark(bed.log)
-        other.look(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), bed.log.head(), 0)
-        assert place_of(other.lower(TEN_SECONDS)) == end
+        other.update(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), bed.log.head(), 0)
+        assert place_of(other.watermark(TEN_SECONDS)) == end
 
 
 def test_a_place_that_is_lower_than_the_last_is_not_accepted(bed: Bed) -> None:
     bed.commit(5).send()
     for second in range(30):
         bed.busy(bed.ends[3 if second < 5 else 1], second)
-    assert place_of(bed.pairs.lower(30)) == bed.ends[3]
+    assert place_of(bed.pairs.watermark(30)) == bed.ends[3]
     assert place_of(bed.busy(bed.ends[4], 31)) == bed.ends[3]
 
 
@@ -194,18 +194,18 @@ def test_a_torn_pair_is_not_accepted_when_the_binlog_reaches_it(bed: Bed) -> Non
     assert bed.look(torn, 0, position="0-1-31") is None
     bed.send()
     assert bed.busy(None, 1) is None
-    assert bed.pairs.lower(100) is None
+    assert bed.pairs.watermark(100) is None
     assert bed.busy(torn, 101) is None
-    assert place_of(bed.pairs.lower(111)) == torn, "now it is there"
+    assert place_of(bed.pairs.watermark(111)) == torn, "now it is there"
 
 
 def test_places_that_never_come_are_bounded(bed: Bed) -> None:
     bed.commit(300).send()
     for second in range(150):
         bed.busy(BinlogPosition("bin.000009", 500 + second), second)
-        assert len(bed.pairs._ahead) <= MAX_AHEAD
+        assert len(bed.pairs._unreached) <= MAX_AHEAD
         bed.busy(bed.ends[second], second)
-    assert place_of(bed.pairs.lower(150)) == bed.ends[140]
+    assert place_of(bed.pairs.watermark(150)) == bed.ends[140]
 
 
 def test_places_where_relay_files_end_count_in_the_middle_of_the_primarys_file(tmp_path: Path) -> None:
@@ -216,17 +216,17 @@ def test_places_where_relay_files_end_count_in_the_middle_of_the_primarys_file(t
     assert len(relay_numbers(bed.directory)) > 5
     for end in bed.ends:
         pairs = PrimaryWatermark(bed.log)
-        pairs.look(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), bed.log.head(), 0)
-        assert place_of(pairs.lower(TEN_SECONDS)) == end
+        pairs.update(ServerStatus(end, 0, GtidPosition.parse("0-1-99"), T0), bed.log.head(), 0)
+        assert place_of(pairs.watermark(TEN_SECONDS)) == end
     assert bed.busy(begin, 0) is None
-    assert bed.pairs.lower(TEN_SECONDS) is None
+    assert bed.pairs.watermark(TEN_SECONDS) is None
 
 
 def test_the_beginning_of_the_relay_log_is_no_known_end(bed: Bed) -> None:
     bed.commit(4).send()
     start = BinlogPosition("bin.000001", 256)
     assert bed.busy(start, 0) is None
-    assert bed.pairs.lower(TEN_SECONDS) is None
+    assert bed.pairs.watermark(TEN_SECONDS) is None
 
 
 def test_a_server_at_rest_needs_no_waiting(bed: Bed) -> None:
@@ -358,9 +358,9 @@ def test_a_pair_does_not_count_before_the_xa_commits_up_to_it_were_looked_for(be
     assert bed.look(bed.ends[-1], 0, position="0-1-9", before=before, prepared="x") is None
     kept = bed.pairs.keep_from()
     assert kept is not None
-    assert bed.pairs.lower(2 * TEN_SECONDS) is None, "the connection is lost: no one knows"
+    assert bed.pairs.watermark(2 * TEN_SECONDS) is None, "the connection is lost: no one knows"
     assert bed.look(None, 21, position="0-1-9", prepared="x") is not None
-    found = bed.pairs.lower(22)
+    found = bed.pairs.watermark(22)
     assert found is not None
     assert str(found.position) == "0-1-2"
     assert kept <= found.location
@@ -408,9 +408,9 @@ def test_pairs_in_memory_are_bounded(bed: Bed) -> None:
     bed.commit(MAX_PAIRS + 20).send()
     for end in bed.ends:
         bed.busy(end, 0)
-    assert place_of(bed.pairs.lower(TEN_SECONDS)) == bed.ends[MAX_PAIRS - 1]
+    assert place_of(bed.pairs.watermark(TEN_SECONDS)) == bed.ends[MAX_PAIRS - 1]
     assert place_of(bed.busy(bed.ends[-1], 2 * TEN_SECONDS)) == bed.ends[MAX_PAIRS - 1]
-    assert place_of(bed.pairs.lower(3 * TEN_SECONDS)) == bed.ends[-1]
+    assert place_of(bed.pairs.watermark(3 * TEN_SECONDS)) == bed.ends[-1]
 
 
 def test_no_later_place_lies_before_what_is_kept(bed: Bed) -> None:

@@ -43,8 +43,8 @@ X = frozenset({XaId(1, b"x", b"")})
 def look(
     positions: ReplicaWatermark, log: RelayLog, position: str, now_s: float, prepared: frozenset[XaId] = frozenset()
 ) -> str | None:
-    positions.look(ServerStatus(None, 0, GtidPosition.parse(position), 0, prepared), log.head(), now_s)
-    lower = positions.lower(now_s)
+    positions.update(ServerStatus(None, 0, GtidPosition.parse(position), 0, prepared), log.head(), now_s)
+    lower = positions.watermark(now_s)
     return None if lower is None else str(lower.position)
 
 

@@ -49,7 +49,7 @@ class Source:
     def poll(self) -> None:
         self.server.answer(self.host)
 
-    def lower(self) -> RelayHead | None:
+    def watermark(self) -> RelayHead | None:
         return self.server.lower
 
     def keep_from(self) -> RelayLocation | None:

@@ -13,7 +13,7 @@ from replica.errors import RelayError
 from replica.relay_log.directory.head import HEAD_NAME
 from replica.relay_log.directory.lock import RelayLock
 from streaming_source.attached import folder as attached_daemon
-from streaming_source.attached.folder import DaemonWatch, is_held
+from streaming_source.attached.folder import DaemonWatch, is_locked
 from tests.unit.daemon.records import record
 from tests.unit.streaming_source.relay_feed import next_file_time
 
@@ -30,10 +30,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_lock_is_seen_and_left_to_its_holder(tmp_path: Path) -> None:
-    assert not is_held(tmp_path / "nowhere")
+    assert not is_locked(tmp_path / "nowhere")
     with RelayLock(tmp_path):
-        assert is_held(tmp_path)
-    assert not is_held(tmp_path)
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
     with RelayLock(tmp_path):  # the look has not kept it
         pass
 
@@ -78,7 +78,7 @@ def test_while_the_status_file_moves_nobody_touches_the_lock(
     def looked(_: Path) -> bool:
         raise AssertionError("the lock was looked at")
 
-    monkeypatch.setattr(attached_daemon, "is_held", looked)
+    monkeypatch.setattr(attached_daemon, "is_locked", looked)
     for turn in range(5):
         (tmp_path / STATUS_NAME).write_text("x" * turn)
         fresh = tmp_path / f"{STATUS_NAME}.new"
@@ -109,7 +109,7 @@ def test_every_start_of_a_writer_is_another_epoch_and_so_is_a_new_folder(tmp_pat
             (folder / HEAD_NAME).touch()
             epochs.append(watch.epoch)
             assert watch.epoch == epochs[-1]
-        is_held(folder)
+        is_locked(folder)
         assert watch.epoch == epochs[-1]
     (tmp_path / "held").mkdir()
     shutil.move(folder, tmp_path / "held")  # its inodes are not free for the next

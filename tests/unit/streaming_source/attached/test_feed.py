@@ -287,7 +287,7 @@ def test_a_position_of_another_server_with_the_same_numbers_is_refused(daemon: D
 def test_a_daemon_that_is_down_is_waited_for_and_not_for_ever(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(attached_daemon, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(attached_daemon, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(attached_daemon, "CHECK_EVERY_S", 0.0)
     daemon.arrive(*GROUPS)
     planner = daemon.plan(daemonTimeout="60s")
     daemon.writer.close()

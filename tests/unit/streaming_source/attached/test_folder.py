@@ -103,7 +103,7 @@ def test_a_mark_that_comes_between_two_looks_counts(tmp_path: Path, monkeypatch:
         _owned_by(tmp_path, "daemon")
         return False
 
-    monkeypatch.setattr(attached, "is_held", came_and_went)
+    monkeypatch.setattr(attached, "is_locked", came_and_went)
     assert attached_directory(_options(relayDir=str(tmp_path), **SERVER)) == tmp_path
 
 

@@ -10,7 +10,7 @@ from replica.errors import DataLossError
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import RelayLocation, index_path, relay_path
 from replica.relay_log.log import RelayLog
-from streaming_source.attached.feed import check_history, end_of_group
+from streaming_source.attached.history import check_history, end_of_group
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.relay_feed import RelayFeed
 

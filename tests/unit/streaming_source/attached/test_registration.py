@@ -14,7 +14,7 @@ from replica.relay_log.directory.readers import mark_dropped, registered_readers
 from replica.relay_log.location import RelayLocation
 from streaming_source.attached import registration as attached_name
 from streaming_source.attached import registration as attached_reader
-from streaming_source.attached.registration import HeldFiles, take_name
+from streaming_source.attached.registration import QueryRegistration, take_name
 from streaming_source.options.source_options import SourceOptions
 from tests.fixtures.mariadb import wait_until
 from tests.unit.streaming_source.relay_feed import RelayFeed
@@ -40,15 +40,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldFiles]:
+def held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueryRegistration]:
     monkeypatch.setattr(attached_name, "PATIENCE_S", 0.0)
     held = _held(folder)
     yield held
     held.close()
 
 
-def _held(folder: Path) -> HeldFiles:
-    return HeldFiles(folder, SourceOptions.parse({"table": "a.b", "relayDir": str(folder), "readerName": "me"}))
+def _held(folder: Path) -> QueryRegistration:
+    return QueryRegistration(folder, SourceOptions.parse({"table": "a.b", "relayDir": str(folder), "readerName": "me"}))
 
 
 def _reader(folder: Path) -> Reader:
@@ -56,13 +56,13 @@ def _reader(folder: Path) -> Reader:
     return reader
 
 
-def test_a_new_name_keeps_everything(folder: Path, held: HeldFiles) -> None:
+def test_a_new_name_keeps_everything(folder: Path, held: QueryRegistration) -> None:
     held.claim()
     reader = _reader(folder)
     assert (reader.name, reader.location, reader.position) == ("me", RelayLocation(1, 0), "")
 
 
-def test_a_known_name_keeps_what_it_kept(folder: Path, held: HeldFiles) -> None:
+def test_a_known_name_keeps_what_it_kept(folder: Path, held: QueryRegistration) -> None:
     held.claim()
     held.keep_from(RelayLocation(2, 300), POSITION)
     held.close()
@@ -73,7 +73,7 @@ def test_a_known_name_keeps_what_it_kept(folder: Path, held: HeldFiles) -> None:
     assert _reader(folder).name == "me"
 
 
-def test_a_folder_made_anew_is_claimed_anew(folder: Path, held: HeldFiles) -> None:
+def test_a_folder_made_anew_is_claimed_anew(folder: Path, held: QueryRegistration) -> None:
     held.claim()
     held.keep_from(RelayLocation(2, 300), POSITION)
     shutil.rmtree(folder / "readers")
@@ -83,7 +83,9 @@ def test_a_folder_made_anew_is_claimed_anew(folder: Path, held: HeldFiles) -> No
         take_name(folder, held._options)
 
 
-def test_only_another_file_or_another_second_is_worth_a_file(held: HeldFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_another_file_or_another_second_is_worth_a_file(
+    held: QueryRegistration, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [100.0]
     monkeypatch.setattr(attached_reader.time, "monotonic", lambda: now[0])
     held.claim()
@@ -95,7 +97,7 @@ def test_only_another_file_or_another_second_is_worth_a_file(held: HeldFiles, mo
     assert not held.is_news(RelayLocation(1, 300))
 
 
-def test_it_is_seen_while_nobody_calls(folder: Path, held: HeldFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_seen_while_nobody_calls(folder: Path, held: QueryRegistration, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attached_reader, "TOUCH_EVERY_S", 0.01)
     held.claim()
     registration = folder / "readers" / "me.json"
@@ -103,7 +105,7 @@ def test_it_is_seen_while_nobody_calls(folder: Path, held: HeldFiles, monkeypatc
     wait_until(lambda: _reader(folder).seen > 1000, "the registration is touched")
 
 
-def test_a_reader_that_was_dropped_hears_it_running_and_started_again(folder: Path, held: HeldFiles) -> None:
+def test_a_reader_that_was_dropped_hears_it_running_and_started_again(folder: Path, held: QueryRegistration) -> None:
     held.check()  # before it is anybody
     held.claim()
     held.check()

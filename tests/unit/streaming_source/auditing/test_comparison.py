@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from replica.schema.table import TableSchema
 from streaming_source.auditing import comparison as second_look
-from streaming_source.auditing.comparison import Look, rechecks
+from streaming_source.auditing.comparison import Probe, rechecks
 from streaming_source.auditing.mirror.from_mirror import MirroredCopy
 from streaming_source.auditing.result import KINDS, LeftOut, TableAudit
 
@@ -26,7 +26,7 @@ COPY = MirroredCopy(
         None,
         TableSchema(database="shop", table="lines", columns=()),
     ),
-    above=frozenset({("shop", "orders")}),
+    ancestors=frozenset({("shop", "orders")}),
 )
 SPARK = cast("SparkSession", None)
 
@@ -42,7 +42,7 @@ class World:
         self.moves = True
         self.clock = 0.0
         monkeypatch.setattr(second_look, "position_now", lambda *_: f"0-1-{10 * self.batch + 5}")
-        monkeypatch.setattr(second_look, "_rows_went", lambda *_: self.went)
+        monkeypatch.setattr(second_look, "_ancestors_changed", lambda *_: self.went)
         monkeypatch.setattr(second_look, "mirrored_copies", self._copies)
         monkeypatch.setattr(second_look.time, "sleep", self._sleep)
         monkeypatch.setattr(second_look.time, "monotonic", lambda: self.clock)
@@ -54,7 +54,7 @@ class World:
         self.batch += self.moves
         return [COPY._replace(batch=self.batch, position=f"0-1-{10 * self.batch}")], []
 
-    def look(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Look:
+    def look(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Probe:
         self.looks.append((copy.position, last))
         found = self.differing[min(len(self.looks), len(self.differing)) - 1]
         known = cast("set[int] | None", before)
@@ -62,7 +62,7 @@ class World:
         counts = dict.fromkeys(KINDS, 0) | {"extra": len(counted)}
         places: Any = (copy.table, copy.target, 1, copy.position, 5, 5, "a", "b", 256, len(counted), counts, ())
         audit = TableAudit(*places, ("id",), 0.1, cascaded=len(found) - len(counted))
-        return Look(audit, None if last or not found else cast("DataFrame", counted))
+        return Probe(audit, None if last or not found else cast("DataFrame", counted))
 
 
 def looked(world: World, copy: MirroredCopy = COPY, *, repair: bool = False) -> TableAudit | LeftOut:
@@ -74,7 +74,7 @@ def test_what_is_equal_and_what_no_foreign_key_changes_is_looked_at_once(monkeyp
     assert cast("TableAudit", looked(world)).equal
     assert world.looks == [("0-1-10", False)]
     world = World(monkeypatch, {1})
-    assert not cast("TableAudit", looked(world, COPY._replace(above=frozenset()))).equal
+    assert not cast("TableAudit", looked(world, COPY._replace(ancestors=frozenset()))).equal
     assert world.looks == [("0-1-10", True)]
 
 

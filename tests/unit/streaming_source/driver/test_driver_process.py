@@ -1,4 +1,4 @@
-"""Told by /proc, or nobody is taken for dead."""
+"""KernelFacts by /proc, or nobody is taken for dead."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.files.partition import Looks, find_binlogs, primary_name
+from streaming_source.files.partition import FileProbes, find_binlogs, primary_name
 
 AGES = {"old.binlog": (5, 100), "new.binlog": (9, 50), "empty.binlog": (9, 60)}
-LOOKS = Looks(lambda path: path.read_bytes()[:1] == b"B", lambda path: AGES[path.name])
+LOOKS = FileProbes(lambda path: path.read_bytes()[:1] == b"B", lambda path: AGES[path.name])
 
 
 def _make(folder: Path, *names: str, content: bytes = b"B") -> None:

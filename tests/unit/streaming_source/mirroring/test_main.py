@@ -8,7 +8,7 @@ import pytest
 
 from replica.errors import ConfigError
 from streaming_source.mirroring import __main__ as program
-from streaming_source.mirroring.__main__ import _told, main, read_mirror_file
+from streaming_source.mirroring.__main__ import _report, main, read_mirror_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,9 +55,9 @@ def test_an_error_of_sparks_is_told_by_its_cause(capsys: pytest.CaptureFixture[s
     cause = "pyspark.errors.exceptions.captured.AnalysisException: [NOT_A_NAME] `a b` is no name.\n SQLSTATE: 42602"
     walk = '  File "sink.py", line 90, in __call__\n' * 100
     text = f"[STREAM_FAILED] Query [id = 1] terminated\n{walk}{cause}\n=== Streaming Query ===\nOffsets: {{}}"
-    assert _told(text) == 1
+    assert _report(text) == 1
     assert capsys.readouterr().err.strip() == cause
-    assert _told("something else") == 1
+    assert _report("something else") == 1
     assert capsys.readouterr().err.strip() == "something else"
 
 

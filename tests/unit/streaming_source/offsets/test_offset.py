@@ -16,7 +16,7 @@ from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import BinlogPosition, Gtid, GtidPosition
 from replica.snapshot.frontier import Frontier
 from streaming_source.offsets.offset import GroupPart, SourceOffset
-from streaming_source.offsets.reading_requests import ReadingRequest, TablesAgain
+from streaming_source.offsets.reading_requests import RequestedTables, ResnapshotRequest
 
 
 def _golden(version: int) -> list[dict[str, Any]]:
@@ -94,8 +94,10 @@ def test_offsets_of_version_4_are_read_and_written_as_ever(golden: dict[str, Any
 
 
 def test_requests_that_a_batch_begins_to_follow_are_no_part_of_the_place() -> None:
-    asked = TablesAgain.of([ReadingRequest("b", (("shop", "x"),)), ReadingRequest("a", (("büro", "y"), ("shop", "x")))])
-    assert asked == TablesAgain(("a", "b"), (("büro", "y"), ("shop", "x")))
+    asked = RequestedTables.of(
+        [ResnapshotRequest("b", (("shop", "x"),)), ResnapshotRequest("a", (("büro", "y"), ("shop", "x")))]
+    )
+    assert asked == RequestedTables(("a", "b"), (("büro", "y"), ("shop", "x")))
     offset = SourceOffset(GtidPosition.parse("0-1-4"), GtidPosition.parse("0-1-4"))
     begun = replace(offset, asked=asked)
     assert SourceOffset.parse(json.loads(json.dumps(begun.json()))).asked == asked

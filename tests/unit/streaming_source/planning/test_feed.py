@@ -25,7 +25,7 @@ class Log:
     """One group a relay file, and a query that has read all of it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(feed, "LOOK_EVERY_S", 0.0)
+        monkeypatch.setattr(feed, "CHECK_EVERY_S", 0.0)
         self.feed = RelayFeed(folder)
         self.folder = folder
         self.planner = plan(self.feed, max_bytes=1 << 20)

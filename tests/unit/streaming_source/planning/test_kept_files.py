@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from replica.relay_log.location import relay_numbers
-from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder
+from streaming_source.offsets.reading_requests import RequestFolder, ResnapshotRequest
 from streaming_source.planning import planner
 from streaming_source.planning.tables import table_rows
 from tests.unit.streaming_source.row_feed import Group, again
@@ -111,7 +111,7 @@ class KeptFiles(RuleBasedStateMachine):
         """The lower position goes on, to the end of the log or to somewhat before it."""
         found = self.heads[max(len(self.heads) - 1 - back, 0)]
         seen = self.tables.watch.seen
-        if found.location >= self.tables.begun and (seen is None or found.location >= seen.lower.location):
+        if found.location >= self.tables.begun and (seen is None or found.location >= seen.low.location):
             self.tables.watch.see(found)
 
     @rule()
@@ -127,8 +127,8 @@ class KeptFiles(RuleBasedStateMachine):
         self.tables.watch.see(None)
 
     @rule(names=st.sets(st.sampled_from([A, T, U]), min_size=1))
-    def ask_again(self, names: set[tuple[str, str]]) -> None:
-        self.requests.put(ReadingRequest(f"w{next(self.words)}", tuple(sorted(names))))
+    def request_resnapshot(self, names: set[tuple[str, str]]) -> None:
+        self.requests.put(ResnapshotRequest(f"w{next(self.words)}", tuple(sorted(names))))
 
     # -- the query ---------------------------------------------------------------------------------------------------
 

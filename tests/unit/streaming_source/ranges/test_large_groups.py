@@ -228,7 +228,7 @@ def test_rows_of_a_group_are_counted_in_windows(
     passed: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "WINDOW_BYTES", window)
-        groups, counts = count_group(bytes(stream), tables, checksum=checksum, passed=passed.append)
+        groups, counts = count_group(bytes(stream), tables, checksum=checksum, on_progress=passed.append)
     whole, expected = count_rows(bytes(stream), tables, checksum=checksum)
     assert counts.tolist() == expected.tolist()
     assert (groups.start.tolist(), groups.end.tolist()) == (whole.start.tolist(), whole.end.tolist())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica.errors import ProtocolError
-from streaming_source.rows.change_rows import MAX_ORDINAL, RowMemory, Words, gtid_texts, sequence_texts
+from streaming_source.rows.change_rows import MAX_ORDINAL, Labels, RowMemory, gtid_texts, sequence_texts
 
 if TYPE_CHECKING:
     from streaming_source.rows.change_rows import GroupIndex, Ints
@@ -69,13 +69,13 @@ def _one(ordinal: int) -> tuple[Ints, GroupIndex, Ints]:
 def test_each_row_has_its_word(words: list[str], rows: list[int]) -> None:
     codes = np.array(rows, np.int8) % len(words)
 
-    texts = Words(words).texts(codes, RowMemory())
+    texts = Labels(words).texts(codes, RowMemory())
 
     texts.validate(full=True)
     assert texts.to_pylist() == [words[code] for code in codes.tolist()]
 
 
 def test_a_word_of_more_than_16_bytes_is_refused() -> None:
-    assert Words(["x" * 16]).texts(np.zeros(2, np.int8), RowMemory()).to_pylist() == ["x" * 16] * 2
+    assert Labels(["x" * 16]).texts(np.zeros(2, np.int8), RowMemory()).to_pylist() == ["x" * 16] * 2
     with pytest.raises(ValueError, match="xxx"):
-        Words(["x" * 17])
+        Labels(["x" * 17])

@@ -67,4 +67,4 @@ def test_a_column_that_is_not_contiguous_may_be_the_index() -> None:
     found = numbers(groups, rows, _range([(0, 0)] * 2), {"xid"}, RowMemory())
 
     assert found.columns["xid"].tolist() == [7, 0, 7]
-    assert found.told["xid"] == 2
+    assert found.present["xid"] == 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from replica.errors import DataLossError, RelayError
-from replica.rows.decode.open_rows import OpenEnds
+from replica.rows.decode.frontier import OpenEnds
 from streaming_source.rows.partition import ChangePartition, GroupBounds, InlineRange, MappedRange, Surroundings
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_source.sinks.delta import _told_by
+from streaming_source.sinks.delta import _versions_in
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from streaming_source.sinks.delta import _told_by
     ],
 )
 def test_a_name_tells_the_spark_and_the_release(jar: str, told: tuple[str | None, str]) -> None:
-    assert _told_by(jar) == told
+    assert _versions_in(jar) == told

@@ -147,21 +147,21 @@ def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tu
 
     schema = pa.schema(table.schema().to_arrow())
     added = changes.rows.take(_repeated(changes.more)).select(schema.names)
-    goes = changes.more < 0
-    if not goes.any():
+    removed = changes.more < 0
+    if not removed.any():
         new = write_file(folder, schema, schema.names, added.to_batches())
         return ([] if new is None else [new]), []
-    lost = changes.rows.take(_places(goes))
+    lost = changes.rows.take(_places(removed))
     plain = _plain_files(table, schema)
     small = sum(file.size for file in plain) <= SMALL_BYTES
-    met = plain if small else _files_with(folder, plain, schema, FewerRows(schema, lost, -changes.more[goes]))
-    check_old_files(folder, plain, sum(file.size for file in met))
-    fewer = FewerRows(schema, lost, -changes.more[goes])
-    written = rewritten(folder, met, schema, fewer, added, None)
+    concerned = plain if small else _files_with(folder, plain, schema, FewerRows(schema, lost, -changes.more[removed]))
+    check_old_files(folder, plain, sum(file.size for file in concerned))
+    fewer = FewerRows(schema, lost, -changes.more[removed])
+    written = rewritten(folder, concerned, schema, fewer, added, None)
     if fewer.missing:
         remove_files(folder, written)
         raise NativeWriteError("it has no key, and it lacks a changed row, or that row's file has a deletion vector")
-    return written, met
+    return written, concerned
 
 
 class FewerRows:
@@ -197,20 +197,20 @@ class FewerRows:
         places, which = places[order], which[order]
         first = np.r_[True, which[1:] != which[:-1]]
         begun = np.maximum.accumulate(np.where(first, np.arange(len(which)), 0))
-        goes = np.arange(len(which)) - begun < self._less[which]
-        self._less -= np.bincount(which[goes], minlength=len(self._less))
+        removed = np.arange(len(which)) - begun < self._less[which]
+        self._less -= np.bincount(which[removed], minlength=len(self._less))
         stays = np.ones(rows.num_rows, np.bool_)
-        stays[places[goes]] = False
+        stays[places[removed]] = False
         return rows.take(_places(stays))
 
     def may_be_in(self, folder: str, file: TableFile) -> bool:
         """Return True if the limits of a file allow one of the rows."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(Path(folder, file.path)) as there:
+        with pq.ParquetFile(Path(folder, file.path)) as opened:
             return any(
-                all(limits_allow(there, number, name, wanted) for name, wanted in self._numbers.items())
-                for number in range(there.num_row_groups)
+                all(limits_allow(opened, number, name, wanted) for name, wanted in self._numbers.items())
+                for number in range(opened.num_row_groups)
             )
 
 
@@ -220,7 +220,7 @@ def _files_with(folder: str, files: Sequence[TableFile], schema: pa.Schema, fewe
     Raises:
         NativeWriteError: more than MOST_BYTES would be read.
     """
-    met: list[TableFile] = []
+    found: list[TableFile] = []
     size = 0
     for file in sorted(files, key=lambda file: file.size):
         if not fewer.missing:
@@ -233,8 +233,8 @@ def _files_with(folder: str, files: Sequence[TableFile], schema: pa.Schema, fewe
         before = fewer.missing
         for rows in rows_of(folder, [file], schema):
             fewer.left(rows)
-        met += [file] if fewer.missing < before else []
-    return met
+        found += [file] if fewer.missing < before else []
+    return found
 
 
 def _plain_files(table: DeltaTable, schema: pa.Schema) -> list[TableFile]:
@@ -262,10 +262,10 @@ def _steps(rows: pa.RecordBatch) -> Numbers:
     import pyarrow.compute as pc
 
     change, ended = rows.column(CHANGE), rows.column(HISTORY)
-    comes = flags(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
+    adds = flags(pc.match_substring_regex(change, pattern="^(insert|update_postimage)$"))
     over = flags(pc.and_kleene(ended, ended.is_valid()))  # FALSE for NULL
     old = flags(pc.match_substring_regex(change, pattern="^update_preimage$"))
-    return np.where(over & ~old, 0, np.where(comes, 1, -1))
+    return np.where(over & ~old, 0, np.where(adds, 1, -1))
 
 
 def _typed(rows: pa.RecordBatch, columns: int, schema: pa.Schema) -> pa.Table:

@@ -64,8 +64,8 @@ class EqualRows:
         left = _exact(pa.Table.from_batches([batch.select(names)])).cast(self._wanted.schema)
         places = np.arange(batch.num_rows)
         for name in names:
-            met = pc.is_in(left.column(name), value_set=self._wanted.column(name))
-            left, places = left.filter(met), places[flags(combined(met))]
+            equal = pc.is_in(left.column(name), value_set=self._wanted.column(name))
+            left, places = left.filter(equal), places[flags(combined(equal))]
             if not len(places):
                 return places, places
         codes = row_codes(pa.concat_tables([left, self._wanted]))
@@ -130,8 +130,8 @@ def _numbers(values: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return numbers as a view of Arrow's memory; those in place of NULL are undefined."""
     import numpy as np
 
-    there = np.frombuffer(values.buffers()[1] or b"", kind)
-    return there[values.offset : values.offset + len(values)]
+    numbers = np.frombuffer(values.buffers()[1] or b"", kind)
+    return numbers[values.offset : values.offset + len(values)]
 
 
 def combined(values: pa.ChunkedArray) -> pa.Array:

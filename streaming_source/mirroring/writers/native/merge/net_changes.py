@@ -20,7 +20,7 @@ from streaming_source.mirroring.batch.latest_rows import (
     last_places,
     with_deleted,
 )
-from streaming_source.mirroring.batch.table_rows import flat_rows, told_parts
+from streaming_source.mirroring.batch.table_rows import flat_rows, table_partitions
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError, copied
 from streaming_source.mirroring.writers.native.merge.partial_images import ABSENT, key_events, numbered_arrays
 from streaming_source.schema import target_modes
@@ -187,7 +187,7 @@ def ordered_rows(
     latest: LatestOfTable, batches: Iterable[pa.RecordBatch], *, read: bool, metadata: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield flat rows in the order of the stream. Each batch reuses the memory of the one before."""
-    for part in sorted(told_parts(batches), key=attrgetter("number")):
+    for part in sorted(table_partitions(batches), key=attrgetter("number")):
         yield from flat_rows(part, latest.name, latest.columns, metadata, read=read)
 
 
@@ -213,7 +213,7 @@ def _log_rows(latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Itera
 
     metadata = [column.name for column in FLAT]
     place = len(latest.columns) + metadata.index(CHANGE)
-    for part in sorted(told_parts(batches), key=attrgetter("number")):
+    for part in sorted(table_partitions(batches), key=attrgetter("number")):
         for rows in flat_rows(part, latest.name, latest.columns, metadata, read=False):
             yield numbered_arrays(rows.columns)
         for rows in flat_rows(part, latest.name, latest.columns, metadata, read=True):
@@ -240,9 +240,9 @@ def _marked_if_known(events: pa.RecordBatch, columns: int) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = columns + 1 + len(_MARKS)
-    marked = _marked(events.select(list(range(whole))), columns)
-    kept = events.schema.names[whole:]
+    width = columns + 1 + len(_MARKS)
+    marked = _marked(events.select(list(range(width))), columns)
+    kept = events.schema.names[width:]
     unknown = reduce(pc.or_, (events.column(name) for name in kept), _all(len(events), value=False))
     ends = pc.and_(events.column(columns), unknown)
     names = [*marked.schema.names, str(marked.num_columns), *kept]
@@ -275,13 +275,13 @@ def _versions(rows: pa.Table, latest: LatestOfTable) -> pa.Table:
     begun = np.r_[np.where(deleted[last], -1, last), opened]
     ended = np.r_[closing, np.where(same_as_next, np.arange(len(codes)) + 1, -1)[opened]]
     values = flat.select(list(range(columns))).take(array_of(np.r_[closing, opened]))
-    whole = columns + 1 + len(_PLACE)
-    places = flat.select(list(range(columns + 1, whole)))
+    width = columns + 1 + len(_PLACE)
+    places = flat.select(list(range(columns + 1, width)))
     starts, ends = (places.take(array_of(np.maximum(at, 0), at < 0)) for at in (begun, ended))
     own = [column for pair in zip(starts.columns, ends.columns, strict=True) for column in pair]
     closes = np.arange(len(begun)) < len(closing)
     found = numbered_arrays([*values.columns, *own, array_of(ended < 0), array_of(closes)])
-    for name in flat.schema.names[whole:]:
+    for name in flat.schema.names[width:]:
         kept = flat.column(name).take(array_of(np.r_[closing, opened]))
         found = found.append_column(name, pc.and_(kept, array_of(~closes)))
     return pa.Table.from_batches([found])

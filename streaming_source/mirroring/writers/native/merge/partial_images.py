@@ -80,25 +80,25 @@ def key_events(mode: str, rows: pa.RecordBatch, keys: Sequence[str], left_out: O
     if any((places[:, number] == _NOWHERE).any() for number in map(int, keys)):
         raise NativeWriteError("images of its rows lack a column of the key")
     codes = key_codes(numbered_arrays(found), [str(number) for number in range(len(found))])
-    moved = images.after[codes[images.after] != codes[images.after - 1]]
-    if (places[moved] == _NOWHERE).any():
+    started = images.after[codes[images.after] != codes[images.after - 1]]
+    if (places[started] == _NOWHERE).any():
         raise NativeWriteError("a row changed its key, and its images lack columns")
     happens = np.ones(rows.num_rows, np.bool_)
     happens[images.after - 1] = False  # a before image is an event only if the key changes
-    happens[moved - 1] = True
+    happens[started - 1] = True
     events = np.flatnonzero(happens)
     events = events[np.argsort(codes[events], kind="stable")]
     first = np.r_[True, codes[events][1:] != codes[events][:-1]]
     chosen = np.arange(len(events)) if mode == target_modes.HISTORY else np.flatnonzero(np.r_[first[1:], True])
     begun = np.maximum.accumulate(np.where(first, np.arange(len(events)), 0))
-    counted = ~images.gone[events[chosen]] | (mode == target_modes.SOFT_DELETE)
+    counted = ~images.deleted[events[chosen]] | (mode == target_modes.SOFT_DELETE)
     arrays: list[pa.Array] = []
     kept: list[Flags] = []
     for number in range(columns):
         newest = _newest_places(begun, places[events, number])[chosen]
         arrays.append(_values(rows, number, newest, left_out))
         kept.append((newest == _NOWHERE) & counted)
-    return _result(rows, events[chosen], arrays, images.gone, kept)
+    return _result(rows, events[chosen], arrays, images.deleted, kept)
 
 
 def whole_rows(rows: pa.RecordBatch, left_out: OmittedColumns) -> pa.RecordBatch:
@@ -138,12 +138,12 @@ class _Images(NamedTuple):
     Attributes:
         after: row numbers of after images, each directly after its before image.
         inserted: row numbers of inserted rows.
-        gone: whether the image, if it is an event, deletes its key.
+        deleted: whether the image, if it is an event, deletes its key.
     """
 
     after: Places
     inserted: Places
-    gone: Flags
+    deleted: Flags
 
     @classmethod
     def of(cls, change: pa.Array) -> _Images:
@@ -230,7 +230,7 @@ def _values(rows: pa.RecordBatch, number: int, places: Places, left_out: Omitted
 
 
 def _result(
-    rows: pa.RecordBatch, events: Places, arrays: Sequence[pa.Array], gone: Flags, kept: Sequence[Flags]
+    rows: pa.RecordBatch, events: Places, arrays: Sequence[pa.Array], deleted: Flags, kept: Sequence[Flags]
 ) -> pa.RecordBatch:
     import pyarrow as pa
 
@@ -241,7 +241,7 @@ def _result(
     some = [number for number in range(columns) if kept[number].any()]
     names = [*map(str, range(columns + 1)), *others, *(f"{KEPT}{number}" for number in some)]
     more = [*rows.select(others).take(array_of(events)).columns, *(array_of(kept[number]) for number in some)]
-    return pa.RecordBatch.from_arrays([*arrays, array_of(gone[events]), *more], names=names)
+    return pa.RecordBatch.from_arrays([*arrays, array_of(deleted[events]), *more], names=names)
 
 
 def numbered_arrays(arrays: Sequence[pa.Array]) -> pa.RecordBatch:

@@ -86,8 +86,8 @@ def _kept_columns(rows: pa.Table, target: TargetShape) -> dict[int, str]:
 def _kept(target: TargetShape, name: str) -> str:
     """Return the new value of a column that some changes lack: there the target's value stays."""
     number = target.names.index(name)
-    keeps, there = _column("source", f"{KEPT}{number}"), _column("target", name)
-    return f"CASE WHEN {keeps} THEN {there} ELSE {_column('source', str(number))} END"
+    keeps, existing = _column("source", f"{KEPT}{number}"), _column("target", name)
+    return f"CASE WHEN {keeps} THEN {existing} ELSE {_column('source', str(number))} END"
 
 
 def _same_version(changes: Mapping[str, str], closes: str) -> str:
@@ -120,13 +120,15 @@ def _with_valid_values(table: DeltaTable, rows: pa.Table, target: TargetShape) -
     keys = [str(target.names.index(key)) for key in target.keys]
     keeps = {number: rows.column(f"{KEPT}{number}") for number in kept}
     wanted = rows.filter(reduce(pc.or_, keeps.values())).select(keys).combine_chunks()
-    there = _valid_versions(table, wanted, pa.schema([rows.field(name) for name in [*keys, *map(str, kept)]]), target)
-    codes = row_codes(pa.concat_tables([there.select(keys), rows.select(keys)]))
+    valid_rows = _valid_versions(
+        table, wanted, pa.schema([rows.field(name) for name in [*keys, *map(str, kept)]]), target
+    )
+    codes = row_codes(pa.concat_tables([valid_rows.select(keys), rows.select(keys)]))
     places = np.full(codes.max(initial=0) + 1, -1)
-    places[codes[: there.num_rows]] = np.arange(there.num_rows)
-    valid = places[codes[there.num_rows :]]
+    places[codes[: valid_rows.num_rows]] = np.arange(valid_rows.num_rows)
+    valid = places[codes[valid_rows.num_rows :]]
     for number in kept:
-        before = combined(there.column(str(number))).take(array_of(np.maximum(valid, 0), valid < 0))
+        before = combined(valid_rows.column(str(number))).take(array_of(np.maximum(valid, 0), valid < 0))
         value = pc.if_else(keeps[number], before, rows.column(str(number)))
         rows = rows.set_column(number, str(number), value)
     return rows.drop_columns([f"{KEPT}{number}" for number in kept])
@@ -144,8 +146,8 @@ def _valid_versions(table: DeltaTable, wanted: pa.Table, schema: pa.Schema, targ
     rows = EqualRows(wanted)
     found: list[pa.RecordBatch] = []
     for batch in pa.RecordBatchReader.from_stream(QueryBuilder().register("there", table).execute(query)):
-        there = batch.cast(schema)  # delta-rs returns string_view, which few pyarrow functions take
-        places, _ = rows.places(there)
+        rows_read = batch.cast(schema)  # delta-rs returns string_view, which few pyarrow functions take
+        places, _ = rows.places(rows_read)
         if len(places):
-            found.append(there.take(array_of(places)))
+            found.append(rows_read.take(array_of(places)))
     return pa.Table.from_batches(found, schema)

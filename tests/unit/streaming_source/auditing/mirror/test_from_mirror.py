@@ -80,7 +80,7 @@ def test_tables_above_a_copy_are_those_of_its_foreign_keys(form: str) -> None:
             one["definition"] = json.dumps(json.loads(one["definition"]) | {"cascades": keys})
     copies, left_out = mirrored_copies(session(rows), "lake.mirror_control")
     assert left_out == []
-    assert {copy.table: (copy.above, copy.unknown) for copy in copies} == {
+    assert {copy.table: (copy.ancestors, copy.unknown) for copy in copies} == {
         "shop.children": (frozenset({("shop", "parents")}), False),
         "shop.parents": (frozenset(), False),
     }

@@ -14,9 +14,9 @@ from streaming_source.mirroring.apply import missing_targets as gone_targets
 from streaming_source.mirroring.apply.missing_targets import (
     AT_ONCE,
     AT_START,
-    LOOK_EVERY_S,
+    CHECK_EVERY_S,
     MissingTargetCheck,
-    is_target_there,
+    target_exists,
 )
 
 
@@ -35,7 +35,7 @@ class Looks:
         self.presence = MissingTargetCheck(2)
         self.rows: Any = [Row(number) for number in range(150)]
         monkeypatch.setattr(gone_targets.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(gone_targets, "is_target_there", self._there)
+        monkeypatch.setattr(gone_targets, "target_exists", self._there)
         monkeypatch.setattr("pyspark.inheritable_thread_target", lambda _: lambda call: call)
 
     def _there(self, _: object, row: Row) -> bool:
@@ -44,7 +44,7 @@ class Looks:
 
     def look(self) -> list[str]:
         self.seen.clear()
-        return [row.target for row in self.presence.gone(None, self.rows)]  # type: ignore[arg-type]
+        return [row.target for row in self.presence.missing(None, self.rows)]  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_all_are_looked_at_in_turn_and_few_at_once(looks: Looks) -> None:
     assert looks.seen == [], "one batch after the other costs nothing"
     found = []
     for _ in range(3):
-        looks.now += LOOK_EVERY_S
+        looks.now += CHECK_EVERY_S
         found += looks.look()
         assert len(looks.seen) == AT_ONCE
     assert found == ["t149", "t3"]
@@ -89,7 +89,7 @@ def test_a_target_that_cannot_be_read_is_there(
 
     row: Any = SimpleNamespace(target="lake.t", writer="spark")
     monkeypatch.setattr(gone_targets, "open_target", lambda *_: SimpleNamespace(exists=broken))
-    assert is_target_there(None, row)  # type: ignore[arg-type]
+    assert target_exists(None, row)  # type: ignore[arg-type]
     assert caplog.messages == ["lake.t cannot be read: a commit of its log is no JSON"]
 
 
@@ -99,4 +99,4 @@ def test_spark_looks_where_deltalake_is_not_installed(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.setattr(gone_targets, "known_folder", lambda *_: "/lake/t")
     monkeypatch.setattr(gone_targets, "open_target", lambda *_: SimpleNamespace(exists=lambda: exists))
-    assert is_target_there(None, row) is exists  # type: ignore[arg-type]
+    assert target_exists(None, row) is exists  # type: ignore[arg-type]

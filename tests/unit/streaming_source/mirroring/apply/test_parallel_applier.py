@@ -19,10 +19,10 @@ from streaming_source.mirroring.apply.parallel_applier import (
     INTERPRETED,
     MARKED_ROWS,
     MOST,
+    MOST_REWRITTEN_ROWS,
     MOST_ROWS,
-    MOST_WHOLE_ROWS,
     PARTS,
-    WHOLE_FILES,
+    REWRITTEN_FILES,
     MergeSettings,
     ShuffleSize,
     TargetSize,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIZES = [
-    (TargetSize(0, 0), INTERPRETED | WHOLE_FILES),
+    (TargetSize(0, 0), INTERPRETED | REWRITTEN_FILES),
     (TargetSize(MOST_ROWS + 1, 0), COMPILED | MARKED_ROWS),
-    (TargetSize(MOST_ROWS, 1), INTERPRETED | WHOLE_FILES),
+    (TargetSize(MOST_ROWS, 1), INTERPRETED | REWRITTEN_FILES),
     (TargetSize(100_000, 4_999), COMPILED | MARKED_ROWS),
-    (TargetSize(100_000, 5_000), COMPILED | WHOLE_FILES),
-    (TargetSize(MOST_WHOLE_ROWS, MOST_WHOLE_ROWS), COMPILED | WHOLE_FILES),
-    (TargetSize(MOST_WHOLE_ROWS + 1, MOST_WHOLE_ROWS), COMPILED | MARKED_ROWS),
+    (TargetSize(100_000, 5_000), COMPILED | REWRITTEN_FILES),
+    (TargetSize(MOST_REWRITTEN_ROWS, MOST_REWRITTEN_ROWS), COMPILED | REWRITTEN_FILES),
+    (TargetSize(MOST_REWRITTEN_ROWS + 1, MOST_REWRITTEN_ROWS), COMPILED | MARKED_ROWS),
     (TargetSize(10**9, 10**9), COMPILED | MARKED_ROWS),
 ]
 
@@ -70,8 +70,8 @@ def test_each_target_gets_the_settings_of_its_size_whatever_came_before() -> Non
 @pytest.mark.parametrize(
     ("name", "value", "others"),
     [
-        *((name, value, WHOLE_FILES) for name in INTERPRETED for value in ("true", "FALLBACK")),
-        *((name, value, INTERPRETED) for name in WHOLE_FILES for value in ("true", "false")),
+        *((name, value, REWRITTEN_FILES) for name in INTERPRETED for value in ("true", "FALLBACK")),
+        *((name, value, INTERPRETED) for name in REWRITTEN_FILES for value in ("true", "false")),
     ],
 )
 def test_what_the_user_has_set_stays(name: str, value: str, others: dict[str, str]) -> None:

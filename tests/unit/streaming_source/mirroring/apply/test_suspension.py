@@ -47,14 +47,14 @@ def test_a_target_gets_the_rows_of_before_its_reading_where_they_are_kept(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(suspension, "open_target", lambda *_: SimpleNamespace(put_back=put))
+    monkeypatch.setattr(suspension, "open_target", lambda *_: SimpleNamespace(restore=put))
     before, spark = row()._replace(batch=5, position="0-1-50"), cast("Any", None)
     broken = refused(row()._replace(batch=9, position="0-1-90").with_before(8, before), "its rows do not fit")
-    found = suspension.put_back(spark, broken)
+    found = suspension.restore(spark, broken)
     assert [(old.batch, old.position) for old in asked] == [(5, "0-1-50")]
     assert (found.batch, found.position) == ((5, "0-1-50") if error is None else (9, "0-1-90"))
     assert (state_of(found), found.error, found.before) == (State.SUSPENDED, "its rows do not fit", None)
-    assert suspension.put_back(spark, found) == found
+    assert suspension.restore(spark, found) == found
     assert len(asked) == 1, "a target that was put back, or cannot be, is left alone"
 
 

@@ -7,7 +7,7 @@ import pytest
 from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.history import SchemaHistory
-from streaming_source.mirroring.apply.table_applier import value_left_out
+from streaming_source.mirroring.apply.table_applier import omitted_value
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
 from streaming_source.transforms.transformed_images import target_columns
 
@@ -38,4 +38,4 @@ def test_it_is_known_or_not(declared: str, default: str | None, value: KnownValu
     assert table is not None
     policy = ValuePolicy()
     kind = target_columns(table, policy)[0].type
-    assert value_left_out(table.columns[0], default, kind, policy) == value
+    assert omitted_value(table.columns[0], default, kind, policy) == value

@@ -23,7 +23,7 @@ from streaming_source.mirroring.batch.latest_rows import (
     last_places,
 )
 from streaming_source.mirroring.batch.manifest import read_manifest
-from streaming_source.mirroring.batch.table_rows import RowsOfTable, ToldPart, numbered
+from streaming_source.mirroring.batch.table_rows import RowsOfTable, TablePartition, numbered
 from streaming_source.rows.partition import ChangePartition
 from streaming_source.schema.row_schema import TableColumn, arrow_schema
 from tests.unit.streaming_source.mirroring.batch.test_manifest import FILE, PLAN, READ, _only, partition
@@ -81,13 +81,13 @@ def test_a_replay_ends_the_same(parts: list[list[Any]], cut: int, data: st.DataO
             yield pa.RecordBatch.from_pylist(some, schema=FLAT)
 
     told = [
-        ToldPart(number, ChangePartition((replace(partition().ranges[0], start=number),)), PLAN, None)
+        TablePartition(number, ChangePartition((replace(partition().ranges[0], start=number),)), PLAN, None)
         for number in range(len(parts))
     ]
     shuffled = data.draw(st.permutations(told))
     columns = (TableColumn("id", "INT"), TableColumn("v", "INT"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "told_parts", lambda _: iter(shuffled))
+        patch.setattr(module, "table_partitions", lambda _: iter(shuffled))
         patch.setattr("streaming_source.rows.reader.read_changes", batches)
         made = [row for batch in LatestOfTable(("shop", "orders"), columns, ("0",))([]) for row in batch.to_pylist()]
     found = {row["0"]: None if row["2"] else row["1"] for row in made}

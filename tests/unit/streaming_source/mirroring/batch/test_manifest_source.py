@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.driver.spark_border import RefusedStream
+from streaming_source.driver.refused_stream import RefusedStream
 from streaming_source.mirroring.batch.manifest import (
     ManifestSource,
     ManifestStreamReader,

@@ -18,12 +18,12 @@ from tests.unit.schema.ddl import table
 from tests.unit.streaming_source.mirroring.batch.test_manifest import FILE, PLAN, READ, partition, rows
 
 if TYPE_CHECKING:
-    from streaming_source.mirroring.batch.manifest import MetMap
+    from streaming_source.mirroring.batch.manifest import TableMapRun
 
 BARE = FILE.with_name("transactions.binlog")
 
 
-def met(plan: ReadPlan = PLAN, **more: Any) -> dict[tuple[str, str], tuple[list[MetMap], int]]:
+def met(plan: ReadPlan = PLAN, **more: Any) -> dict[tuple[str, str], tuple[list[TableMapRun], int]]:
     (batch,) = read_manifest(partition(**more), plan)
     return {
         (row["database"], row["table"]): (pickle.loads(row["maps"]), row["reads"] + row["changes"])  # noqa: S301

@@ -6,7 +6,7 @@ import pytest
 
 from replica.rows.types.types import ValuePolicy
 from replica.schema.table import ColumnSchema, TableSchema
-from streaming_source.mirroring.batch.table_rows import by_name_alone, tasks_for, typed_columns
+from streaming_source.mirroring.batch.table_rows import is_plain_pattern, tasks_for, typed_columns
 
 
 def table(name: str, *columns: tuple[str, str]) -> TableSchema:
@@ -30,9 +30,9 @@ def test_a_name_that_is_a_pattern_of_others_is_left_to_variant() -> None:
 
 
 def test_a_name_with_a_dot_may_be_that_of_two_tables() -> None:
-    assert by_name_alone(("shop", "orders"))
-    assert not by_name_alone(("a.b", "c"))
-    assert not by_name_alone(("a", "b.c"))
+    assert is_plain_pattern(("shop", "orders"))
+    assert not is_plain_pattern(("a.b", "c"))
+    assert not is_plain_pattern(("a", "b.c"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from replica.errors import ConfigError
 from replica.protocol.gtid import GtidPosition
 from streaming_source.mirroring.control import continuation
-from streaming_source.mirroring.control.continuation import FencingCheck, check_alone, is_there
+from streaming_source.mirroring.control.continuation import FencingCheck, check_fencing, is_applied
 from streaming_source.offsets.offset import SourceOffset
 from tests.unit.streaming_source.mirroring.reading.test_rules import row
 
@@ -20,7 +20,7 @@ ROWS = [
 
 def check(number: int, position: str, rows: list = ROWS) -> bool:  # type: ignore[type-arg]
     at = GtidPosition.parse(position)
-    return is_there(rows, number, SourceOffset(at, at), "/c")
+    return is_applied(rows, number, SourceOffset(at, at), "/c")
 
 
 def test_the_next_batch_is_to_be_brought_in_and_the_last_one_is_there() -> None:
@@ -46,12 +46,12 @@ def test_older_targets_are_refused() -> None:
 
 
 def test_a_control_table_that_another_run_writes_is_refused() -> None:
-    check_alone(ROWS, list(reversed(ROWS)), "lake.mirror_control")
+    check_fencing(ROWS, list(reversed(ROWS)), "lake.mirror_control")
     for there in ([row(batch=5, position="0-1-50"), *ROWS[1:]], [row(batch=4, position="0-1-41"), *ROWS[1:]], []):
         with pytest.raises(
             ConfigError, match=r"another run of this mirror writes lake.mirror_control .* wrote batch 4"
         ):
-            check_alone(ROWS, there, "lake.mirror_control")
+            check_fencing(ROWS, there, "lake.mirror_control")
 
 
 def test_a_mirror_looks_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming_source.mirroring.control import states
-from streaming_source.mirroring.control.states import WAYS, Happening, State
+from streaming_source.mirroring.control.states import WAYS, State, StateEvent
 from tests.kit.tree import files
 from tests.unit.streaming_source.mirroring.control.test_control_table import row
 
@@ -36,9 +36,9 @@ def in_state(state: State) -> ControlRow:
 def drawn() -> str:
     """The table of docs/mirror-reference.md."""
     lines = ["| what happens | " + " | ".join(WORDS.values()) + " |", "| --- |" + " --- |" * len(WORDS)]
-    for happening, ways in WAYS.items():
+    for event, ways in WAYS.items():
         after = (WORDS[ways[state]] if state in ways else "" for state in WORDS)
-        lines.append(f"| {happening.value} | " + " | ".join(after) + " |")
+        lines.append(f"| {event.value} | " + " | ".join(after) + " |")
     return "\n".join(lines)
 
 
@@ -65,10 +65,10 @@ def test_any_table_can_be_doubted_refused_and_dropped(state: State) -> None:
     assert {states.doubted(before, 4, "new").error, states.refused(before, "new").error} == {"new"}
 
 
-@pytest.mark.parametrize("state", [state for state in State if state not in WAYS[Happening.COMPLETED]])
+@pytest.mark.parametrize("state", [state for state in State if state not in WAYS[StateEvent.COMPLETED]])
 def test_a_table_that_takes_no_changes_is_not_settled_by_a_batch(state: State) -> None:
     with pytest.raises(KeyError):
-        states.settled(in_state(state), whole=True)
+        states.settled(in_state(state), complete=True)
 
 
 def test_no_other_module_sets_a_state() -> None:

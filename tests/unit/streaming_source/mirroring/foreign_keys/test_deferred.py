@@ -11,7 +11,7 @@ from streaming_source.mirroring.batch.manifest import DELETES, INSERTS
 from streaming_source.mirroring.control.control_table import READING, ControlRow, DeferredCascade
 from streaming_source.mirroring.foreign_keys import cascades as module
 from streaming_source.mirroring.foreign_keys.cascades import (
-    above_each,
+    ancestors_of,
     defer_cascades,
     deferral_from,
     due,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.schema.known_tables import TableName
 
 P, Q, R = (("d", name) for name in "pqr")
-ABOVE = above_each(
+ABOVE = ancestors_of(
     [P, Q, R],
     links_by_parent({name: [Cascade("k", over, ("ON DELETE CASCADE",))] for name, over in ((Q, P), (R, Q))}),
 )

@@ -25,7 +25,7 @@ def test_only_rows_that_were_not_known_go_on_below() -> None:
     assert found.add(stale(2, 3), LOST, None).keys == [(3,)]
     found.add(stale(3, 4), LOST, ["a"])
     found.add(stale(4), LOST, ["b"])
-    assert found.gone == {(1,), (2,), (3,)}
+    assert found.deleted == {(1,), (2,), (3,)}
     assert found.nulls == {(3,): {"a"}, (4,): {"a", "b"}}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from replica.schema.effects.effect import StatementEffect
 from replica.snapshot.check.facts import Cascade
-from streaming_source.mirroring.foreign_keys.keys import Link, keys_behind
+from streaming_source.mirroring.foreign_keys.keys import Link, keys_after
 
 LINES = Cascade("of_order", ("shop", "orders"), ("ON DELETE CASCADE", "ON UPDATE SET NULL"), ("order_id",), ("id",))
 NOTES = Cascade("of_note", ("shop", "notes"), ("ON DELETE SET NULL",), ("note",), ("id",))
@@ -37,4 +37,4 @@ def test_a_key_comes_and_goes_with_the_statement_that_names_it(
     known: list[Cascade] | None, now: list[Cascade], texts: list[str], behind: list[Cascade] | None
 ) -> None:
     """The server tells of now, which is later than the statements of a batch it may be."""
-    assert keys_behind(known, now, map(StatementEffect, texts)) == tuple(now if behind is None else behind)
+    assert keys_after(known, now, map(StatementEffect, texts)) == tuple(now if behind is None else behind)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.snapshot.check.facts import Cascade
 from streaming_source.mirroring.batch.batch_facts import TableChanges
-from streaming_source.mirroring.batch.manifest import DELETES, INSERTS, UPDATES, MetMap
+from streaming_source.mirroring.batch.manifest import DELETES, INSERTS, UPDATES, TableMapRun
 from streaming_source.mirroring.foreign_keys.keys import links_by_parent
 from streaming_source.mirroring.foreign_keys.lost_values import Lost, latest_losses
 from streaming_source.mirroring.foreign_keys.stale_rows import Stale
@@ -126,7 +126,7 @@ class Batch:
 
     def changes(self, name: TableName) -> TableChanges:
         places = [event.place for event in self.events if event.table == name]
-        maps = (MetMap(b"", min(places), max(places), read=False, fault=""),) if places else ()
+        maps = (TableMapRun(b"", min(places), max(places), read=False, fault=""),) if places else ()
         return TableChanges(changes=len(places), domains=1, maps=maps)
 
     def touched(self, name: TableName) -> int:
@@ -284,7 +284,7 @@ def test_rows_go_at_all_levels_and_in_a_table_that_refers_to_itself() -> None:
     merge(targets, server.events)
     walk = walked(keys, targets, server.events)
     assert walk.missed == {}
-    assert {name: found.gone for name, found in walk.found.items()} == {q: {(1,)}, r: {(1,), (2,), (3,)}, s: set()}
+    assert {name: found.deleted for name, found in walk.found.items()} == {q: {(1,)}, r: {(1,), (2,), (3,)}, s: set()}
     assert walk.found[s].nulls == {(1,): {"a"}}
     change(targets, walk)
     assert targets == server.tables
@@ -410,5 +410,5 @@ def change(targets: dict[TableName, dict[int, Row]], walk: CascadeWalk) -> None:
         for key, columns in found.nulls.items():
             row = dict(zip(COLUMNS, targets[name][key[0]], strict=True)) | dict.fromkeys(columns)
             targets[name][key[0]] = tuple(row.values())  # type: ignore[assignment]
-        for key in found.gone:
+        for key in found.deleted:
             del targets[name][key[0]]

@@ -19,7 +19,7 @@ MONDAY = SourceOffset(GtidPosition.parse("0-1-9"), GtidPosition.parse("0-1-9"), 
 def begin_again(source: dict[str, str], end: SourceOffset) -> None:
     """Let a new start of the mirror find what batch 8 reads again."""
     begun = Beginnings(settings(source=SERVER | source), None, Commit("m", 8, ""), {})  # type: ignore[arg-type]  # (no table is made)
-    begun.read_again(end, BEFORE)
+    begun.begin_resnapshots(end, BEFORE)
 
 
 @pytest.mark.parametrize("source", [{}, {"resnapshot": "shop.orders@tuesday"}])

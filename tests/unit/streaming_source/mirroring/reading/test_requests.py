@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming_source.driver import deployment
-from streaming_source.mirroring.reading.resnapshot import ask_again, requests_folder
+from streaming_source.mirroring.reading.resnapshot import request_resnapshot, requests_folder
 from streaming_source.offsets.reading_requests import RequestFolder
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def test_a_checkpoint_has_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_request_is_due_when_its_time_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment.tempfile, "gettempdir", lambda: str(tmp_path))
-    ask_again("mirror", [B, A], "now")
-    ask_again("mirror", [A], "now")
-    ask_again("mirror", [A, B], "later", wait_s=3600)
+    request_resnapshot("mirror", [B, A], "now")
+    request_resnapshot("mirror", [A], "now")
+    request_resnapshot("mirror", [A, B], "later", wait_s=3600)
     folder = RequestFolder(requests_folder("mirror"))
-    assert [(one.word, one.tables) for one in folder.due()] == [("now", (A,))]
-    assert {one.word for one in folder.waiting()} == {"now", "later"}
+    assert [(one.request_id, one.tables) for one in folder.due()] == [("now", (A,))]
+    assert {one.request_id for one in folder.waiting()} == {"now", "later"}
     folder.remove(["now", "never there"])
-    assert [(one.word, one.tables) for one in folder.waiting()] == [("later", (A, B))]
+    assert [(one.request_id, one.tables) for one in folder.waiting()] == [("later", (A, B))]

@@ -9,7 +9,7 @@ from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
 from streaming_source.mirroring.statements.added_values import NULL, KnownValue
-from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, asked_of
+from streaming_source.mirroring.statements.alterations import Evolved, NotInRows, target_effect
 
 SESSION = StatementContext(database="shop")
 UTF8 = "CHARACTER SET utf8mb4"
@@ -22,7 +22,7 @@ def value_of(declared: str, policy: ValuePolicy | None = None) -> KnownValue | N
     before = history.table("shop", "t")
     assert before is not None
     added = StatementEffect(f"ALTER TABLE t ADD COLUMN c {declared}", SESSION)
-    found = asked_of(added, before, policy or ValuePolicy())
+    found = target_effect(added, before, policy or ValuePolicy())
     if isinstance(found, NotInRows):
         assert found.policy == "onAlter"
         return None

@@ -11,10 +11,10 @@ from replica.rows.types.types import ValuePolicy
 from replica.schema.definition.session import StatementContext
 from replica.schema.effects.effect import StatementEffect
 from replica.schema.effects.history import SchemaHistory
-from streaming_source.mirroring.statements.alterations import Dropped, Emptied, Evolved, Made, NotInRows, asked_of
+from streaming_source.mirroring.statements.alterations import Dropped, Emptied, Evolved, Made, NotInRows, target_effect
 from streaming_source.mirroring.writers.target_format import AddColumns, DropColumns, DropNotNull, RenameColumn, SetType
 from streaming_source.transforms.table_rules import TableRule
-from streaming_source.transforms.transformed_images import WHOLE, TargetColumn
+from streaming_source.transforms.transformed_images import UNCHANGED, TargetColumn
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TargetAction
@@ -30,12 +30,12 @@ def added(*, comment: str = "", **columns: str) -> AddColumns:
     return AddColumns(tuple(TargetColumn(name, kind, nullable=True, comment=comment) for name, kind in columns.items()))
 
 
-def asked(sql: str, rule: TableRule = WHOLE) -> object:
+def asked(sql: str, rule: TableRule = UNCHANGED) -> object:
     history = SchemaHistory()
     history.apply(TABLE, SESSION)
     before = history.table("shop", "orders")
     assert before is not None
-    return asked_of(StatementEffect(sql, SESSION), before, ValuePolicy(), rule)
+    return target_effect(StatementEffect(sql, SESSION), before, ValuePolicy(), rule)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.schema.effects.effect import StatementEffect
-from streaming_source.mirroring.statements.added_values import Defaults, defaults_behind, numbered, same_defaults
+from streaming_source.mirroring.statements.added_values import Defaults, defaults_after, numbered, same_defaults
 
 BEFORE: Defaults = {"id": "AUTO_INCREMENT", "v": "5", "note": "'it\\'s'", "b": None}
 
@@ -24,23 +24,23 @@ BEFORE: Defaults = {"id": "AUTO_INCREMENT", "v": "5", "note": "'it\\'s'", "b": N
     ],
 )  # fmt: skip
 def test_a_statement(sql: str, changed: Defaults) -> None:
-    assert defaults_behind(StatementEffect(sql), BEFORE) == BEFORE | changed
+    assert defaults_after(StatementEffect(sql), BEFORE) == BEFORE | changed
 
 
 def test_columns_that_go_or_are_called_otherwise() -> None:
     sql = "ALTER TABLE t DROP COLUMN b, CHANGE v n BIGINT DEFAULT 3, RENAME COLUMN note TO text"
-    after = defaults_behind(StatementEffect(sql), BEFORE)
+    after = defaults_after(StatementEffect(sql), BEFORE)
     assert after == {"id": "AUTO_INCREMENT", "n": "3", "text": "'it\\'s'"}
 
 
 def test_columns_that_change_their_names_among_each_other() -> None:
     sql = "ALTER TABLE t RENAME COLUMN v TO note, RENAME COLUMN note TO v, ALTER b SET DEFAULT 1, RENAME COLUMN b TO c"
-    after = defaults_behind(StatementEffect(sql), BEFORE)
+    after = defaults_after(StatementEffect(sql), BEFORE)
     assert after == {"id": "AUTO_INCREMENT", "note": "5", "v": "'it\\'s'", "c": "1"}
 
 
 def test_what_the_server_gives_is_no_default() -> None:
-    after = defaults_behind(StatementEffect("ALTER TABLE t ADD g INT AS (v + 1), MODIFY v INT AUTO_INCREMENT"), BEFORE)
+    after = defaults_after(StatementEffect("ALTER TABLE t ADD g INT AS (v + 1), MODIFY v INT AUTO_INCREMENT"), BEFORE)
     assert after == BEFORE | {"v": "AUTO_INCREMENT"}
     assert numbered(after) == ["id", "v"]
 

@@ -22,7 +22,7 @@ from streaming_source.mirroring.statements.ddl_applier import DdlApplier
 from streaming_source.mirroring.writers.target_format import READS, Commit
 from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
 from tests.unit.streaming_source.mirroring import test_settings
-from tests.unit.streaming_source.mirroring.control import test_control_row
+from tests.unit.streaming_source.mirroring.control import test_control_table
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TableWriter
@@ -90,7 +90,7 @@ def first_row() -> ControlRow:
     history.apply(f"CREATE TABLE orders (id INT PRIMARY KEY, {', '.join(f'{name} INT' for name in FIRST)})", SESSION)
     table = history.table("shop", "orders")
     assert table is not None
-    row = test_control_row.row()
+    row = test_control_table.row()
     defaults = dict.fromkeys(("id", *FIRST))
     return row._replace(source_table="orders", definition=definition_text(table), defaults=defaults)
 

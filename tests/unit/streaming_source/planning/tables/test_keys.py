@@ -9,7 +9,7 @@ import pytest
 from replica.errors import KeyChangedError
 from replica.snapshot.frontier import NOTHING
 from streaming_source.offsets.reading_requests import RequestFolder
-from streaming_source.options.reading_options import ReadAgain
+from streaming_source.options.reading_options import ResnapshotOption
 from tests.unit.streaming_source.row_feed import again, small
 from tests.unit.streaming_source.table_feed import (
     FakeTables,
@@ -174,7 +174,7 @@ def test_a_query_without_requests_ends_and_goes_on_with_the_option(begun: Begun)
     tables.other_keys = (T,)
     with pytest.raises(KeyChangedError):
         reading_planner(begun.feed, tables).partitions(again(begun.offset), again(end))
-    planner = reading_planner(begun.feed, tables, again=ReadAgain(("d.t",), "monday"))
+    planner = reading_planner(begun.feed, tables, again=ResnapshotOption(("d.t",), "monday"))
     planner.partitions(again(begun.offset), again(end))
     following = planner.latest_offset(again(end), bounded=True)
     assert following.again == "monday"

@@ -53,7 +53,7 @@ def test_what_has_to_be_read_again_and_where(tmp_path: Path, sql: str, names: li
     feed = RelayFeed(tmp_path, ["0-1-1"])
     execute(feed, "0-1-2", sql)
     feed.arrive("0-1-3")
-    found = first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.wants)
+    found = first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.selects)
     if not names:
         assert found is None
         return
@@ -92,10 +92,10 @@ class Swapped(FakeTables):
         self.swaps = 0
 
     def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
-        self.held_back = ()
+        self.blocked_tables = ()
         if [name for name in self.names if frontier.reached(name) is not None] != [U] or self.swaps >= self.times:
             return super().advance(frontier, v, limit)
-        self.held_back = (U,)
+        self.blocked_tables = (U,)
         self.swaps += 1
         number = 2 * self.swaps + 2
         execute(self._feed, f"0-1-{number}", "RENAME TABLE d.u TO d.x, d.y TO d.u")
@@ -152,8 +152,8 @@ class Waiting(FakeTables):
 
     def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
         left = [name for name in self.names if frontier.reached(name) is not None]
-        self.held_back = (U,) if left == [U] else ()
-        return None if self.held_back else super().advance(frontier, v, limit)
+        self.blocked_tables = (U,) if left == [U] else ()
+        return None if self.blocked_tables else super().advance(frontier, v, limit)
 
 
 def test_a_statement_that_is_not_understood_ends_no_query_that_follows_each_table(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_statement_that_is_not_understood_ends_no_query_that_follows_each_tabl
     execute(feed, "0-1-2", "RENAME TABLE d.z TO d.b,")
     execute(feed, "0-1-3", "RENAME TABLE d.y TO d.c")
     with pytest.raises(SchemaError, match="is not understood"):
-        first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.wants)
-    found = first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.wants, lenient=True)
+        first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.selects)
+    found = first_rename(feed.log, feed.log.oldest(), feed.head(), PASSED, TABLES.selects, lenient=True)
     assert found is not None
     assert [table for _, table in found.names] == ["c"]

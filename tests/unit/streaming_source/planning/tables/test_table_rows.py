@@ -12,8 +12,8 @@ import pytest
 
 from replica.errors import ConfigError
 from replica.snapshot.frontier import NOTHING, Frontier
-from streaming_source.offsets.reading_requests import ReadingRequest, RequestFolder, TablesAgain
-from streaming_source.options.reading_options import ReadAgain
+from streaming_source.offsets.reading_requests import RequestedTables, RequestFolder, ResnapshotRequest
+from streaming_source.options.reading_options import ResnapshotOption
 from streaming_source.planning.tables import table_rows
 from streaming_source.rows.read_plan import FIRST_ORDINAL
 from tests.unit.streaming_source.relay_feed import plan
@@ -262,21 +262,21 @@ def test_tables_that_come_in_later_are_read_and_their_changes_before_are_not_del
 def test_a_table_is_read_again_once_for_each_word(feed: TableFeed) -> None:
     sink, changes = Sink(), reading_planner(feed, initial=False)
     start = changes.latest_offset(again(changes.initial_offset()), bounded=True)
-    asked = ReadAgain(("d.u",), "monday")
+    asked = ResnapshotOption(("d.u",), "monday")
     planner = reading_planner(feed, initial=False, again=asked)
     end = planner.latest_offset(again(start), bounded=True)
     assert (end.again, end.snapshot and end.snapshot.finished) == ("monday", True)
     sink.apply(planner.partitions(again(start), again(end)))
     assert sink.rows[U] == {1, 2, 3}
     for word, rows in (("monday", 0), ("tuesday", 3)):
-        planner = reading_planner(feed, initial=False, again=ReadAgain(("d.u",), word))
+        planner = reading_planner(feed, initial=False, again=ResnapshotOption(("d.u",), word))
         following = planner.latest_offset(again(end), bounded=True)
         found = read(planner.partitions(again(end), again(following))) if following != end else []
         assert [row["op"] for row in found] == ["read"] * rows
         assert not {row["transaction"]["ordinal"] for row in found} & {FIRST_ORDINAL + n for n in range(3)}
         end = following
     with pytest.raises(ConfigError, match=r"d\.x@w matches none"):
-        reading_planner(feed, again=ReadAgain(("d.x",), "w")).latest_offset(again(end), bounded=True)
+        reading_planner(feed, again=ResnapshotOption(("d.x",), "w")).latest_offset(again(end), bounded=True)
 
 
 def test_a_running_query_reads_a_table_again_when_a_request_asks_for_it(feed: TableFeed, tmp_path: Path) -> None:
@@ -286,11 +286,11 @@ def test_a_running_query_reads_a_table_again_when_a_request_asks_for_it(feed: Ta
     end = run(planner, feed, anchor, sink)
     assert end.snapshot is not None
     assert end.snapshot.finished
-    folder.put(ReadingRequest("first", (("d", "no"), T)))
-    folder.put(ReadingRequest("later", (U,), time.time() + 1000))
+    folder.put(ResnapshotRequest("first", (("d", "no"), T)))
+    folder.put(ResnapshotRequest("later", (U,), time.time() + 1000))
     feed.insert(*small(4, 5))
     begun = planner.latest_offset(again(end), bounded=True)
-    assert begun.asked == TablesAgain(("first",), (("d", "no"), T))
+    assert begun.asked == RequestedTables(("first",), (("d", "no"), T))
     sink.rows[T].clear()
     sink.apply(planner.partitions(again(end), again(begun)))
     sink.check(feed, begun)
@@ -303,7 +303,7 @@ def test_a_running_query_reads_a_table_again_when_a_request_asks_for_it(feed: Ta
     feed.insert(*small(6, 7))
     last = run(cold, feed, begun, sink)
     assert (last.snapshot and last.snapshot.finished, last.asked) == (True, None)
-    assert [request.word for request in folder.waiting()] == ["later"]
+    assert [request.request_id for request in folder.waiting()] == ["later"]
     sink.check(feed, last)
 
 
@@ -317,13 +317,13 @@ def test_a_request_of_a_crash_is_taken_once_and_one_that_comes_while_tables_are_
         end = planner.latest_offset(again(start), bounded=True)
         sink.apply(planner.partitions(again(start), again(end)))
         start = end
-    folder.put(ReadingRequest("now", (T, U)))
+    folder.put(ResnapshotRequest("now", (T, U)))
     lost = planner.latest_offset(again(start), bounded=True)
-    assert lost.asked == TablesAgain(("now",), (T, U))
+    assert lost.asked == RequestedTables(("now",), (T, U))
     planner = reading_planner(feed, FakeTables(feed, chunk=2), requests=folder)  # Spark died before it logged that
     begun = planner.latest_offset(again(start), bounded=True)
     assert begun == lost
-    folder.put(ReadingRequest("now", (T, U)))  # the program came again too, and asks as before
+    folder.put(ResnapshotRequest("now", (T, U)))  # the program came again too, and asks as before
     sink.rows[T].clear()
     sink.rows[U].clear()
     sink.apply(planner.partitions(again(start), again(begun)))
@@ -342,7 +342,7 @@ def test_what_is_no_request_is_named(feed: TableFeed, tmp_path: Path) -> None:
         planner.latest_offset(again(start), bounded=True)
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
-        RequestFolder(tmp_path / "file" / "folder").put(ReadingRequest("w", (T,)))
+        RequestFolder(tmp_path / "file" / "folder").put(ResnapshotRequest("w", (T,)))
 
 
 def test_without_a_server_a_checkpoint_that_is_not_done_is_refused(feed: TableFeed) -> None:

@@ -20,14 +20,14 @@ from streaming_source.mirroring.writers.native.data_files import NativeWriteErro
 from streaming_source.mirroring.writers.native.delta_rows import (
     TargetShape,
     append_files,
-    columns_there,
     has_rows,
     is_as_created,
     merge_rows,
     open_target,
     remove_rows,
     replace_rows,
-    rows_there,
+    stored_columns,
+    stored_rows,
 )
 from streaming_source.mirroring.writers.native.rewritten_files import is_rewritable
 from streaming_source.mirroring.writers.target_format import READS, Commit
@@ -213,7 +213,7 @@ def test_a_table_with_many_old_files_is_left_to_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, merges: bool
 ) -> None:
     monkeypatch.setattr(delta_rows, "is_rewritable", is_rewritable if not merges else lambda *_: False)
-    monkeypatch.setattr(delta_rows, "LEAST_LOOKED_AT", 0)
+    monkeypatch.setattr(delta_rows, "LEAST_REWRITTEN", 0)
     folder = made(tmp_path / "t")
     for number in (1, 2):
         merged(folder, [(ROW | {"d": Decimal(number)}, False)], number)
@@ -303,9 +303,9 @@ def test_rows_of_a_batch_are_known_by_their_token(tmp_path: Path) -> None:
 def test_columns_of_a_small_table_are_read(tmp_path: Path) -> None:
     folder = made(tmp_path / "t")
     merged(folder, [({**dict.fromkeys(KINDS), "id": number, ODD: f"'{number}"}, False) for number in range(3)], 1)
-    assert sorted(rows_there(folder, [ODD, "id"])) == [("'0", 0), ("'1", 1), ("'2", 2)]
+    assert sorted(stored_rows(folder, [ODD, "id"])) == [("'0", 0), ("'1", 1), ("'2", 2)]
     with pytest.raises(NativeWriteError):
-        rows_there(str(tmp_path / "absent"), ["id"])
+        stored_rows(str(tmp_path / "absent"), ["id"])
 
 
 CREATED = (
@@ -357,8 +357,8 @@ CALLS: dict[str, Callable[[str], object]] = {
     "append_files": lambda folder: append_files(folder, (), TARGET, Commit("m", 1, ""), once=True),
     "remove_rows": lambda folder: remove_rows(folder, TARGET, ""),
     "replace_rows": lambda folder: replace_rows(folder, {}, ""),
-    "rows_there": lambda folder: rows_there(folder, ["id"]),
-    "columns_there": columns_there,
+    "stored_rows": lambda folder: stored_rows(folder, ["id"]),
+    "stored_columns": stored_columns,
 }
 
 

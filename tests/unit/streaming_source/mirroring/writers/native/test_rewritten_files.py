@@ -141,13 +141,13 @@ def test_a_file_whose_limits_exclude_the_keys_is_not_read(tmp_path: Path, monkey
     write_deltalake(str(tmp_path), table_of(schema, KEYED, {(100,): "x", (102,): "x"}), mode="append")
     files = files_of(DeltaTable(str(tmp_path)))
     looked: list[int] = []
-    met = FileKeys._met
+    met = FileKeys._changed_flags
 
     def seen(keys: Any, rows: pa.RecordBatch) -> pa.BooleanArray:
         looked.append(rows.num_rows)
         return met(keys, rows)
 
-    monkeypatch.setattr(FileKeys, "_met", seen)
+    monkeypatch.setattr(FileKeys, "_changed_flags", seen)
     for number, rows in ((1, [3]), (100, [2]), (101, [2]), (50, [])):
         looked.clear()
         found = files_with_keys(str(tmp_path), files, FileKeys(schema, key_table(number)))

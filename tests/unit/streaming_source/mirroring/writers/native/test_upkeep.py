@@ -14,7 +14,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 
 from streaming_source.mirroring.writers.native import upkeep
-from streaming_source.mirroring.writers.native.upkeep import FEW_FILES, LOOK_EVERY, Upkeep, upkeep_properties
+from streaming_source.mirroring.writers.native.upkeep import CHECK_EVERY, FEW_FILES, Upkeep, upkeep_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +146,7 @@ def test_removals_are_an_hour_apart_at_most_and_ten_minutes_at_least(
     def after(seconds: float) -> list[str]:
         clock.now += seconds
         done.clear()
-        for _ in range(LOOK_EVERY):
+        for _ in range(CHECK_EVERY):
             tables.after_batch([folder])
         return sorted(done)
 
@@ -161,7 +161,7 @@ def test_a_checkpoint_is_written_where_two_writers_in_turn_write_none(tmp_path: 
     tables = Upkeep()
     tables.after_batch([folder])
     assert checkpoints(folder) == [], "none is due"
-    for number in range(LOOK_EVERY):
+    for number in range(CHECK_EVERY):
         replace(folder, number, checkpoint=False)
         tables.after_batch([folder])
     (version,) = checkpoints(folder)
@@ -172,24 +172,24 @@ def test_a_checkpoint_is_written_where_two_writers_in_turn_write_none(tmp_path: 
 def test_small_files_are_joined_as_they_come(tmp_path: Path) -> None:
     folder = made(tmp_path / "t", 0)
     tables, most = Upkeep(), 0
-    for number in range(3 * LOOK_EVERY):
+    for number in range(3 * CHECK_EVERY):
         replace(folder, number, mode="append")
         tables.after_batch([folder])
         most = max(most, len(DeltaTable(folder).file_uris()))
-    assert most <= FEW_FILES + LOOK_EVERY
+    assert most <= FEW_FILES + CHECK_EVERY
     ids = pa.table(DeltaTable(folder).to_pyarrow_table()).column("id").to_pylist()
-    assert sorted(ids) == list(range(3 * LOOK_EVERY))
+    assert sorted(ids) == list(range(3 * CHECK_EVERY))
 
 
 def test_a_table_is_looked_at_once_in_many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     monkeypatch.setattr(Upkeep, "_due", lambda _, folder, __: iter(looks.append(folder) or ()))
     tables = Upkeep()
-    for _ in range(LOOK_EVERY):
+    for _ in range(CHECK_EVERY):
         tables.after_batch(["a"])
     tables.after_batch(["b"])
     assert looks == ["a", "b"], "at first sight"
-    for _ in range(LOOK_EVERY):
+    for _ in range(CHECK_EVERY):
         tables.after_batch(["b"])
     tables.after_batch(["a"])
     assert looks == ["a", "b", "b", "a"]
@@ -234,7 +234,7 @@ def test_an_error_is_logged_once_and_the_step_is_tried_again(
         replace(folder, number, mode="append")
     tables = Upkeep()
     with caplog.at_level(logging.DEBUG, logger=upkeep.__name__):
-        for _ in range(3 * LOOK_EVERY):
+        for _ in range(3 * CHECK_EVERY):
             tables.after_batch([folder, str(tmp_path / "gone")])
     assert len(tries) >= 2
     records = [record for record in caplog.records if record.name == upkeep.__name__]
@@ -334,13 +334,13 @@ def test_changes_of_others_are_reported_once(tmp_path: Path, caplog: pytest.LogC
     DeltaTable(folder).delete("id = 2")
     DeltaTable(folder).alter.set_table_properties({"delta.checkpointInterval": "30"})
     keeper = Upkeep(Clock())
-    for _ in range(2 * LOOK_EVERY):
+    for _ in range(2 * CHECK_EVERY):
         keeper.after_batch([folder])
     (told,) = [line for line in caplog.messages if "Another writer" in line]
     assert f"rows of {folder}: DELETE in version 2, and 0 more since. " in told
     assert "mirror_resnapshot" in told
 
     replace(folder, 7)
-    for _ in range(LOOK_EVERY):
+    for _ in range(CHECK_EVERY):
         keeper.after_batch([folder])
     assert [line for line in caplog.messages if ": WRITE in version 4, and 0 more since. " in line]

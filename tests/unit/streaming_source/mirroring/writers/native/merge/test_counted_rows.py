@@ -95,7 +95,7 @@ def patch_rows(patch: pytest.MonkeyPatch, found: dict[bool, list[dict[str, Any]]
     class Part:
         number = 0
 
-    patch.setattr(net_changes, "told_parts", lambda _: iter([Part()]))
+    patch.setattr(net_changes, "table_partitions", lambda _: iter([Part()]))
     patch.setattr(net_changes, "flat_rows", flat_rows)
 
 
@@ -189,7 +189,7 @@ def test_files_are_read_until_all_rows_are_met_and_only_if_limits_allow(
 
 def test_old_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_deltalake(str(tmp_path), pa.table([[1], [0.5], ["a"]], SCHEMA))
-    monkeypatch.setattr(delta_rows, "LEAST_LOOKED_AT", 0)
+    monkeypatch.setattr(delta_rows, "LEAST_REWRITTEN", 0)
     monkeypatch.setattr(delta_rows, "MOST_OLD_BYTES", 10)
     changes = CountedChanges(pa.table([[1], [0.5], ["a"]], SCHEMA), -pa.array([1]).to_numpy())
     with pytest.raises(NativeWriteError, match="until they expire"):

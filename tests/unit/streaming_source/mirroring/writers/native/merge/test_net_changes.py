@@ -125,7 +125,7 @@ def patched(patch: pytest.MonkeyPatch, changes: Sequence[Row], reads: Sequence[R
         number = 0
 
     for one in (module, latest_rows):
-        patch.setattr(one, "told_parts", lambda _: iter([Part()]))
+        patch.setattr(one, "table_partitions", lambda _: iter([Part()]))
         patch.setattr(one, "flat_rows", flat_rows)
 
 

@@ -13,7 +13,7 @@ load and store at `found + FoundRecord.place`. For Python, `FoundRecord.dtype` i
 `np.zeros(n, FoundRecord.dtype)["place"]` has the places of all records. A misspelt field is an error in both.
 
 Fields are consecutive, so they cannot overlap; the class statement refuses other faults. `python -m
-tests.kit.pages.records > docs/records.md` writes a page of all records.
+tools.pages.records > docs/records.md` writes a page of all records.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from replica.protocol.gtid import BinlogPosition, GtidPosition
 from replica.relay_log.location import relay_numbers, relay_path
 from replica.relay_log.log import RelayLog
 from replica.relay_writer.writer import RelayWriter
-from tests.bench.bench_memory import WANTED_PEAK_MB
-from tests.bench.bench_memory import measure as measure_memory
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.fixtures.replicas import replica_config
 from tests.integration.semi_sync import OPTIONS
+from tools.bench.bench_memory import WANTED_PEAK_MB
+from tools.bench.bench_memory import measure as measure_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -72,7 +72,7 @@ def _imports(path: str) -> frozenset[str]:
             names |= {one.name for one in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("replica."):
             names.add(node.value)  # what commands import by name, when they are called
-    files = {name.replace(".", "/") + ".py" for name in names if name.startswith((*SOURCES, "tests"))}
+    files = {name.replace(".", "/") + ".py" for name in names if name.startswith((*SOURCES, "tests", "tools"))}
     return frozenset(file for file in files if (PROJECT / file).is_file())
 
 

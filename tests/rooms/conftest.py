@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.rooms.room import Ran, Room, base
+from tools.rooms.room import Ran, Room, base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

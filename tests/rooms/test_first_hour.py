@@ -1,6 +1,6 @@
 """The demo and the tutorial in clean rooms: bare, busy, small, without a network, as another user, interrupted.
 
-Each room is a machine that has nothing of this one, see `tests/rooms/room.py`. `scripts/test-rooms` runs them.
+Each room is a machine that has nothing of this one, see `tools/rooms/room.py`. `scripts/test-rooms` runs them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.rooms.transcript import expected, first_hour
+from tools.rooms.transcript import expected, first_hour
 
 if TYPE_CHECKING:
     from tests.rooms.conftest import SetUp
-    from tests.rooms.room import Ran, Room
+    from tools.rooms.room import Ran, Room
 
 pytestmark = [pytest.mark.slow, pytest.mark.room, pytest.mark.timeout(3600)]
 
@@ -109,7 +109,7 @@ def interrupted(
     room: Room, moment: str, command: str, *, seconds: int = 0, python: str = ".venv/bin/python"
 ) -> dict[str, Any]:
     """Press Ctrl-C some seconds after a text was printed; what is left of the command then."""
-    program = f"{python} tests/rooms/interrupted.py '{moment}' {seconds}"
+    program = f"{python} tools/rooms/interrupted.py '{moment}' {seconds}"
     ran = room.run(f"{program} {command}", alone="setup" not in command)
     assert ran.code == 0, ran.text
     seen: dict[str, Any] = json.loads(ran.text.splitlines()[-1])

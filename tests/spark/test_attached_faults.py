@@ -20,8 +20,8 @@ from tests.fixtures.workload import DATABASE, Workload
 from tests.integration.test_failover import hosts, in_step, replicate
 from tests.spark.daemons import Daemon
 from tests.spark.queries import Run, Shop, ids, wait
-from tests.system.changes import DeliveredChange, check
-from tests.system.job import changes
+from tools.proofs.changes import DeliveredChange, check
+from tools.proofs.job import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench import guard_ratios
-from tests.bench.bench_guard import AGAIN, lines_of, looked_at_again, too_low
-from tests.bench.guard_ratios import JDBC, PLAN, RECIPE, RELAY, TABLES, TOOL, measured_again
+from tools.bench import guard_ratios
+from tools.bench.bench_guard import AGAIN, lines_of, looked_at_again, too_low
+from tools.bench.guard_ratios import JDBC, PLAN, RECIPE, RELAY, TABLES, TOOL, measured_again
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.exactly_once import prove
+from tools.proofs.exactly_once import prove
 
 # tests/system/test_soak_spark.py kills in every run of the suite, at points it chooses.
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.slow]

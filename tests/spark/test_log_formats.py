@@ -17,8 +17,8 @@ from tests.fixtures.installation import installations
 from tests.fixtures.mariadb import MariaDb
 from tests.fixtures.workload import DATABASE, Workload
 from tests.spark.queries import Run
-from tests.system.changes import DeliveredChange, check
-from tests.system.job import changes
+from tools.proofs.changes import DeliveredChange, check
+from tools.proofs.job import changes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streaming_source.auditing.result import AuditResult, Difference, LeftOut, TableAudit
-from tests.system.audit_proof import AuditProof
+from tools.proofs.audit_proof import AuditProof
 
 DAMAGED = {"flipped": 7, "missing": 8, "doubled": 9, "stale": 10}
 NAMED = (("different", "7"), ("missing", "8"), ("doubled", "9"), ("different", "10"))

@@ -13,8 +13,8 @@ from tests.fixtures.mariadb import wait_until
 from tests.fixtures.proxy import FaultProxy
 from tests.fixtures.workload import DATABASE, Workload
 from tests.integration.snapshot.query import SnapshotQuery
-from tests.system.changes import DeliveredChange, check
-from tests.system.exactly_once import cutting
+from tools.proofs.changes import DeliveredChange, check
+from tools.proofs.exactly_once import cutting
 
 if TYPE_CHECKING:
     from pathlib import Path

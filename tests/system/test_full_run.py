@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fixtures.installation import installations
-from tests.fuzz.__main__ import main as fuzz
-from tests.system import audit_proof, exactly_once
-from tests.system.full_run import __main__ as program
-from tests.system.full_run.record import FAILED, LEFT_OUT, PASSED, RECORD, Outcome, Record, gaps, head, read, write
-from tests.system.full_run.run import LOGS, ChangedCodeError, FullRun, table
-from tests.system.full_run.steps import LEFT_OUT_BY_THE_QUICK_TESTS, SEED, STEPS, Step
-from tests.system.snapshot import __main__ as snapshot
-from tests.system.soak import __main__ as soak
+from tools.fuzz.__main__ import main as fuzz
+from tools.proofs import audit_proof, exactly_once
+from tools.proofs.full_run import __main__ as program
+from tools.proofs.full_run.record import FAILED, LEFT_OUT, PASSED, RECORD, Outcome, Record, gaps, head, read, write
+from tools.proofs.full_run.run import LOGS, ChangedCodeError, FullRun, table
+from tools.proofs.full_run.steps import LEFT_OUT_BY_THE_QUICK_TESTS, SEED, STEPS, Step
+from tools.proofs.snapshot import __main__ as snapshot
+from tools.proofs.soak import __main__ as soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,8 +282,8 @@ def test_a_step_that_hangs_is_ended_with_its_processes(project: Path) -> None:
 
 def test_an_interrupted_run_keeps_what_passed(project: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tests.system.full_run import __main__ as program\n"
-        "from tests.system.full_run.steps import Step\n"
+        "import sys; from pathlib import Path; from tools.proofs.full_run import __main__ as program\n"
+        "from tools.proofs.full_run.steps import Step\n"
         "program.PROJECT = Path(sys.argv[1])\n"
         "program.STEPS = (Step('quick', 'true', '', 1), Step('long', 'sleep 1234', '', 1))\n"
         "sys.exit(program.main([]))"

@@ -10,9 +10,9 @@ import pytest
 from replica.protocol.gtid import Gtid
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
-from tests.system.soak.going_back import DOMAIN
-from tests.system.soak.relay_watch import RelayWatch
 from tests.unit.relay_writer.driving import feed, receive
+from tools.proofs.soak.going_back import DOMAIN
+from tools.proofs.soak.relay_watch import RelayWatch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from replica.version import __version__
-from tests.system.full_run.record import PASSED, Outcome, Record, gaps, head, write
-from tests.system.full_run.steps import STEPS
+from tools.proofs.full_run.record import PASSED, Outcome, Record, gaps, head, write
+from tools.proofs.full_run.steps import STEPS
 
 PROJECT = Path(__file__).resolve().parents[2]
 PASSING = Outcome(PASSED, "2026-11-29", 1.0, "a command")

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz import __main__ as fuzz
-from tests.fuzz.__main__ import Outcome
-from tests.system import audit_proof, exactly_once, repeat
-from tests.system.snapshot import __main__ as snapshot_program
-from tests.system.snapshot import direct, proof
-from tests.system.soak import __main__ as soak_program
-from tests.system.soak import daemon, galera, mirror, spark
+from tools.fuzz import __main__ as fuzz
+from tools.fuzz.__main__ import Outcome
+from tools.proofs import audit_proof, exactly_once, repeat
+from tools.proofs.snapshot import __main__ as snapshot_program
+from tools.proofs.snapshot import direct, proof
+from tools.proofs.soak import __main__ as soak_program
+from tools.proofs.soak import daemon, galera, mirror, spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def repeated(main: Callable[[list[str]], object], arguments: list[str], capsys: 
         ),
         (
             direct.main,
-            "python -m tests.system.snapshot.direct",
+            "python -m tools.proofs.snapshot.direct",
             f"--seed {SEED} --rows 12345678 --batches 1234567 --version 11.8 --chunk-rows 1234567 --connections 3",
         ),
     ],

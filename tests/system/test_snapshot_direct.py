@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.snapshot.direct import prove_directly
+from tools.proofs.snapshot.direct import prove_directly
 
 ROWS, BATCHES, SEED = 200, 4, 4
 

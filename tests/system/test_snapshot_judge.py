@@ -15,10 +15,10 @@ from replica.snapshot.rows.kept_key import kept_integers, kept_key
 from replica.snapshot.rows.row_block import TableKey
 from streaming_source.offsets.offset import SourceOffset
 from tests.kit.result_rows import table
-from tests.system.snapshot.frontier import delivered, parts_of, reading_tables
-from tests.system.snapshot.judge import DELETE, INSERT, READ, UPDATE, Judge, Row, WrongRowError
-from tests.system.snapshot.tables import TABLES, State, Table
-from tests.system.snapshot.truth import Change
+from tools.proofs.snapshot.frontier import delivered, parts_of, reading_tables
+from tools.proofs.snapshot.judge import DELETE, INSERT, READ, UPDATE, Judge, Row, WrongRowError
+from tools.proofs.snapshot.tables import TABLES, State, Table
+from tools.proofs.snapshot.truth import Change
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

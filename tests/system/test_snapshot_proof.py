@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.snapshot.app import MUTATIONS
-from tests.system.snapshot.judge import WrongRowError
-from tests.system.snapshot.proof import APPEND, MERGE, Wanted, prove
+from tools.proofs.snapshot.app import MUTATIONS
+from tools.proofs.snapshot.judge import WrongRowError
+from tools.proofs.snapshot.proof import APPEND, MERGE, Wanted, prove
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]
 ROWS, SEED = 4000, 7

@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from tests.system.soak.daemon import soak
-from tests.system.soak.faults import FAULTS
+from tools.proofs.soak.daemon import soak
+from tools.proofs.soak.faults import FAULTS
 
 COUNT = len(FAULTS) // 2
 SEED = 558

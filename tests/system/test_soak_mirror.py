@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.soak.mirror import soak_mirror
-from tests.system.soak.mirror_faults import SHOWN
-from tests.system.soak.sysbench import fetch_sysbench
+from tools.proofs.soak.mirror import soak_mirror
+from tools.proofs.soak.mirror_faults import SHOWN
+from tools.proofs.soak.sysbench import fetch_sysbench
 
 
 @pytest.mark.slow

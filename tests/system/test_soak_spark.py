@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.system.soak.spark import soak_spark
-from tests.system.soak.spark_points import BEFORE_COMMIT, IN_A_TASK
+from tools.proofs.soak.spark import soak_spark
+from tools.proofs.soak.spark_points import BEFORE_COMMIT, IN_A_TASK
 
 SEED = 7
 BACKLOG = 1 << 20

@@ -13,12 +13,12 @@ from pyspark.sql.types import VariantVal
 
 from tests.fixtures.mariadb import wait_until
 from tests.integration.snapshot.query import SnapshotQuery
-from tests.system.soak import spark_judge
-from tests.system.soak.pair import DATABASE
-from tests.system.soak.spark_app import LONG_TEXT
-from tests.system.soak.spark_load import Load
-from tests.system.soak.spark_oracle import written
-from tests.system.soak.spark_points import QueryFolders
+from tools.proofs.soak import spark_judge
+from tools.proofs.soak.pair import DATABASE
+from tools.proofs.soak.spark_app import LONG_TEXT
+from tools.proofs.soak.spark_load import Load
+from tools.proofs.soak.spark_oracle import written
+from tools.proofs.soak.spark_points import QueryFolders
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import random
 import subprocess
 import sys
 
-from tests.system.stall import stall
+from tools.proofs.stall import stall
 
 WATCH = """
 import os, sys, time
@@ -23,6 +23,6 @@ def test_a_process_below_the_command_is_stopped_goes_on_and_its_exit_code_is_kep
 
 
 def test_as_a_command() -> None:
-    command = [sys.executable, "-m", "tests.system.stall", "--seed", "5", sys.executable, "-c", "raise SystemExit(3)"]
+    command = [sys.executable, "-m", "tools.proofs.stall", "--seed", "5", sys.executable, "-c", "raise SystemExit(3)"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (3, "stalls with --seed 5\n")

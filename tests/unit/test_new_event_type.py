@@ -30,7 +30,7 @@ from replica.protocol.constants import ChecksumAlgorithm, EventType, event_name
 from replica.protocol.events.binlog_file import encode_event
 from replica.protocol.constants import Role
 from replica.protocol.events.decode import DECODERS
-from tests.kit.pages.events import page
+from tools.pages.events import page
 from replica.protocol.groups.groups import GroupTracker, Place
 from replica.protocol.header import parse_header
 from replica.protocol.wire import Cursor
@@ -54,7 +54,7 @@ print("known everywhere")
 
 
 def test_a_parser_and_a_row_are_all_that_a_new_type_needs(tmp_path: Path) -> None:
-    for folder in ("replica", "tests/kit/pages"):
+    for folder in ("replica", "tools/pages"):
         shutil.copytree(PROJECT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     protocol = tmp_path / "replica" / "protocol"
     parsers = protocol / "events" / "statement_events.py"

@@ -16,7 +16,7 @@ from streaming_source.planning import feed
 from tests.fixtures.mariadb import wait_until
 from tests.integration.snapshot.query import READ, SnapshotQuery
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
-from tests.system.snapshot.source import binlogs
+from tools.proofs.snapshot.source import binlogs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,14 +8,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tests.fuzz import worker
-from tests.fuzz.guarded import Guarded
-from tests.fuzz.targets import Targets
+from tools.fuzz import worker
+from tools.fuzz.guarded import Guarded
+from tools.fuzz.targets import Targets
 
 if TYPE_CHECKING:
     import random
 
-    from tests.fuzz.corpus import Group
+    from tools.fuzz.corpus import Group
 
 AT = 5
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from tests.fuzz.__main__ import run
-from tests.fuzz.corpus import corpus
-from tests.fuzz.worker import TRUNCATIONS, case
 from tests.unit.fuzz.planted import AT
+from tools.fuzz.__main__ import run
+from tools.fuzz.corpus import corpus
+from tools.fuzz.worker import TRUNCATIONS, case
 
 
 def test_damaged_events_raise_our_errors_only() -> None:
@@ -74,7 +74,7 @@ def test_truncations_are_all_there() -> None:
 
 def test_the_wall_is_where_the_data_ends() -> None:
     program = (
-        "import ctypes, sys; from tests.fuzz.guarded import Guarded\n"
+        "import ctypes, sys; from tools.fuzz.guarded import Guarded\n"
         "g = Guarded(5000); a = g.put(b'x' * 77); at = a.__array_interface__['data'][0]\n"
         "print(ctypes.string_at(at, 77 + int(sys.argv[1])), flush=True)"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from replica.errors import ReplicaError
-from tests.kit.pages.api import ERRORS, MEMBERS, PACKAGE, docstring, page, public
+from tools.pages.api import ERRORS, MEMBERS, PACKAGE, docstring, page, public
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 CALLABLES = {
@@ -22,7 +22,7 @@ CALLABLES = {
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.kit.pages.api > docs/api.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tools.pages.api > docs/api.md"
 
 
 def test_the_page_has_every_public_name() -> None:

@@ -6,9 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from tests.kit import coverage_page
-from tests.kit.coverage_page import LIMIT, PAGE, Figure, figures, folders, kernels, page, reasons
 from tests.kit.places import PROJECT
+from tools import coverage_page
+from tools.coverage_page import LIMIT, PAGE, Figure, figures, folders, kernels, page, reasons
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_every_module_below_the_limit_has_its_reason() -> None:
 
 
 def test_the_table_of_kernels_is_the_one_that_tests_hold() -> None:
-    assert TEXT.endswith(kernels()), "python -m tests.kit.coverage_page writes it"
+    assert TEXT.endswith(kernels()), "python -m tools.coverage_page writes it"
 
 
 def test_a_module_that_is_gone_leaves_the_page() -> None:

@@ -38,7 +38,7 @@ def test_there_has_to_be_a_value() -> None:
 
 def test_no_test_walks_over_the_project_by_itself() -> None:
     found = []
-    for folder in ("unit", "kit", "vectors", "fuzz", "integration"):
+    for folder in ("unit", "kit", "vectors", "integration"):
         for path in files(PROJECT / "tests" / folder, "**/*.py"):
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
                 if (walk := WALK.search(line)) and not walk[0].startswith(OF_OTHER_PLACES):

@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from replica.rows.types.registry import TYPES
-from tests.kit.pages.types import page
+from tools.pages.types import page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "types.md"
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.kit.pages.types > docs/types.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tools.pages.types > docs/types.md"
 
 
 def test_every_type_has_a_line() -> None:

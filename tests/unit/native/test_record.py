@@ -11,7 +11,7 @@ from replica.native.arrays import address
 from replica.native.compile import kernel
 from replica.native.memory import load_u8, store_u8
 from replica.native.record import Layout, Record, half, part, unsigned, word
-from tests.kit.pages.records import declared_records, page
+from tools.pages.records import declared_records, page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "records.md"
 
@@ -121,4 +121,4 @@ def test_every_record_is_laid_out_as_numpy_has_it(record: type[Record]) -> None:
 
 
 def test_the_page_is_what_the_layouts_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.kit.pages.records > docs/records.md"
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tools.pages.records > docs/records.md"

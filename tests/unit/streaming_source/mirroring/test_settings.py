@@ -15,7 +15,7 @@ from streaming_source.mirroring.settings import MirrorSettings, check_trigger, m
 from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.transforms.transformed_images import NOT_NATIVE, PROPERTIES
-from tests.kit.pages.arguments import PAGE, with_arguments
+from tools.pages.arguments import PAGE, with_arguments
 
 SERVER = {"host": "db1", "user": "repl", "password": "hidden-word"}
 GIVEN: dict[str, Any] = {one.name: one.default for one in ARGUMENTS} | {
@@ -191,7 +191,7 @@ def test_the_table_of_arguments_is_that_of_the_call() -> None:
 
 def test_the_page_has_the_table_of_arguments() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert with_arguments(page) == page, "run python -m tests.kit.pages.arguments"
+    assert with_arguments(page) == page, "run python -m tools.pages.arguments"
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Pages of docs/ that are made from the code: `python -m tests.kit.pages.events > docs/events.md`, and so on."""

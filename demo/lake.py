@@ -227,7 +227,7 @@ class Lake:
             return
         self._again += 1
         for row in aside:
-            self._say(f"suspended: {row.error.partition(': ')[2].partition('. Read')[0]}")
+            self._say(f"suspended: {row.error.partition(': ')[2].partition('. Re-snapshot the table: ')[0]}")
         names = ",".join(f"{DATABASE}.{row.source_table}" for row in aside)
         self._say(f"so {names} is re-snapshotted, while the others continue (resnapshot={names}@again{self._again})")
         self.stop()

@@ -1,3 +1,3 @@
 """Version of the package, in the wheel and in the answers of the commands."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -168,11 +168,11 @@ def deferral_from(spark: SparkSession, checkpoint: str, number: int) -> Deferred
     return DeferredCascade(since, began, lost=True)
 
 
-_CIRCLE: Final = "foreign keys of several tables refer to each other in a circle. The table is re-snapshotted."
+_CIRCLE: Final = "foreign keys of several tables refer to each other in a circle."
 
 _PAST: Final = (
     "the cascades into it during the snapshot are unknown: the changes since {since} cannot be read once more "
-    "({error}). The table is re-snapshotted."
+    "({error})."
 )
 
 RESNAPSHOT_EVERY_S: Final = 600.0
@@ -376,8 +376,9 @@ class Cascades:
     def _miss(self, rows: dict[TableName, ControlRow], missed: Mapping[TableName, str]) -> None:
         for name, why in missed.items():
             if rows[name].missed_cascade is None:
-                _log.warning("%s: %s", table_text(name), why)
-                rows[name] = rows[name]._replace(error=why, missed_cascade=why)
+                reason = f"{why} The table is re-snapshotted."
+                _log.warning("%s: %s", table_text(name), reason)
+                rows[name] = rows[name]._replace(error=reason, missed_cascade=reason)
 
     def _resnapshot_missed(
         self,

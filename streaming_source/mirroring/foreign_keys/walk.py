@@ -433,7 +433,7 @@ class CascadeWalk:
             self.missed.setdefault(
                 link.child,
                 f"its foreign key {link.key.constraint} (ON {hit.event} {action}) may have changed its rows with those "
-                f"of {_dotted(hit.table)}. The changed rows are unknown: {why} The table is re-snapshotted.",
+                f"of {_dotted(hit.table)}. The changed rows are unknown: {why}",
             )
         self._follow_unknown(link, hit.event, action, f"the changed rows of {_dotted(link.child)} are unknown, too.")
 

@@ -1,1 +1,1 @@
-"""A small shop's changes, from a private MariaDB into Spark, shown live and proven at the end: `scripts/demo`."""
+"""Demo (`scripts/demo`): a small shop's changes, copied live from a private MariaDB server to Spark and audited."""

@@ -1,5 +1,6 @@
-"""The demo from start to verdict: filled tables, a mirror, the changes that it follows, the audit. Exit code 0:
-equal.
+"""Main program of the demo: fill the tables, start the mirror, write changes, and audit all copies.
+
+The exit code is 0 if the audit finds every table equal to its copy, 130 after Ctrl-C, and 1 otherwise.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 LOG = Path(__file__).resolve().parents[1] / ".cache" / "demo.log"
 PATIENCE_S = 900.0
-"""Seconds without any progress after which the demo fails. Two idle cores need a few seconds, busy ones a minute or
-two, and those with a load of thirty more than five. A query that has ended is noticed at once.
+"""Seconds without any progress after which the demo fails. On a heavily loaded machine, progress may take several
+minutes. A query that has ended is noticed at once.
 """
 SERVER_OPTIONS = (
     "--binlog-row-metadata=FULL",
@@ -42,6 +43,7 @@ SERVER_OPTIONS = (
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="how long the shop writes (default 8)")
     parser.add_argument("--rate", type=int, default=200, help="transactions a second (default 200)")
@@ -51,7 +53,7 @@ def arguments() -> argparse.Namespace:
 
 @contextlib.contextmanager
 def step(console: Console, doing: str) -> Iterator[list[str]]:
-    """Show a task while it runs, and then its result (the last text of the list) and its duration."""
+    """Show the task `doing` while the block runs, then the last text of the yielded list and the duration."""
     begin, done = time.monotonic(), [doing]
     with console.status(f"{doing} …"):
         yield done
@@ -116,7 +118,11 @@ def watch(console: Console, shop: Shop, lake: Lake, seconds: float, title: str) 
 
 
 def patient(lake: Lake, meanwhile: Callable[[], None], *, until: Callable[[], bool]) -> None:
-    """Poll the mirror until `until` returns True. Raise TimeoutError if nothing arrives for PATIENCE_S."""
+    """Poll the mirror, and call `meanwhile` after each poll, until `until` returns True.
+
+    Raises:
+        TimeoutError: no batch arrived for PATIENCE_S.
+    """
     since = time.monotonic()
     while not until():
         if lake.look():
@@ -128,6 +134,7 @@ def patient(lake: Lake, meanwhile: Callable[[], None], *, until: Callable[[], bo
 
 
 def report(console: Console, shop: Shop, lake: Lake, result: AuditResult) -> None:
+    """Print the counts and delays, and the result of the audit for each table."""
     written, delays = shop.written, lake.delays or [0.0]
     console.print(
         f"[green]✓[/] {thousands(written.rows)} row changes in {thousands(written.transactions)} transactions, in "
@@ -154,7 +161,7 @@ def doubt(console: Console, lake: Lake, result: AuditResult) -> None:
     """Show that the audit detects a difference of one cent.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: the audit does not detect it.
     """
     with step(console, "adding one cent to one row of a copy") as done:
         seen = lake.with_one_cent(result.position)
@@ -170,7 +177,7 @@ def main() -> int:
     console = Console() if sys.stdout.isatty() else Console(width=140)
     LOG.parent.mkdir(exist_ok=True)
     LOG.write_bytes(b"")
-    # Library logs go to the file of Spark's log, so that they do not disturb the screen.
+    # Library logs go to Spark's log file, so that they do not disturb the screen.
     logging.basicConfig(filename=LOG, level=logging.WARNING)
     begin = time.monotonic()
     try:

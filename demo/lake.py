@@ -1,4 +1,4 @@
-"""The Spark side of the demo, as a user would write it: one call of `mirror()`, its progress, one call of `audit()`.
+"""Spark side of the demo, as a user would write it: one call of `mirror()`, its progress, one call of `audit()`.
 
 `Lake` knows the GTID position of the Delta tables, and the delay of the oldest transaction of each micro-batch. On a
 busy machine, Spark may end a query because a Python process took more than ten seconds to start. Then the query is
@@ -43,9 +43,9 @@ FOR_A_MINUTE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xss16m",
     **INTERPRETED,
 }
-"""Settings of a session that lives for a minute or two, in which compiling code well would take longer than running it.
-The remaining compiler has 48 MB for code by default, which Spark's plans fill, so that code is discarded and compiled
-again. A query that is stopped inside of foreachBatch needs a large stack (docs/spark.md).
+"""Settings of a session that lives for a minute or two, in which optimizing code takes longer than running it. The
+remaining compiler has 48 MB for code by default. Spark's plans fill these 48 MB, and code would be discarded and
+compiled again. A query that is stopped inside of foreachBatch needs a large stack (docs/spark.md).
 """
 Result = TypeVar("Result")
 
@@ -71,8 +71,8 @@ def output_to(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_or_gone() -> Iterator[None]:
-    """Kill the processes that were started in this block if it fails. Java ignores Ctrl-C, and would continue to write
-    files.
+    """Kill the processes that were started in this block if the block fails. Java ignores Ctrl-C, and would continue to
+    write files.
     """
     before = set(psutil.Process().children())
     try:
@@ -115,7 +115,7 @@ def session(log: Path, folder: Path) -> SparkSession:
 
 
 def let_go(folder: Path) -> bool:
-    """Return True if no replica writes a relay log there. A replica holds `relay.lock` while it does."""
+    """Return True if no replica writes a relay log in `folder`. A replica holds `relay.lock` while it writes."""
     try:
         with (folder / "relay.lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -127,7 +127,7 @@ def let_go(folder: Path) -> bool:
 
 
 class Lake:
-    """The mirror: `start()` it, call `look()` often, and `stop()` it.
+    """Mirror of the shop: `start()` it, call `look()` often, and `stop()` it.
 
     `say` gets messages for the viewer. `delays`: seconds from the commit of the oldest transaction of each batch to the
     moment when the batch is in all tables.
@@ -174,17 +174,17 @@ class Lake:
 
     @property
     def loaded(self) -> int:
-        """Rows in the targets after the last batch, plus changes."""
+        """Number of rows that all batches wrote to the targets: the initial rows, and later changes."""
         return sum(row.rows for row in self.tables)
 
     @property
     def whole(self) -> bool:
-        """Whether every table is current: all of its rows were read, and it is not suspended."""
+        """Whether every table is current: all of its rows are in the target, and it is not suspended."""
         return bool(self.tables) and all(row.state == "current" for row in self.tables)
 
     def look(self) -> bool:
-        """Return True if batches have arrived after the last call. It starts a query again that has ended and can
-        continue.
+        """Return True if batches have arrived after the last call. A query that has ended and can continue is
+        restarted.
 
         Raises:
             StreamingQueryException: the error with which the query ended.
@@ -246,7 +246,9 @@ class Lake:
         return self.patiently(lambda: audit(self._spark, tables=copy, at=position, **self._server))
 
     def patiently(self, asked: Callable[[], Result]) -> Result:
-        """Call a function of Spark, and repeat it if Spark was too slow to start its own process."""
+        """Return the result of `asked`, and repeat the call if Spark failed because a Python process started too
+        slowly.
+        """
         while True:
             try:
                 return asked()

@@ -1,7 +1,7 @@
-"""Record the demo as an animated picture, after scripts/setup: `python -m demo.picture docs/demo.svg`.
+"""Recorder of the demo as an animated picture, after scripts/setup: `python -m demo.picture docs/demo.svg`.
 
-It runs the demo in a tmux terminal, captures the screen twice a second, and makes a frame of each change. A line that
-several frames share is in the file once. Readers who prefer reduced motion see only the last frame.
+The module runs the demo in a tmux terminal, captures the screen twice a second, and makes a frame of each change. A
+line that several frames share is written to the file once. Readers who prefer reduced motion see only the last frame.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROWS: Final = 34
 LOOK_S: Final = 0.5
 LIMIT_S: Final = 1800.0
 FRAMES: Final = 24
-"""Most frames, for a file of some 100 KB, because a README is also read over slow connections."""
+"""Maximum number of frames, for a file of some 100 KB, because a README is also read over slow connections."""
 FRAME_S: Final = 0.9
 LAST_S: Final = 9.0
 CELL_W: Final = 8.4
@@ -96,7 +96,7 @@ def thinned(screens: Sequence[str]) -> list[str]:
 
 
 def svg(screens: Sequence[str], title: str) -> str:
-    """Return the picture of these screens, one after the other."""
+    """Return an SVG document that shows the screens one after the other, under `title`."""
     lines: dict[tuple[Piece, ...], int] = {}
     frames: list[str] = []
     for number, screen in enumerate(screens):

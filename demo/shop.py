@@ -1,4 +1,4 @@
-"""The shop: filled tables, and a writer that sells, pays, ships and cancels.
+"""Shop of the demo: filled tables, and a writer that sells, pays, ships and cancels.
 
 `Shop` commits transactions at a steady rate in two GTID domains (product images in 1, everything else in 0). In
 between, it makes changes that a mirror has to follow: an image over 16 MB, which the protocol splits over packets; an
@@ -57,7 +57,7 @@ FILLED: Final = (
 )
 """Statements that fill the tables in the server."""
 BIG_IMAGE_BYTES: Final = 17 << 20
-"""More than the 16 MB that one packet of the protocol can carry."""
+"""Size in bytes of the large image: more than the 16 MB that one packet of the protocol can carry."""
 IN_IMAGE_DOMAIN: Final = "SET gtid_domain_id = 1"
 ALTER: Final = "ALTER TABLE customers ADD COLUMN points INT"
 SWAP: Final = (
@@ -67,7 +67,7 @@ SWAP: Final = (
     "RENAME TABLE orders TO _orders_del, _orders_gho TO orders",
     "DROP TABLE _orders_del",
 )
-"""The statements of a swap by gh-ost, if no one writes meanwhile."""
+"""Statements of a table swap as gh-ost does it, without concurrent writes."""
 TRUNCATE: Final = "TRUNCATE TABLE visits"
 TICK_S: Final = 0.1
 
@@ -76,7 +76,7 @@ LAST_NAMES: Final = ("Lovelace", "Ångström", "Dupont", "Ivanov", "Yücel", "Di
 
 
 class Shop:
-    """The shop. `fill()` makes the tables; `start(seconds)` writes in a thread until `done()`.
+    """Shop with its writer. `fill()` makes the tables; `start(seconds)` writes in a thread until `done()`.
 
     The writer takes longer than `seconds` if some of the changes that a mirror has to follow are still due.
     """
@@ -86,7 +86,7 @@ class Shop:
         self.rate = transactions_per_second
         self.written = Written()
         self._chance = random.Random(20)
-        self._open: dict[int, tuple[str, int]] = {}  # orders that are not sent: status, number of items
+        self._open: dict[int, tuple[str, int]] = {}  # unsent orders by id: status, number of items
         self._next_order = ORDERS + 1
         self._next_visit = VISITS + 1
         self._customers = CUSTOMERS
@@ -143,7 +143,7 @@ class Shop:
                 (0.85, lambda: self._truncate(cursor)),
             ]
             tick = 0
-            # A slow machine may pass the end before all of them are due.
+            # On a slow machine, the time may end before all special changes are due.
             while (now := time.monotonic() - begin) < seconds or special:
                 if self._stop.is_set():
                     break
@@ -158,9 +158,7 @@ class Shop:
                 time.sleep(max(0.0, begin + tick * TICK_S - time.monotonic()))
 
     def _send(self, cursor: Cursor, transactions: list[list[str]], told: str = "") -> None:
-        """Send transactions in one round trip, and record the time before, so that delays are rather over- than
-        understated.
-        """
+        """Send transactions in one round trip, and record the time before sending, so that no delay is understated."""
         sent, rows = time.time(), self._rows
         self._rows = 0
         sql = "; ".join(statement for transaction in transactions for statement in transaction)

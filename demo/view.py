@@ -1,7 +1,7 @@
-"""The terminal while the mirror works: a progress bar, then a live screen; without a terminal, some lines of text.
+"""Output while the mirror works: a progress bar, then a live screen; without a terminal, some lines of text.
 
 The screen reads the shop's writes and the lake's position while both grow. It shows figures (written, in the lake,
-rates, lag) and the state of each table. It prints a line when the mirror has applied a special change.
+rates, lag) and the state of each table. When the mirror has applied a special change, the screen prints a line.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ STATES: Final = {"current": "green", "reading": "yellow", "failed": "red"}
 
 
 def thousands(number: float) -> str:
+    """Return a rounded number with spaces between groups of three digits."""
     return f"{number:,.0f}".replace(",", " ")
 
 
 class Meter:
-    """Rows a second over the last seconds, and a small curve of the last samples."""
+    """Meter of a growing number of rows: the rate over RATE_OVER_S, and a small curve of the last samples."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=SPARK_SAMPLES + 1)
@@ -64,7 +65,7 @@ class Meter:
 
 
 class LoadBar:
-    """The progress of the initial load: `with LoadBar(...) as bar: bar.show(rows)`."""
+    """Progress of the initial load: `with LoadBar(...) as bar: bar.show(rows)`."""
 
     def __init__(self, console: Console, rows: int) -> None:
         self._rows = rows
@@ -83,7 +84,7 @@ class LoadBar:
         self._bar.__exit__(None, None, None)
 
     def show(self, rows: int) -> None:
-        """Show the number of rows that were read."""
+        """Show the number of rows that are in the lake."""
         seconds = time.monotonic() - self._begin
         told = f"{thousands(rows)} of {thousands(self._rows)} rows" if rows else "Spark makes the tables"
         self._bar.update(self._task, completed=rows, told=told)
@@ -93,8 +94,9 @@ class LoadBar:
 
 
 class Screen:
-    """The live screen: `with Screen(...) as screen: screen.update()`, as often as the caller likes. It shows what is
-    due.
+    """Live screen: `with Screen(...) as screen: screen.update()`. `update` may be called at any rate.
+
+    Without a terminal, `update` prints a line only every LINE_EVERY_S seconds.
     """
 
     def __init__(self, console: Console, written: Written, lake: Lake, *, title: str, seconds: float) -> None:

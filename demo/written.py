@@ -1,7 +1,7 @@
-"""The writes of the shop, and the number of row changes up to a GTID position.
+"""Writes of the shop, and the number of row changes up to a GTID position.
 
 `Written.add` records a round trip to the server: the last GTID, the time before it was sent, and its row changes.
-`Written.reached` returns the row changes up to a position, and the time when the first later ones were sent. The
+`Written.reached` returns the row changes up to a position, and the time when the first later changes were sent. The
 writer's thread adds, and the screen's thread reads.
 """
 
@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 
 class Reached(NamedTuple):
-    """The row changes up to a position. `waiting_since`: when the oldest of the later ones was sent, in Unix
-    seconds.
-    """
+    """Row changes up to a position. `waiting_since`: time when the oldest later change was sent, in Unix seconds."""
 
     rows: int
     waiting_since: float | None
@@ -23,21 +21,21 @@ class Reached(NamedTuple):
 
 @dataclass
 class Domain:
-    """The records of one GTID domain in order: last sequence number, time, and row changes up to there."""
+    """Records of one GTID domain in order: last sequence number, time, and row changes up to that number."""
 
     numbers: list[int] = field(default_factory=list)
     sent: list[float] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
     def up_to(self, number: int) -> tuple[int, float | None]:
-        """Return the row changes up to a sequence number, and the time when the first later ones were sent."""
+        """Return the row changes up to a sequence number, and the time when the first later changes were sent."""
         count = bisect.bisect_right(self.numbers, number)
         return (self.rows[count - 1] if count else 0), (self.sent[count] if count < len(self.numbers) else None)
 
 
 @dataclass
 class Written:
-    """The records of all domains."""
+    """Records of all domains. One thread adds, and another thread reads."""
 
     rows: int = 0
     transactions: int = 0
@@ -47,7 +45,15 @@ class Written:
     domains: dict[str, Domain] = field(default_factory=dict)
 
     def add(self, gtid: str, sent: float, *, rows: int, transactions: int, told: str = "") -> None:
-        """Record a committed round trip."""
+        """Record a committed round trip.
+
+        Args:
+            gtid: its last GTID.
+            sent: time before it was sent, in Unix seconds.
+            rows: number of its row changes.
+            transactions: number of its transactions.
+            told: text of a special change for the screen; empty for ordinary changes.
+        """
         domain, _, number = gtid.split("-")
         notes = self.domains.setdefault(domain, Domain())
         notes.rows.append((notes.rows[-1] if notes.rows else 0) + rows)
@@ -72,6 +78,6 @@ def numbers(position: str) -> dict[str, int]:
 
 
 def covers(position: str, gtid: str) -> bool:
-    """Return True if a transaction is included in a position."""
+    """Return True if the GTID position includes the transaction `gtid`."""
     domain, _, number = gtid.split("-")
     return numbers(position).get(domain, 0) >= int(number)

@@ -1,8 +1,8 @@
 """A MariaDB replica in Python: the protocol, a durable relay log, and row images decoded into Arrow.
 
-The names in `__all__` and the errors in `replica.errors` are public, as docs/api.md describes them; every other module
-and name may change without notice. Nothing is imported before it is asked for: Spark executors import single
-sub-modules and pay for each import once a process.
+The names in `__all__` and the errors in `replica.errors` are public, as docs/api.md describes them. Every other module
+and name may change without notice. Names are imported on first use, because each Spark executor process needs only a
+few sub-modules and pays for every import.
 """
 
 from __future__ import annotations

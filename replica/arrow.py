@@ -1,8 +1,8 @@
 """Public functions that read the row changes of one table as Arrow RecordBatches: `decode_files` and `read_relay_log`.
 
-The input is binlog files, or the folder of a relay log, which may still be written. docs/api.md describes the
-RecordBatches. No server and no Spark is needed. Errors of the arguments are raised at once. Errors of the log are
-raised when the reading reaches them.
+The input is binlog files, or the folder of a relay log that a replica may still be writing. docs/api.md describes the
+RecordBatches. Neither a server nor Spark is needed. A wrong argument raises an error at the call; an error of the log
+is raised when the iterator reaches it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,9 @@ if TYPE_CHECKING:
 
     Definition = tuple[OutputColumn, ...]
 
-# `change_record_batch` needs batches of the shape `envelope`. The RecordBatch owns its memory only if the decoder does
-# not reuse its buffers.
-
-
 OPERATIONS: Final = array_of_values(["insert", "update", "delete"], pa.string())
 
-"""Operations by the decoder's number."""
+"""Names of the row operations, indexed by the decoder's operation code."""
 
 NAMES: Final = pa.list_(pa.string())
 
@@ -103,9 +99,11 @@ def change_record_batch(changes: ChangeBatch, schema: pa.Schema, gtids: pa.Array
     """Make the RecordBatch of `schema` from a decoded batch.
 
     Args:
-        changes: The decoded batch.
+        changes: A batch of the shape `envelope`. The RecordBatch refers to its buffers, so it owns its memory only if
+            the decoder does not reuse them.
         schema: The result of `change_schema`.
-        gtids: One text per group, for GTIDs that are not three numbers; None for MariaDB's.
+        gtids: For a log of MySQL, the GTID of each group as text; None for a log of MariaDB, whose groups have the
+            numbers.
     """
     groups, used = changes.groups, np.unique(changes.group)
     rows = np.searchsorted(used, changes.group)
@@ -140,9 +138,9 @@ def _image(arrays: Sequence[pa.Array], kind: pa.DataType, valid: npt.NDArray[np.
     return pa.StructArray.from_buffers(kind, len(valid), [validity(valid)], children=list(arrays))
 
 
-# An ALTER TABLE that was not logged can leave rows of several definitions in one part. `TableDecoder` then decodes the
-# part once per definition and sorts the rows, so memory stays bounded by one range. Rows before an error are returned
-# first.
+# An ALTER TABLE that is not in the binlog can leave rows of several definitions in one part of the log. `TableDecoder`
+# then decodes the part once per definition and sorts the rows, so memory stays bounded by one part. Rows before an
+# error are returned before the error is raised.
 
 
 SHOWN_TEXT: Final = 200
@@ -168,7 +166,7 @@ class _OneDefinition:
 
 
 class _Refusal(NamedTuple):
-    """Number of a group of a part, and the error that ends the reading at that group."""
+    """First group of a part that the reading refuses, with its index in the part and the error to raise there."""
 
     group: int
     error: ReplicaError
@@ -176,7 +174,10 @@ class _Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class TableDecoder:
-    """Reader of one table along a log; `statements_stop`: whether row changes without row events are an error."""
+    """Decoder of the row changes of one table, part by part along a log.
+
+    With `statements_stop`, row changes that were logged as statements are an error.
+    """
 
     reading: Reading
     options: DecodeOptions
@@ -192,11 +193,11 @@ class TableDecoder:
             StatementDmlError: A statement that was logged as text may have changed rows of the table.
             ReplicaError: An error of the decoder, with the file's name and the offset in the file.
         """
-        if not part.piece.whole:  # the log has no commit of its transaction
+        if not part.piece.whole:  # the log ends before the commit of the transaction
             return
         names = self.reading.names
         if part.defines and names.learn(part):
-            self._tables = None  # the same table maps may now have other column names
+            self._tables = None  # after DDL, an equal table map may have other column names
             self._decoders.clear()
         carried, groups = self.reading.carry(part), self.reading.groups(part)
         shown, refused = self.reading.shown(part), self._refused(part, carried)
@@ -212,7 +213,7 @@ class TableDecoder:
             raise refused.error
 
     def _refused(self, part: Part, carried: Sequence[CarriedGroup]) -> _Refusal | None:
-        """Find the first group that is an error for this reading, although the decoder accepts it."""
+        """Find the first selected group that this reading refuses, although the decoder accepts it."""
         shown, found = self.reading.shown(part), list[_Refusal]()
         unprepared: list[XaGroup] = []
         deliver(self.reading.scan(part), carried, unprepared)
@@ -289,7 +290,7 @@ _log: Final = logging.getLogger("replica")
 
 
 class _Strict(Notices):
-    """Notices of a reading that raises omissions as errors and logs everything else."""
+    """Notices that raise omitted rows as errors and log everything else."""
 
     def say(self, text: str) -> None:
         _log.info(text)
@@ -299,7 +300,7 @@ class _Strict(Notices):
 
 
 class ChangeReader:
-    """Iterator over the RecordBatches of a part of a relay log; made by `read_relay_log`, read once.
+    """Single-use iterator over the RecordBatches of a part of a relay log, returned by `read_relay_log`.
 
     Attributes:
         position: The GTID position up to which the reader reads. Store it after the last batch, and pass it as `after`
@@ -319,7 +320,7 @@ class ChangeReader:
 
 @dataclass(frozen=True, slots=True)
 class _Arguments:
-    """Arguments that both functions share."""
+    """Parsed arguments that `decode_files` and `read_relay_log` share."""
 
     table: str
     schema_file: Path | None
@@ -352,7 +353,7 @@ def decode_files(
     Args:
         paths: The files in the order of the log.
         table: `database.table`, as the binlog spells it.
-        after: Skip transactions up to this position, each in its own domain.
+        after: Skip transactions up to this position, domain by domain; empty: skip none.
         until: Skip transactions after this position, and domains that it does not name; empty: skip none.
         schema_file: A file of CREATE TABLE statements, for tables whose columns have no names in the log.
         key_file: The key file of the server's file_key_management plugin, for encrypted files.

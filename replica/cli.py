@@ -2,7 +2,7 @@
 
 Options come from the tables in `options/config.py` and `daemon/config.py`. The command line overrides the environment
 (MARIADB_REPLICA_USER), and the environment overrides the configuration file (TOML). Logs go to standard error, one
-structured line an event; answers go to standard output. The exit code is that of the error (`errors.py`), or 0 after a
+structured line per event; answers go to standard output. The exit code is that of the error (`errors.py`), or 0 after a
 requested stop.
 """
 
@@ -27,8 +27,9 @@ COMMANDS = {
     "files": ("replica.commands.files", "files", "Copy out unit files, alerts, dashboard, example configuration."),
     "dump": ("replica.dump.command", "dump", "Show what is in binlog files."),
 }
-"""Command name -> module, object, help text. A module is imported only when its command runs, so that `status` does not
-wait for the import of the decoder.
+"""Command name -> module, object, help text.
+
+A module is imported only when its command runs, so that `status` does not wait for the import of the decoder.
 """
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Parsed(click.ParamType[Any]):
-    """Click type of an option that `parse` reads.
+    """Click type of an option whose text `parse` converts.
 
-    `parse` raises ValueError with the words that follow the option's text.
+    `parse` raises ValueError with the end of a sentence, which the error message appends to the option's name and text.
     """
 
     name = "text"

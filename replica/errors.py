@@ -8,9 +8,9 @@
     │   ├── AuthenticationError 31    wrong user or password, TLS required, missing privilege
     │   ├── PositionLostError 32      the position is diverged, or not in this server's binlog
     │   │   ├── PositionPurgedError   the transactions after the position were purged; later ones can still be read
-    │   │   └── AmbiguousPositionError the position matches several places: sequence numbers went back
+    │   │   └── AmbiguousPositionError the position matches several places: sequence numbers decreased
     │   └── DuplicateServerIdError 33 another replica uses our server id (4052): never reconnect
-    ├── OutOfOrderGtidError 34        a sequence number went back within its domain: stopped before that transaction
+    ├── OutOfOrderGtidError 34        a sequence number decreased within its domain: reading stops before it
     ├── DisconnectedError 40          the connection ended; reconnecting may help (the only retryable error)
     ├── ProtocolError 50              the bytes violate the protocol
     │   ├── TruncatedError            the bytes end too early
@@ -19,7 +19,7 @@
     ├── SchemaError 60                a table is unknown, or its columns do not match the row images
     │   ├── UnsupportedColumnError    a column type or character set that we cannot decode
     │   ├── KeyChangedError           the key of a table changed after a part of its rows was delivered
-    │   └── ColumnsAddedError         a table has new columns, and the query's options stop it there: restart it
+    │   └── ColumnsAddedError         a table has new columns, and the options end the query there: restart it
     ├── StatementDmlError 61          a statement that was logged as text changed rows of the selected tables
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
     │   └── DiskFullError             the disk or the quota is full: free space, and the work continues
@@ -73,7 +73,8 @@ class ReplicaError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        # A text from the server or the system may end with a full stop, and the message around that text adds its own.
+        # A text from the server or the system may end with a full stop, and the message that quotes the text adds its
+        # own.
         if message.endswith("..") and not message.endswith("..."):
             message = message.removesuffix(".")
         super().__init__(message)
@@ -143,7 +144,7 @@ class PositionPurgedError(PositionLostError):
 
 
 class AmbiguousPositionError(PositionLostError):
-    """The position matches more than one place in the binlog, because sequence numbers went back."""
+    """The position matches more than one place in the binlog, because sequence numbers decreased."""
 
 
 class DuplicateServerIdError(ServerError):
@@ -175,7 +176,7 @@ class ProtocolError(ReplicaError):
 
     @property
     def placeless(self) -> str:
-        """The message without its offset, for a caller that knows a more useful one."""
+        """The message without its offset, for a caller that adds a more useful place."""
         return self.message.removesuffix(f" (at offset {self.offset})")
 
 
@@ -206,16 +207,16 @@ class KeyChangedError(SchemaError):
 
 
 class ColumnsAddedError(SchemaError):
-    """A table has new columns, and the query's options stop it there.
+    """A table has new columns, and the options of the query end it at that change.
 
-    A restart continues from there with the new columns.
+    A restarted query continues from the change with the new columns.
     """
 
 
 class StatementDmlError(ReplicaError):
-    """A statement that the binlog holds as text changed rows.
+    """A statement that the binlog contains as text changed rows.
 
-    No row event has these changes, so they cannot be delivered.
+    The binlog has no row events of these changes, so they cannot be delivered.
     """
 
     exit_code = 61
@@ -230,7 +231,7 @@ class RelayError(ReplicaError):
 class DiskFullError(RelayError):
     """The disk or quota of a relay log or a mirror is full.
 
-    Nothing committed is lost. Free space, and the work continues.
+    Committed data is not lost. The work continues once space is free.
     """
 
 

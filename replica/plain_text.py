@@ -1,7 +1,7 @@
 r"""Escapes of control characters in text that comes from a server, a binlog or an error message.
 
-In: any text that others wrote. Out: the same text with control characters shown as \x1b, so that no character commands
-the terminal or breaks a line. Code that prints for people must escape last, after every other check.
+In: any text from outside of this program. Out: the same text with control characters shown as \x1b, so that no
+character commands the terminal or breaks a line. Code that prints for people must escape last, after every other check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def has_control(text: str) -> bool:
 
 
 def plain_event(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Escape the texts of a log event. This is a processor of structlog."""
+    """Escape the texts of a log event, as a processor of structlog."""
     for key, value in event.items():
         if isinstance(value, str):
             event[key] = printable(value) if key == _TRACEBACK else one_line(value)

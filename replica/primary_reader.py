@@ -1,12 +1,14 @@
-"""Find GTID positions on a primary by time, place or transaction, without receiving its whole binlog.
+"""Search for GTID positions on a primary by time, place or transaction, without receiving its whole binlog.
 
-`PrimaryReader` finds the file by binary search over the beginnings of the files. Then it receives the needed part of
-that file into a temporary relay log. A search by time starts in the last file that began DISORDER_S before the time. It
-returns the first group in binlog order that was committed at that time or later. A session that sets its own time (SET
-timestamp, a replayed binlog) counts with that time.
+`PrimaryReader` finds the binlog file by binary search over the starts of the files. Then it receives the needed part of
+that file into a temporary relay log.
 
-Prepared XA transactions are searched from the last file backwards, up to the size limit of a relay log. Times in the
-future or before the oldest binlog are refused. So are places at which no event begins, and missing transactions.
+A search by time returns the first group in binlog order that was committed at that time or later. It begins in the last
+file whose first event is at least DISORDER_S older. Commit times that a session set itself (SET timestamp, a replayed
+binlog) count as they are. Prepared XA transactions are searched from the last file backwards, up to the size limit of a
+relay log.
+
+Refused: times in the future or before the oldest binlog, places at which no event begins, and missing transactions.
 """
 
 from __future__ import annotations
@@ -58,22 +60,24 @@ if TYPE_CHECKING:
 
     FindGroup = Callable[[RelayGroups, RelayLocation], LogGroup | None]
 
-# The replica of `temporary_log` has its own server id, never acknowledges, and keeps at most OWN_LOG_BYTES on disk.
+# The replica of `temporary_log` has its own server id, never acknowledges transactions, and keeps at most OWN_LOG_BYTES
+# on disk.
 
 
 OWN_FILE_BYTES: Final = 16 << 20
 
-"""File size after which a new file begins. Processed files are removed, and small files are removed sooner. A larger
-transaction makes a larger file.
+"""Size in bytes after which a new relay file begins.
+
+Processed files are removed as a whole, so small files free disk space sooner. A transaction is never split.
 """
 
 OWN_LOG_BYTES: Final = 256 << 20
 
-"""Log size at which receiving pauses until the caller has processed the log."""
+"""Size of the temporary log in bytes at which receiving pauses until the caller has processed the log."""
 
 
 class TemporaryLog(NamedTuple):
-    """Relay log and the replica that writes it."""
+    """Temporary relay log, and the replica that writes it."""
 
     log: RelayLog
     replica: EmbeddedReplica
@@ -83,10 +87,16 @@ class TemporaryLog(NamedTuple):
 def temporary_log(
     config: ReplicaConfig, start: str | GtidPosition, log: FilteringBoundLogger, **options: object
 ) -> Iterator[TemporaryLog]:
-    """Receive the binlog after `start` (latest, earliest, or a position); `options` override those of `config`.
+    """Receive the binlog after `start` into a temporary relay log, which is deleted at the end of the block.
+
+    Args:
+        config: Configuration of the primary.
+        start: latest, earliest, or a GTID position.
+        log: Logger of the replica.
+        options: Options that override those of `config`.
 
     Raises:
-        ReplicaError: Any error of EmbeddedReplica, from the calls of the replica.
+        ReplicaError: Any error that `EmbeddedReplica` raises.
     """
     with tempfile.TemporaryDirectory(prefix="mariadb-replica-") as folder:
         own = config.model_copy(
@@ -113,8 +123,9 @@ POLL_S: Final = 0.1
 
 SILENCE_S: Final = 120.0
 
-"""Maximum silence in seconds. The primary needs seconds to find a position inside a file of 1 GB, on a slow disk a
-minute.
+"""Maximum silence of the primary in seconds.
+
+On a slow disk, the primary needs a minute to find a position inside a file of 1 GB.
 """
 
 
@@ -122,9 +133,9 @@ class SearchResult(NamedTuple):
     """Result of a search.
 
     Attributes:
-        group: The found group; None if it is not before the end.
+        group: The found group; None if the search reached its end without a match.
         opened: XA transactions prepared before the group, oldest first, with the position before each.
-        following: Group after `group`; None if there is none.
+        following: The group after `group`; None if there is none.
     """
 
     group: LogGroup | None
@@ -138,7 +149,7 @@ class SearchResult(NamedTuple):
 
 
 class TooFarError(Exception):
-    """The search would receive more than the allowed bytes. This error never leaves this package."""
+    """The search would receive more than `most_bytes`. Callers in this package must catch this error."""
 
 
 def search_binlog(
@@ -152,7 +163,14 @@ def search_binlog(
 ) -> SearchResult:
     """Receive the binlog after `start` until `find_group` finds a group, or up to `end`.
 
-    `find_group` is called with the log and the location up to which it has searched.
+    Args:
+        config: Configuration of the primary.
+        start: Position after which the search begins.
+        end: Position at which the search ends.
+        find_group: Called repeatedly with the groups of the log, and with the location up to which it has searched
+            them.
+        log: Logger of the replica.
+        most_bytes: Maximum bytes to receive; None for no limit.
 
     Raises:
         TooFarError: `end` is more than `most_bytes` after `start`.
@@ -203,7 +221,7 @@ def _reached(position: GtidPosition, end: GtidPosition) -> bool:
 
 
 class _Opened:
-    """XA transactions that are prepared at a moving location; the files before the location may be removed."""
+    """XA transactions that are prepared and not ended at a location, which `follow_to` moves forward."""
 
     def __init__(self, log: RelayLog) -> None:
         self._log = log
@@ -230,7 +248,11 @@ _CLOCK = "SELECT TIMESTAMPDIFF(SECOND, '1970-01-01', UTC_TIMESTAMP())"
 
 
 class _Beginning(NamedTuple):
-    """Start and end of a search; `gap_s`: time at which the binlogs begin, if it is later than the searched time."""
+    """Start and end of a search.
+
+    `gap_s` is the time at which the binlogs begin (seconds since 1970), if the server has purged transactions after the
+    searched time.
+    """
 
     endpoint: Endpoint
     start: GtidPosition
@@ -239,17 +261,20 @@ class _Beginning(NamedTuple):
 
 
 class PrimaryReader:
-    """Reader of the primary in `config`; retried connections are logged to `log`."""
+    """Searcher on the primary in `config`. Retried connections are logged to `log`."""
 
     def __init__(self, config: ReplicaConfig, log: FilteringBoundLogger) -> None:
         self._config = config
         self._log = log
 
     def at_time(self, time_s: int, *, accept_gap: bool = False) -> FoundPosition:
-        """Return the position before the first group committed at `time_s` (seconds since 1970) or later, or the
-        binlog's end.
+        """Return the position before the first group that was committed at a time or later.
 
-        With `accept_gap`, a time before the oldest binlog file returns the start of that file.
+        Without such a group, return the end of the binlog.
+
+        Args:
+            time_s: Time in seconds since 1970.
+            accept_gap: For a time before the oldest binlog file, return the start of that file instead of an error.
 
         Raises:
             ConfigError: The time is in the future by the server's clock.
@@ -398,7 +423,7 @@ async def _begin_at_time(config: ReplicaConfig, endpoint: Endpoint, time_s: int)
 async def _begin_at_place(
     config: ReplicaConfig, endpoint: Endpoint, place: BinlogPosition
 ) -> tuple[_Beginning, FoundPosition | None]:
-    """Return where to search, and the position; the position is None if the place is inside a group."""
+    """Return where to search, or the position itself if the place is not inside a group."""
     state, start, end = await _run(config, endpoint, _states(place))
     if state is None:
         files = await _run(config, endpoint, binlog_files())

@@ -1,4 +1,4 @@
-"""The work of `.load()`: parse the options, inspect the server and its catalog, and make the plan that tasks read with.
+"""Work of `.load()`: parse the options, inspect the server and its catalog, and make the plan with which tasks read.
 
 `load_plan` turns the options, as Spark gives them, into a `ReadPlan`. It makes one connection, to the first host that
 answers, and repeats a connection that breaks. A query on a daemon's relay log does not check the server's settings,
@@ -49,8 +49,10 @@ _NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE T
 class _LoadedTables(NamedTuple):
     """Everything known about the selected tables.
 
-    `patterns`: their names as patterns; `columns`: those of the one table of a typed query; `catalog`: the server's
-    definitions.
+    Attributes:
+        patterns: their names as patterns.
+        columns: the columns of the one table of a typed query.
+        catalog: the server's definitions.
     """
 
     patterns: tuple[str, ...]

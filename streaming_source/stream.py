@@ -35,13 +35,17 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 CLOSE_TIMEOUT_S = 2.0
-"""Seconds that a stopped query may take to close the connection to the primary. Spark waits about as long for its
-Python processes.
+"""Most seconds in which a stopped query closes the connection to the primary. Spark waits about as long for its Python
+processes.
 """
 
 
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Spark's reader of a stream. `options` is None in tasks."""
+    """Spark's reader of a stream.
+
+    Attributes:
+        options: the options of the query; None in tasks.
+    """
 
     ends_before_statements = False
     """Whether a batch ends before a statement on one of its tables. The mirror's reader sets it."""
@@ -69,7 +73,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _terminated(self, *_: object) -> None:
         """Close the connection to the primary and exit. `query.stop()` sends SIGTERM and calls no method."""
-        # In another thread, because this one may hold a lock that closing needs.
+        # This runs in another thread, because this thread may hold a lock that closing needs.
         closing = threading.Thread(target=self.stop, daemon=True)
         closing.start()
         closing.join(CLOSE_TIMEOUT_S)

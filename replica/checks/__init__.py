@@ -1,1 +1,1 @@
-"""Checks of servers and this machine before a replica starts: queries, findings, text."""
+"""Checks of servers and of this machine before a replica starts: queries, findings, report."""

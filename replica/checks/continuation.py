@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
 
 def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) -> Steps[Result | PositionLostError]:
-    """Return the finding, or the error with which a replica would end on this server.
+    """Check that a replica could start on this server.
+
+    Args:
+        facts: answers of the server.
+        end: end of the relay log; None before the first start.
+        config: options of the replica.
+
+    Returns:
+        The finding, or the error with which a replica would end on this server.
 
     Raises:
         ConfigError: `start` is no position.
@@ -60,7 +68,18 @@ def position(facts: ServerFacts, end: RelayEnd | None, config: ReplicaConfig) ->
 async def altered(
     login: Login, config: ReplicaConfig, directory: Path, end: RelayEnd, server: ServerInfo
 ) -> PositionLostError | None:
-    """Return the error if the server has another transaction in place of our last one, as after a reset; else None."""
+    """Compare the last stored transaction with the server's transaction at the same place.
+
+    Args:
+        login: connection to the server, for queries; the comparison opens its own.
+        config: options of the replica.
+        directory: relay directory.
+        end: end of its relay log.
+        server: the server's answers.
+
+    Returns:
+        The error if the server has another transaction there, as after a reset; None if it has the same one, or lags.
+    """
     may_lag = len(config.endpoints) > 1 or config.gtid_ignore_duplicates
     try:
         here = await login.run(verify(end.stored, server, may_lag=may_lag))
@@ -75,7 +94,11 @@ async def altered(
 
 
 def purged_before(wanted: GtidPosition, oldest: GtidPosition | None) -> PositionLostError | None:
-    """Return the error for a position before the oldest file, or None (sql_repl.cc: contains_all_slave_gtid)."""
+    """Return the error if the server has purged transactions after `wanted`; else None.
+
+    `oldest` is the position before the server's oldest file, or None if unknown. Source: contains_all_slave_gtid in the
+    server's sql_repl.cc.
+    """
     purged = [
         gtid for gtid in oldest or () if (have := wanted.get(gtid.domain_id)) is None or have.seq_no < gtid.seq_no
     ]
@@ -87,7 +110,7 @@ def purged_before(wanted: GtidPosition, oldest: GtidPosition | None) -> Position
 
 
 def together(servers: Servers) -> Iterator[Result]:
-    """Check the servers together. Fewer than two give no finding."""
+    """Compare the histories of several servers. Fewer than two servers give no finding."""
     if len(servers) < 2:
         return
     yield from _ids(servers)

@@ -1,7 +1,7 @@
 """Check of the tables that a query reads first (`startingPosition=initial`), with one finding for each table.
 
 In: the verdicts of `snapshot`. Out: a report with refusals first, then warnings, then the other tables. Each kind has a
-bounded number of lines and the sum of the rest. A refusal makes the report an error.
+bounded number of lines, and one line with the number of omitted tables. A refusal makes the report an error.
 """
 
 from __future__ import annotations

@@ -168,7 +168,10 @@ SLOW_SYNC_S = 0.02
 
 
 def disk(config: DaemonConfig, directory: Path) -> Iterator[Result]:
-    """Check the disk. A directory that cannot be written gives no finding here, because another check reports it."""
+    """Check the disk of the relay log in `directory`.
+
+    A directory that cannot be written gives no finding here, because another check reports it.
+    """
     place = existing(directory)
     if not writable(place):
         return
@@ -266,7 +269,7 @@ def relay_end(directory: Path, start: str) -> RelayEnd | None:
     None means that no group was written yet, or that the files are lost and `start` is a position to continue from.
 
     Raises:
-        RelayError: the record or its relay file cannot be read, or the files are lost and `start` is a word.
+        RelayError: the record or its relay file cannot be read, or the files are lost and `start` is a keyword.
         FileNotFoundError: the relay file of the record was removed, and others exist.
     """
     if directory.is_dir() and not relay_numbers(directory):
@@ -294,7 +297,9 @@ VARIABLE: Final = "PYSPARK_PYTHON"
 
 DRIVER_VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
 
-"""Often the name of a notebook program, with which Spark cannot start a process of a data source."""
+"""Variable for the driver's interpreter. Its value is often a notebook program, with which Spark cannot run a data
+source.
+"""
 
 ANSWER_S: Final = 60.0
 
@@ -382,7 +387,7 @@ def _spark(facts: Mapping[str, Any], found: str) -> Result:
 def _probed(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the answers of an interpreter, or the reason why there are none under `refused`."""
     home = environment.get("SPARK_HOME", "")
-    # As Spark's own launcher does, because a distribution contains its own pyspark.
+    # Add the pyspark of the distribution, as Spark's own launcher does.
     brought = [str(path) for path in sorted(Path(home, "python", "lib").glob("*.zip"))] if home else []
     path = os.pathsep.join([*brought, *filter(None, [environment.get("PYTHONPATH", "")])])
     try:
@@ -403,7 +408,7 @@ def _probed(program: str, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _lacking(facts: Mapping[str, Any]) -> str:
-    """Return what an interpreter lacks, as the end of a sentence; '' for nothing."""
+    """Return the missing requirements of an interpreter, as the end of a sentence; '' if none is missing."""
     if "python" not in facts:
         return f"which {facts['refused']}"
     lacks = facts.get("lacks")

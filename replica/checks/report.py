@@ -1,4 +1,8 @@
-"""Findings of the checks, and the report that prints them."""
+"""Findings of the checks, and the report that prints them.
+
+In: `Result`s, collected in one `Report` for each server, for the servers together, and for this machine. Out: lines of
+text, with one verdict for each purpose. Colours only repeat what the text says, so that nothing is lost without them.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +57,6 @@ class Report:
         return [result for result in self.results if result.state == "missing"]
 
 
-# The text is complete without its colours.
-
-
 _MARKS: dict[State, tuple[str, str, str, str]] = {
     "ok": ("✓", "+", "ok", "green"),
     "note": ("·", ".", "note", "cyan"),
@@ -73,9 +74,8 @@ _WIDEST_NAME = 44
 def lines(reports: Iterable[Report], *, encoding: str) -> Iterator[str]:
     """Yield the lines of the reports, with colours as escape sequences.
 
-    If the encoding lacks the marks, they are ASCII.
-
-    The lines of a report come before the next report is requested.
+    The lines of a report are complete before the next report is requested. If `encoding` lacks the marks of findings,
+    ASCII marks are used.
     """
     plain = not _can_encode(encoding)
     shown: list[Report] = []

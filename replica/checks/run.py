@@ -167,7 +167,7 @@ def _place(report: Report, facts: ServerFacts, end: RelayEnd | None, found: Resu
 
 
 def _verdict(report: Report, info: ServerInfo, us: Us, hosts: int) -> ReplicaError | None:
-    """Return the error with which a connection would end: one of the settings first, then of the rest."""
+    """Return the error with which a connection would end: first an error of the settings, then any other error."""
     report.version, report.account = info.version, info.account
     findings = check(info, us.server_id, hosts=hosts)
     if not info.is_mariadb:

@@ -47,7 +47,7 @@ ER_PARSE_ERROR = 1064
 
 @dataclass(frozen=True, slots=True)
 class OtherReplica:
-    """A line of SHOW REPLICA HOSTS."""
+    """Line of SHOW REPLICA HOSTS."""
 
     server_id: int
     host: str
@@ -57,14 +57,14 @@ class OtherReplica:
 class ServerFacts:
     """Answers of a server.
 
-    `variables` lacks those that the server does not know. None means that the server refused the query.
+    `variables` has only the variables that the server knows. A None field means that the server refused the query.
     """
 
     info: ServerInfo
     primary: PrimaryAnswer
     variables: dict[str, str] = field(default_factory=dict)
     tls: str = ""
-    """TLS version and cipher of this connection; empty without."""
+    """TLS version and cipher of this connection; empty without TLS."""
     binlog_state: frozenset[Gtid] = frozenset()
     """The last GTID of each domain and server id in its binlog."""
     slave_pos: GtidPosition = GtidPosition()  # noqa: RUF009  (immutable)
@@ -83,7 +83,7 @@ class ServerFacts:
 
 def ask_facts() -> Steps[ServerFacts | ServerInfo]:
     """Run all queries. A server that is not MariaDB is only asked for its identity."""
-    # First, because later this connection would be in the list itself.
+    # This query comes first, because later this connection would be in the list itself.
     replicas = yield from _allowed("SHOW REPLICA HOSTS")
     info = yield from inspect_server(PROBING_ID)
     if not info.is_mariadb:
@@ -140,17 +140,20 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 class Us(NamedTuple):
-    """Our identity to a primary."""
+    """Identity of this replica towards a primary."""
 
     server_id: int
     configured: bool
     """Whether someone configured the id."""
     settled: bool
-    """Whether the id is configured or drawn for the relay directory already. If not, the first start draws one."""
+    """Whether the id is configured, or was chosen at random for the relay directory. If not, the first start chooses an
+    id.
+    """
     running: bool
     """Whether a replica of this relay directory is running under the same id."""
     left_open: frozenset[int]
-    """Server ids of primaries that an earlier run left without a goodbye. They may not have noticed its end yet."""
+    """Server ids of primaries that an earlier run left without a goodbye. These primaries may still list the dead dump.
+    """
 
 
 VERIFIED_BY_PASSWORD = (11, 4)
@@ -351,7 +354,7 @@ def _filter_result(facts: ServerFacts) -> Result:
 
 SHORT_S = 86_400.0
 
-"""Retention in seconds below which there is a warning: after a weekend alarm, a day is short to restore a replica."""
+"""Retention in seconds below which there is a warning: one day is little time to restore a failed replica."""
 
 NEAR_S = 6 * 3600.0
 
@@ -359,7 +362,7 @@ NEAR_BYTES = 256 << 20
 
 
 def retention(facts: ServerFacts) -> Iterator[Result]:
-    """Check what the server removes from its binlog, and when."""
+    """Check by which rules the server purges its binlog."""
     expiry_s, total = facts.primary.expiry_s, facts.primary.max_total_bytes
     kept = size(sum(file.size for file in facts.binlogs)) if facts.binlogs is not None else "an unknown size"
     waits = int(facts.variables.get("slave_connections_needed_for_purge") or 0)

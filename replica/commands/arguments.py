@@ -29,7 +29,7 @@ _ACCOUNT = frozenset({"user", "password", "password_file", "defaults_file"})
 
 
 def add_home_file(values: dict[str, object], sources: dict[str, str]) -> None:
-    """Add the user's own option file, as MariaDB's clients do, if no account option is given; print that."""
+    """Add the user's own option file, as MariaDB's clients do, if no account option is given; print its path."""
     if values.keys() & _ACCOUNT:
         return
     path = home_file()
@@ -43,7 +43,7 @@ def warn_of_exposed_files(config: ReplicaConfig, sources: dict[str, str]) -> Non
     files = [config.password_file, config.tls_key]
     if isinstance(config, DaemonConfig):
         files += [config.http_token_file, config.http_tls_key]
-    # These two files may contain no secret, so that has to be checked first.
+    # These two options need not name a file with a secret, so their values are checked first.
     if sources.get("password") and Path(sources["password"]).is_file():
         files.append(Path(sources["password"]))
     if config.defaults_file and option_file_password(config.defaults_file) is not None:
@@ -88,7 +88,10 @@ def option_flag(name: str) -> str:
 
 
 def option_of(kind: type[ReplicaConfig], name: str, text: str) -> _Decorator:
-    """Add one option of the table to a command. Its value is None if the command line does not have it."""
+    """Return a decorator that adds the option `name` of the table of `kind` to a command, with `text` as its help.
+
+    The value is None if the command line does not have the option.
+    """
     flag = option_flag(name)
     if name in flags(kind):
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
@@ -128,7 +131,14 @@ def config_reader(kind: type[_Config]) -> Callable[[], _Config]:
 def gather(
     kind: type[ReplicaConfig], line: Mapping[str, object], variables: Mapping[str, str], file: Path | None
 ) -> Gathered:
-    """Return the options of `kind` from the command line (None: not given), the environment and a file, in this order.
+    """Return all given options of `kind` with their sources. The command line wins over the environment, and the
+    environment over the file.
+
+    Args:
+        kind: class with the table of options.
+        line: values of the command line by option name; None for options that are not given.
+        variables: the environment.
+        file: configuration file, if there is one.
 
     Raises:
         ConfigError: the file cannot be read, or the environment has an unknown name.
@@ -143,7 +153,7 @@ def gather(
     _refuse_misspelt(variables)
     for variable, name in variables_of(kind.model_fields).items():
         value = variables.get(variable, "")
-        if value and not (name == "port" and value.startswith("tcp://")):  # a service link too
+        if value and not (name == "port" and value.startswith("tcp://")):  # tcp:// is the value of a service link
             values[name], sources[name] = value, variable
     for name, value in line.items():
         if value is not None:
@@ -254,10 +264,13 @@ def placed(command: Callable[..., None]) -> Callable[..., None]:
 def find_place(
     line: Mapping[str, object], variables: Mapping[str, str], file: Path | None, *, direct: bool
 ) -> LogChoice:
-    """Return the log that command line, environment and file choose.
+    """Return the log that the options of command line, environment and file choose.
+
+    With `direct`, the primary is queried even if a relay directory is configured. The other arguments are those of
+    `gather`.
 
     Raises:
-        ConfigError: they contradict each other, or have unknown options.
+        ConfigError: the options contradict each other, or are unknown.
     """
     found = gather(ReplicaConfig, line, variables, file)
     directory = found.values.get("relay_dir")

@@ -1,4 +1,8 @@
-"""`mariadb-replica check`: all prerequisites of a replica, before one is started. It changes nothing."""
+"""`mariadb-replica check`: all prerequisites of a replica, checked before a replica is started.
+
+In: the options of a daemon, and optionally patterns of tables. Out: a report for each server and for this machine, or
+JSON. The exit code is that of the first error with which a replica would end. The command changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +101,7 @@ def check_command(
 
 
 def _reports(config: DaemonConfig, tables: list[str] | None, *, unkeyed: bool, spark: bool) -> Iterator[Report]:
-    """Yield each report as soon as it is complete. The one of Spark, which imports it, takes a second or two more."""
+    """Yield each report as soon as it is complete. The report on Spark takes a second or two more, to import Spark."""
     yield from asyncio.run(check_all(config, gathered().sources, tables, unkeyed=unkeyed))
     if spark:
         yield spark_report(os.environ)

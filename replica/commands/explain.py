@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replica.files.encryption import KeyRing
 
 NOT_FOUND: Final = 3
-"""Exit code for a missing transaction. It is no error code, because the question was answered."""
+"""Exit code for a missing transaction. The code is not that of an error, because the question was answered."""
 
 
 @click.command(short_help="Everything about one transaction, or why it is missing.")

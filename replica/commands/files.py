@@ -1,7 +1,7 @@
 """`mariadb-replica files`: companion files of the program, copied out of the installed package.
 
 In: a folder, or none for a list. Out: the files of `replica/packaging/`, byte for byte, and an example configuration
-made from the table of options. Refused before anything is written: an existing file that differs.
+made from the table of options. If an existing file differs, the command refuses before it writes any file.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
     named = _named(list(_found(files)))
 
     def log_event(level: str, event: str, **fields: object) -> None:
-        # Opened for one line, because it has a thread, and no thread may exist when a process is forked.
+        # The log is open for one line only, because it has a thread, and no thread may exist when a process is forked.
         logs = LogWriter(style=log_format or "json", level="info")
         getattr(logs.logger, level)(event, **fields)
         logs.close()
@@ -60,7 +60,7 @@ def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
 def _serve(file: Path) -> None:
     """Run the daemon of one file, in its own process."""
     arguments = ["--config", str(file)]
-    with contextlib.suppress(ReplicaError):  # `run` says what is wrong with it
+    with contextlib.suppress(ReplicaError):  # `run` has reported the error
         if "cluster" not in gather(DaemonConfig, {}, os.environ, file).values:
             arguments += ["--cluster", file.stem]
     call(run, arguments, name=f"{PROGRAM} run")

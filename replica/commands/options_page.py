@@ -46,7 +46,7 @@ _SAMPLES = {
     "cluster": "shop",
 }
 
-"""Possible values of options without a default. The remaining ones are files."""
+"""Sample values of options without a default. The options that are not listed here are files."""
 
 
 class Row(NamedTuple):
@@ -61,7 +61,7 @@ def effective(config: DaemonConfig, given: Gathered) -> list[Row]:
     """Return every option with its value; secrets are masked."""
     rows = []
     for name in type(config).model_fields:
-        # A value that is set and was not given comes from MariaDB's option file.
+        # An option that is set, but not given to this program, comes from MariaDB's option file.
         rest = str(config.defaults_file) if name in config.model_fields_set and config.defaults_file else "default"
         source = given.sources.get(name, rest)
         drawn = name in _DRAWN and source == "default"

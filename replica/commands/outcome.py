@@ -1,4 +1,8 @@
-"""Conversion of a command's errors to one line on standard error, and an exit code."""
+"""Conversion of a command's errors to one line on standard error, and an exit code.
+
+`call` runs every command of the program. A user never sees a traceback for a ReplicaError, and errors.py defines the
+exit code of each error.
+"""
 
 from __future__ import annotations
 

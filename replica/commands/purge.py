@@ -1,9 +1,9 @@
 """`mariadb-replica purge`: remove old files of a relay log by hand, with or without a running daemon.
 
-Whole files are removed, the oldest first, but never the one that is written or that holds the last transaction. Files
-that a registered reader still needs are kept and reported. With --force they are removed; before that their readers are
-marked, so that they get a DataLossError. It is safe beside the daemon's own retention, because both hold the same lock
-while they choose and remove files.
+Whole files are removed, the oldest first. The file that is being written and the file with the last transaction always
+stay. Files that a registered reader still needs are kept and reported. With --force they are removed; before that their
+readers are marked, so that they get a DataLossError. The command is safe beside the daemon's own retention, because
+both hold the same lock while they choose and remove files.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Choice(NamedTuple):
 
 
 class OldFile(NamedTuple):
+    """Relay file that can be removed: its number, and its size in bytes."""
+
     number: int
     bytes: int
 
@@ -169,7 +171,7 @@ def _check_domains(position: GtidPosition, head: RelayHead) -> None:
 
 
 def _is_chosen(directory: Path, choice: Choice, number: int, following: int, left: int, now: float) -> bool:
-    """Return True if a file fits the choice. `left` is the size in bytes of it and all later files."""
+    """Return True if a file fits the choice. `left` is the size in bytes of this and all later files."""
     if choice.before is not None:
         ends = read_file_head(relay_path(directory, following)).position
         known = {gtid.domain_id: gtid.seq_no for gtid in ends}

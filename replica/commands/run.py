@@ -31,8 +31,8 @@ def run(config: DaemonConfig) -> None:
     logs = LogWriter(style=config.log_format, level=config.log_level, cluster=config.cluster)
     logs.capture()
     try:
-        # From the wake-up to the ACK this loop takes 20 us less than asyncio's own, and a client's COMMIT waits for
-        # that.
+        # From the wake-up to the ACK this loop takes 20 us less than asyncio's own, and a client's COMMIT waits for the
+        # ACK.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             reloader = Reloader(config, config_reader(DaemonConfig), logs)
             runner.run(Daemon(config, config.relay_dir, logs.logger, reloader=reloader).run())

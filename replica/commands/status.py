@@ -177,7 +177,7 @@ def _directory(relay_dir: str | None, config_file: Path | None) -> Path:
 
 
 def _read_state(directory: Path) -> tuple[StatusRecord | None, RelayHead | None, Verdict]:
-    """Read the state from outside, which works whatever the daemon does."""
+    """Read the state from the daemon's files, which works even if the daemon hangs."""
     try:
         if not directory.is_dir():
             raise RelayError(
@@ -216,7 +216,7 @@ def _fetch_record(url: str, token_file: Path | None, tls_ca: Path | None) -> Sta
     where = url.removesuffix("/").removesuffix("/status") + "/status"
     request = urllib.request.Request(where)  # noqa: S310  (http and https only)
     if token_file is not None:
-        # Not for the address of a redirection, which may belong to anyone.
+        # The token must not follow a redirect, whose target may belong to anyone.
         request.add_unredirected_header("Authorization", f"Bearer {read_token(token_file)}")
     try:
         trusted = None if tls_ca is None else ssl.create_default_context(cafile=tls_ca)

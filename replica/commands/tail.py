@@ -1,7 +1,7 @@
-"""`mariadb-replica tail`: live row changes, from a relay log beside its daemon or straight from a primary.
+"""`mariadb-replica tail`: live row changes, from the relay log of a running daemon or directly from a primary.
 
-The exit code is 0 after a requested stop (Ctrl-C, SIGTERM, --count, --no-follow). It is an error's code if the error
-ended it, or if selected rows could not be shown. Messages other than rows go to standard error.
+The exit code is 0 after a requested stop (Ctrl-C, SIGTERM, --count, --no-follow). Otherwise it is the code of the error
+that ended the command, or that prevented showing selected rows. Messages other than rows go to standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Options that only the daemon has, beside those of every replica: the second half of the table of options."""
+"""Options of the daemon, in addition to those of every replica (options/config.py).
+
+In: values from the command line, the environment and a TOML file. Out: a checked `DaemonConfig`. The help texts are
+also the reference documentation, so a new option needs one.
+"""
 
 from __future__ import annotations
 

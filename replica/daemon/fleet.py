@@ -1,9 +1,9 @@
 """Supervisor of one daemon for each configuration file, each in a process forked from this one.
 
 In: the files by name, and the function that a process runs with its file. Out: processes. A failed process is restarted
-with growing delays, and a hanging one is killed. After an error that only a person can fix, it is restarted at a
-SIGHUP. The parent holds no connection and no relay log, and must not start a thread, because a fork copies the locks
-that other threads hold.
+with growing delays, and a hanging one is killed. After an error that only a person can fix, a process is restarted at
+the next SIGHUP. The parent holds no connection and no relay log, and must not start a thread, because a fork copies the
+locks that other threads hold.
 
 Each process reports its state to the parent as it would to systemd (notify.py), over its own socket. The parent reports
 the state of all to systemd.
@@ -52,13 +52,17 @@ FOR_PEOPLE: Final = frozenset(
 FIRST_RETRY_S: Final = 5.0
 LAST_RETRY_S: Final = 60.0
 SOUND_S: Final = 600.0
-"""Run time in seconds after which a failure is no longer consecutive, and the first retry delay is used again."""
+"""Run time in seconds after which a failure no longer counts as a repeated one, and the first retry delay is used
+again.
+"""
 SILENT_S: Final = 120.0
 """Seconds without a sign of life before a process is killed, as WatchdogSec of the unit files. A slow disk may delay
 the loop for a while.
 """
 STARTING_S: Final = 600.0
-"""The same before the first sign of life, while a relay log is recovered and a full disk is waited for."""
+"""Seconds without the first sign of life before a process is killed. Meanwhile, it may recover a relay log or wait for
+disk space.
+"""
 STOP_S: Final = 30.0
 TURN_S: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 4096
@@ -68,7 +72,7 @@ _SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 @dataclass
 class Member:
-    """One daemon: its name, its file, and the state of its process."""
+    """Daemon of a fleet: its name, its file, and the state of its process."""
 
     name: str
     file: Path
@@ -88,7 +92,7 @@ class Member:
 
 
 class Fleet:
-    """The parent. Call `run()` in the main thread."""
+    """Parent process of all daemons. Call `run()` in the main thread."""
 
     def __init__(self, files: Mapping[str, Path], work: Callable[[Path], None], log_event: LogEvent) -> None:
         self._members = [Member(name, file) for name, file in files.items()]
@@ -174,7 +178,7 @@ class Fleet:
             self._pass_on(signal.SIGHUP)
             for member in self._members:
                 if not member.running and self._leaving_since is None:
-                    member.due_at = 0.0  # a person has fixed the cause
+                    member.due_at = 0.0  # SIGHUP means that a person has fixed the cause
             return
         if self._leaving_since is None:
             self._leaving_since = time.monotonic()
@@ -204,8 +208,8 @@ class Fleet:
         signal.set_wakeup_fd(-1)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a handler for it
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)  # whatever ends the parent
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # ignored until the child installs its own handler
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)  # sent at any end of the parent
         os.environ.pop("WATCHDOG_PID", None)
         os.environ["WATCHDOG_USEC"] = str(int(SILENT_S * 1e6))
         if member.socket is not None:
@@ -235,7 +239,7 @@ class Fleet:
             self._log_event(
                 "error", "daemon stands still and is killed", daemon=member.name, seconds=round(now - member.heard_at)
             )
-            os.kill(int(member.process.pid or 0), signal.SIGABRT)  # it logs where it hangs
+            os.kill(int(member.process.pid or 0), signal.SIGABRT)  # the process then logs where it hangs
             member.heard_at = now
 
     def _ended(self, member: Member, code: int) -> None:

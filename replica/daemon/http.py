@@ -145,10 +145,12 @@ JSON_TYPE: Final = "application/json; charset=utf-8"
 
 
 def as_json(code: int, content: Mapping[str, object]) -> Answer:
+    """Return an answer with a JSON body."""
     return code, JSON_TYPE, json.dumps(content).encode() + b"\n"
 
 
 def as_metrics(text: bytes) -> Answer:
+    """Return an answer with a body in Prometheus' text format."""
     return HTTPStatus.OK, CONTENT_TYPE, text
 
 
@@ -192,7 +194,7 @@ class _Client:
     deadline_s: float
     local: bool
     requested: bool = False
-    """Whether its request has arrived."""
+    """Whether the client's request has arrived."""
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -266,11 +268,11 @@ class _Server(http.server.ThreadingHTTPServer):
                 _cut_off(client)
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """Ignore a client that disconnected. An error of a route is answered as 500."""
+        """Ignore a client that disconnected. A route that raises an error is answered with 500."""
 
 
 def is_local(host: str) -> bool:
-    """Return True if a client's address is of this machine's loopback."""
+    """Return True if a client's address is a loopback address of this machine."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)  # an IPv4 client of a dual-stack socket
     return (mapped or address).is_loopback
@@ -278,7 +280,8 @@ def is_local(host: str) -> bool:
 
 def _cut_off(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        # Below TLS, whose shutdown would need the client's thread. That thread wakes up and ends.
+        # On the socket itself, because a TLS shutdown would need the client's own thread. That thread wakes up and
+        # ends.
         socket.socket.shutdown(client, socket.SHUT_RDWR)
 
 

@@ -3,7 +3,7 @@
 In: events with key-value pairs from any thread, and Python's own logging and warnings. Out: JSON lines (or text for
 people) on a stream. The caller pays for a time stamp and a queue. Formatting and the write, which may block on a full
 pipe, happen in the thread. Beyond a limit of unwritten lines, new lines are dropped, because a blocked log must not
-stop the stream. The next written line has their number.
+stop the stream. The next written line reports the number of dropped lines.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 MAX_WAITING_LINES = 10_000
-"""Maximum number of unwritten lines, which take some megabytes. A daemon logs only changes, so thousands of waiting
-lines mean that no one reads them.
+"""Maximum number of unwritten lines, which take some megabytes. A daemon logs only changes of state, so thousands of
+waiting lines mean that no process reads them.
 """
 FLUSH_TIMEOUT_S = 2.0
 _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
@@ -33,8 +33,8 @@ _LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 class LogWriter:
     """Log of this process.
 
-    `logger` takes our own events, and `capture()` adds those of libraries. `set_level()` may be called from any thread.
-    `close()` writes the waiting lines.
+    `logger` takes the program's own events, and `capture()` adds the log lines of libraries. `set_level()` may be
+    called from any thread. `close()` writes the waiting lines.
     """
 
     def __init__(self, *, style: str, level: str, stream: TextIO | None = None, cluster: str | None = None) -> None:

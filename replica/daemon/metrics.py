@@ -1,4 +1,4 @@
-"""The status record in Prometheus' text format, under names mariadb_replica_*.
+"""Metrics: the status record in Prometheus' text format, under names mariadb_replica_*.
 
 In: a `StatusRecord` and the histogram of acknowledgements. Out: the bytes of one scrape. The metrics have their own
 registry, so that nothing that a library registers elsewhere appears. Unknown figures are left out, because a zero would

@@ -4,8 +4,8 @@ In: the configuration, and the server that the replica uses. Out: `known`, the n
 no newer one. The monitor shares nothing with the receiving path. A primary that answers slowly, or a login that takes a
 tenth of a second, delays no acknowledgement.
 
-While a query is unanswered, no other one is sent. A server that hangs keeps the session of each abandoned query until
-no one can log in. So one session waits, and the delay before the next session grows with each abandoned one.
+While a query is unanswered, no other one is sent. A hanging server keeps the session of each abandoned query, until no
+client can log in. So only one session waits, and the delay before the next session grows with each abandoned one.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ MAX_PAUSE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class MonitorAnswer:
-    """An answer, and the sizes of the binlog files if they were needed and are visible to the account."""
+    """Answer of the primary, with the sizes of the binlog files if they were needed and are visible to the account."""
 
     answer: PrimaryAnswer
     binlogs: tuple[ListedBinlog, ...] | None
 
 
 class Monitor:
-    """The thread that asks the primary. Any thread may read `known` and `error`.
+    """Thread that asks the primary. Any thread may read `known` and `error`.
 
     Args:
         config: where to connect, and how often.

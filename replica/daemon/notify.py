@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """Sender of messages. `watchdog_s` is how many seconds systemd waits for a sign of life, or None if it does not."""
+    """Sender of messages. `watchdog_s`: seconds for which systemd waits for a sign of life; None without a watchdog."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
@@ -52,6 +52,6 @@ class Notifier:
 
 def _watchdog_s(environment: Mapping[str, str]) -> float | None:
     text = environment.get("WATCHDOG_USEC", "")
-    # The variables are inherited. WATCHDOG_PID names the process that they are for.
+    # The variables are inherited. WATCHDOG_PID is the id of the process for which they are meant.
     for_us = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     return int(text) / 1e6 if text.isdecimal() and int(text) and for_us else None

@@ -1,7 +1,7 @@
 """Periodic retention beside the stream, with its totals and log lines.
 
 In: the relay directory and the policy of the configuration. Out: fewer relay files, counters for the status, and one
-log line whenever files were removed. A reader whose files were removed is a warning with its name.
+log line whenever files were removed. A reader whose files were removed is logged as a warning with the reader's name.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
 
 EVERY_S: Final = 2.0
-"""Seconds between two runs. With slow_readers=drop only retention keeps the log at its limit: at 500 MB/s a run is one
-GB late.
+"""Seconds between two runs. With slow_readers=drop only retention keeps the log at its limit. At 500 MB/s the log
+exceeds its limit by up to 1 GB between two runs.
 """
 MAX_DROPPED_NAMES: Final = 100
 """Maximum number of dropped readers that the status names. The log has all of them."""

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 START_KEYWORDS = ("latest", "earliest")
 
-"""Values of `start` other than a position. They say nothing about the position of lost files."""
+"""Values of `start` other than a position. A keyword does not show the position at which lost files ended."""
 
 
 class LastKnown(NamedTuple):
@@ -64,12 +64,12 @@ class LastKnown(NamedTuple):
 
 
 def beginning(directory: Path, start: str) -> GtidPosition | None:
-    """Return where to begin, see the module docstring.
+    """Return the position of an empty log that continues; None to begin at `start`.
 
     The caller holds the directory's lock and has published nothing.
 
     Raises:
-        RelayError: there were relay files, and they were removed.
+        RelayError: the directory had relay files, which were removed.
     """
     if start not in START_KEYWORDS:
         return None
@@ -77,7 +77,7 @@ def beginning(directory: Path, start: str) -> GtidPosition | None:
     with contextlib.suppress(RelayError):  # damaged, or of another version: other files are read
         head = read_head(directory)
     if head is not None and not head.location.offset and head.primary.position == BEGUN:
-        return head.position  # it began there, and nothing was received since
+        return head.position  # the log has received nothing yet
     known = last_known(directory)
     if known is None:
         return None
@@ -103,6 +103,7 @@ def last_known(directory: Path) -> LastKnown | None:
 
 
 def lost(directory: Path, known: LastKnown) -> RelayError:
+    """Return the error for a directory whose relay files are missing. The hint shows how to continue after `known`."""
     if known.position:
         what = f"{known.source} shows that the log reached {known.position}"
         remedy = f"To continue after it, start once with --start {known.position}"
@@ -121,7 +122,7 @@ BEAT_S: Final = 0.5
 
 REMEMBERED_BEATS: Final = 120
 
-"""Number of remembered beats: one minute, so that no scrape misses the worst of them."""
+"""Number of remembered delays of the loop: one minute, so that no scrape misses the longest delay."""
 
 FULL_DISK_RETRY_S: Final = 1.0
 
@@ -133,7 +134,7 @@ would delay acknowledgements.
 
 
 class Daemon:
-    """The daemon. `await run()` in the main thread's loop."""
+    """Daemon. `await run()` in the main thread's loop."""
 
     def __init__(self, config: DaemonConfig, directory: Path, log: FilteringBoundLogger, *, reloader: Reloader) -> None:
         self._config = config
@@ -269,12 +270,13 @@ class Daemon:
                 part.stop()
             if server is not None:
                 server.stop()
-            with contextlib.suppress(OSError, RelayError):  # errors have no receiver any more
+            with contextlib.suppress(OSError, RelayError):  # no caller can receive an error at this point
                 in_our_folder(lambda: self._write_status(observer))()
 
     async def _receive(self, replica: Replica, relay: RelayWriter) -> None:
         beat = asyncio.get_running_loop().create_task(self._beat())
-        # Imported objects stay forever. Without this each full collection walks them while a COMMIT may wait.
+        # Imported objects stay forever. Without the freeze, each full collection would walk them while a COMMIT may
+        # wait.
         gc.collect()
         gc.freeze()
         self._notifier.ready()
@@ -328,7 +330,7 @@ JOIN_TIMEOUT_S = 5.0
 
 
 class Periodic:
-    """One such thread. `errors` counts the failed runs."""
+    """Thread that repeats a task. `errors` counts the failed runs."""
 
     def __init__(self, name: str, every_s: float, work: Callable[[], None], log: FilteringBoundLogger) -> None:
         self.errors = 0
@@ -423,7 +425,7 @@ class Reloader:
         self._running = self._running.model_copy(update={name: getattr(new, name) for name in changed})
         replica.reload(self._running)
         retaining.reload(self._running)
-        self._logs.set_level("info")  # for this line, whatever the old and the new level are
+        self._logs.set_level("info")  # so that this line is written at any old and new level
         self._log.info(
             "reloaded",
             changed=", ".join(changed),

@@ -1,4 +1,4 @@
-"""The command `mariadb-replica dump`: options in, one of the five outputs on standard output.
+"""The command `mariadb-replica dump`: reads options, and writes one of the five outputs to standard output.
 
 Exit codes are those of errors.py, and also 0 if damage was skipped on request. Selected rows that cannot be shown are
 reported on standard error at once, and their error decides the exit code at the end.

@@ -1,4 +1,8 @@
-"""Standard output of commands that write much: buffered, and silent if its reader closes the pipe."""
+"""Standard output of commands that write much: buffered, and silent if its reader closes the pipe.
+
+`standard_output` yields the stream. If the reader closes the pipe, as `head` does, the command ends with BROKEN_PIPE
+and without a message. Any other write error is a ReplicaError.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +49,9 @@ def standard_output() -> Iterator[BinaryIO]:
 def forget(stream: IO[Any]) -> None:
     """Discard the buffered and all later output of a stream.
 
-    Python would try to write it at exit, and complain if that fails.
+    Otherwise Python would write the buffer at exit, and report an error if the write fails.
     """
-    with contextlib.suppress(OSError):  # a stream of someone else, without a descriptor
+    with contextlib.suppress(OSError):  # a stream that another program set, without a descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -62,17 +66,17 @@ def cannot_be_written(error: OSError) -> ReplicaError:
 def _open() -> BinaryIO:
     try:
         return open(sys.stdout.fileno(), "wb", buffering=BUFFER_BYTES, closefd=False)
-    except OSError:  # someone gave us another stream
+    except OSError:  # another program has set a stream without a descriptor
         return sys.stdout.buffer
 
 
 def sleeper(out: BinaryIO) -> Callable[[float], None]:
     """Return a sleep function that raises BrokenPipeError once `out` has no reader.
 
-    A program that writes nothing would never notice that otherwise.
+    Without this check, a program that writes nothing would not notice that its reader has ended.
     """
     poll = select.poll()
-    with contextlib.suppress(OSError):  # another stream
+    with contextlib.suppress(OSError):  # a stream without a descriptor
         poll.register(out.fileno(), 0)
 
     def sleep(seconds: float) -> None:

@@ -46,6 +46,7 @@ INSERT_ID: Final = 2  # kind of an INTVAR
 
 
 def utc(seconds: int) -> str:
+    """Return a time (Unix seconds) as text in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -182,10 +183,12 @@ def quoted(name: str) -> str:
 
 
 def as_json(value: object) -> str:
+    """Return compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def json_line(value: object) -> bytes:
+    """Return compact JSON as one line in UTF-8. Characters that UTF-8 cannot encode are escaped."""
     return as_json(value).encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -201,12 +204,12 @@ _UNSEEN_BYTES: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """Return text with these characters escaped, which a terminal obeys instead of showing them."""
+    """Return text in which characters that a terminal obeys instead of showing are escaped."""
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def visible_bytes(text: bytes | memoryview) -> bytes | memoryview:
-    """Return UTF-8 text with these characters escaped. Bytes that are not UTF-8 stay unchanged."""
+    """Return UTF-8 text with the same escapes as `visible`. Bytes that are not UTF-8 stay unchanged."""
     if _UNSEEN_BYTES.search(text) is None:
         return text
     return _UNSEEN_BYTES.sub(lambda found: f"\\u{ord(bytes(found[0]).decode()):04x}".encode(), text)

@@ -39,14 +39,14 @@ class Answer:
 
     gtid: Gtid
     where: str
-    """What was searched."""
+    """Name of the searched log, files or server."""
     transaction: Transaction | None = None
     file: str = ""
     offset: int = 0
     primary_file: str = ""
     primary_end: int | None = None
     on_disk: bool | None = None
-    """None: unknown here."""
+    """True if the transaction is known to be on disk; None if unknown."""
     acknowledged: bool | None = None
     partner: Partner | None = None
     reason: Reason | None = None
@@ -81,7 +81,7 @@ class Answer:
 
     @property
     def primary_start(self) -> int | None:
-        """Start of the group in the primary's file. Headers hold its lower 32 bits."""
+        """Start of the group in the primary's file in bytes. Event headers hold the lower 32 bits only."""
         begin = None if self.transaction is None else self.transaction.began_at
         if begin is None or self.primary_end is None:
             return begin
@@ -95,7 +95,8 @@ _LOW: Final = (1 << 32) - 1
 class XaSearch:
     """Search for the other half of one XA transaction in the parts of a log, which are fed in order.
 
-    For a prepared transaction it is its end. For a transaction that ends, it is the XA PREPARE, which has the rows.
+    The other half of a prepared transaction is its XA COMMIT or XA ROLLBACK. The other half of an XA COMMIT or XA
+    ROLLBACK is the XA PREPARE, which has the rows.
     """
 
     def __init__(self, gtid: Gtid, xid: XaId) -> None:
@@ -129,7 +130,10 @@ class XaSearch:
 
 
 def find_partner(parts: Iterable[Part], gtid: Gtid, xid: XaId) -> XaSearch:
-    """Search until the other half is found or the parts end."""
+    """Search `parts` for the other half of the XA transaction `xid`, until it is found or the parts end.
+
+    `gtid` is the GTID of the known half.
+    """
     search = XaSearch(gtid, xid)
     any(search.feed(part) for part in parts)
     return search

@@ -1,8 +1,8 @@
 """Search for one transaction, and the reason if it is missing.
 
 `explain_files`, `explain_relay` and `explain_primary` search binlog files, a relay log or a primary, and return an
-`Answer`. Of several reasons for a missing transaction, the first that holds is given. Nothing is written, except the
-temporary relay log of a search on a primary.
+`Answer`. If several reasons explain a missing transaction, the answer has the first of them. Nothing is written, except
+the temporary relay log of a search on a primary.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def find_transaction(log: StoredLog, search: GtidSearch, answer: Answer) -> Part | None:
-    """Enter the transaction that `search` is for; return its part, or None if the log does not contain it."""
+    """Add the transaction of `search` to `answer`; return its part, or None if the log does not contain it."""
     part = log.find(search)
     if part is None:
         return None
@@ -55,7 +55,7 @@ def find_transaction(log: StoredLog, search: GtidSearch, answer: Answer) -> Part
 
 
 def explain_other_server(answer: Answer, search: GtidSearch) -> bool:
-    """Enter that another server used the number, and return True, if one did."""
+    """Return True if another server used the sequence number, and add that to `answer`."""
     if search.other is None:
         return False
     answer.reason = "other server"
@@ -72,7 +72,7 @@ def explain_files(
     keys: KeyRing | None = None,
     on_progress: Callable[[BinlogFile, int], None] = lambda _file, _offset: None,
 ) -> Answer:
-    """Return all about the transaction.
+    """Search for a transaction, and return all facts about it.
 
     Args:
         files: names of the files.
@@ -126,7 +126,7 @@ class Acknowledged(NamedTuple):
 
 
 def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) -> Answer:
-    """Return all about the transaction.
+    """Search for a transaction, and return all facts about it.
 
     `acknowledged` is used only if the transaction came from the same primary.
 
@@ -155,7 +155,7 @@ def explain_relay(log: RelayLog, gtid: Gtid, acknowledged: Acknowledged | None) 
 
 
 def _explain_missing(answer: Answer, search: GtidSearch, head: RelayHead, first: GtidPosition) -> None:
-    """Enter why there is no such transaction. Of several reasons, the first that holds is used."""
+    """Add the reason for the missing transaction to `answer`. The first reason that holds is used."""
     gtid = answer.gtid
     begins, ends = first.get(gtid.domain_id), head.position.get(gtid.domain_id)
     if ends is None:
@@ -197,7 +197,7 @@ to arrive.
 
 
 def explain_primary(config: ReplicaConfig, gtid: Gtid, log: FilteringBoundLogger) -> Answer:
-    """Return all about the transaction.
+    """Search for a transaction, and return all facts about it.
 
     Raises:
         ReplicaError: the primary cannot be reached, or does not let us replicate.
@@ -248,7 +248,7 @@ def _fetch(config: ReplicaConfig, start: GtidPosition, gtid: Gtid, log: Filterin
 
 
 def _without_our_file(answer: Answer, where: str) -> None:
-    """Remove the facts about the temporary log. Offsets of events then count from the transaction's start."""
+    """Remove the facts about the temporary log. Offsets of events then count from the start of the transaction."""
     if answer.transaction is not None:
         events = answer.transaction.events
         answer.transaction.events = [one._replace(offset=one.offset - answer.offset) for one in events]

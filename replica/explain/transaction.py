@@ -67,12 +67,16 @@ class EventLine(NamedTuple):
 
 
 class TypeSum(NamedTuple):
+    """Number of events of one type in a transaction, and their total size in bytes."""
+
     type: str
     events: int
     bytes: int
 
 
 class TableRows(NamedTuple):
+    """Number of row changes of one table in a transaction, by operation."""
+
     table: str
     inserted: int
     updated: int
@@ -83,8 +87,8 @@ class TableRows(NamedTuple):
 class Transaction:
     """One transaction.
 
-    `began` is the time of the first event in seconds since 1970, and `committed` that of the last. None means that the
-    server did not log a field.
+    `began` and `committed` are the times of the first and the last event, in seconds since 1970. A None field was not
+    logged by the server.
     """
 
     gtid: str
@@ -99,7 +103,7 @@ class Transaction:
     flags: list[str]
     bytes: int
     began_at: int | None
-    """Start of the group in the primary's file, if its header has it."""
+    """Start of the group in the primary's file; None if the event header does not contain the start."""
     statements: list[str] = field(default_factory=list)
     more_statements: int = 0
     tables: list[TableRows] = field(default_factory=list)
@@ -194,7 +198,7 @@ def take_apart(part: Part, prepared: Sequence[CarriedGroup] = ()) -> Transaction
 
 
 def _take_event(made: Transaction, part: Part, found: FileEvent) -> str:
-    """Enter one event; return the text of a statement that may end the group."""
+    """Add one event to `made`; return the text of a statement that may end the group."""
     event = part.read(found)
     if len(made.events) < MAX_EVENTS:
         name = type_name(found.header.event_type)

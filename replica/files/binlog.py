@@ -5,9 +5,9 @@ every event. A range ends at the end of a group; a larger group gets its own ran
 (INCIDENT, unknown types) get their own range with their group, so that everything before them can be delivered. A group
 without its end at the end of the file (the server crashed, or is writing) is the last range, with `whole` False.
 
-Errors are raised after everything before them was delivered. They are a wrong checksum, an impossible length, a
+Errors are raised after everything before them was delivered. The errors are a wrong checksum, an impossible length, a
 truncated event, and an event of a group outside of any group. Files from before GTIDs (MariaDB 5 and MySQL 5.5) have
-only such events. With `skip_damaged` the damaged group is dropped, and reading continues at the next one.
+only events outside of groups. With `skip_damaged` the damaged group is dropped, and reading continues at the next one.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 It starts at the first encrypted event and returns plain events of the same length. Events are decrypted in batches, and
 an event larger than a batch in pieces.
 
-Only the lengths in events show their borders. After a damaged length the reader searches the next border, where an
-event matches its checksum. The bytes between are passed on encrypted, and so is everything after damage in a file
-without checksums. The checks of the consumer will not accept these bytes as events.
+Only the lengths in events show where events begin. After a damaged length, the reader searches for the next event that
+matches its checksum. The bytes up to that event are passed on encrypted, and so is everything after damage in a file
+without checksums. The consumer's checks refuse these bytes.
 """
 
 from __future__ import annotations

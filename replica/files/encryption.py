@@ -1,8 +1,9 @@
 """Encrypted binlog files (encrypt_binlog=ON): detection, key files, choice of a key.
 
-`find_encryption` returns the file's plain start. In it, START_ENCRYPTION has the IGNORABLE flag, as when a server sends
-it, which means that the following events are plain. `choose_cipher` returns the cipher for the rest. The file does not
-record whether AES-CBC or AES-CTR was used: the first encrypted event shows which one gives a valid event.
+`find_encryption` returns the file's plain start, in which START_ENCRYPTION has the IGNORABLE flag. A server sends the
+event in this form, and the flag means that the following events are plain. `choose_cipher` returns the cipher for the
+rest. The file does not record whether AES-CBC or AES-CTR was used: the first encrypted event shows which one gives a
+valid event.
 
 Errors: a key version that the ring lacks, a key that gives no valid first event, another encryption scheme. No message
 contains a secret.
@@ -264,9 +265,12 @@ def _makes_sense(cipher: EventCipher, encryption: Encryption, encrypted: bytes) 
 
 
 def _reads_well(event: bytes, end: int) -> bool:
-    """Return True if at least four bytes have the values required of an event that ends at `end`."""
+    """Return True if a decrypted event has valid values in its header and ends at `end`.
+
+    The checked fields have at least four bytes, so a wrong key rarely passes.
+    """
     header = EventHeader._make(HEADER.unpack_from(event))
-    if header.event_type == EventType.ROTATE:  # first in a relay log, with the position of its primary
+    if header.event_type == EventType.ROTATE:  # the first event of a relay log, whose log_pos is the primary's
         return int.from_bytes(event[HEADER_LENGTH : HEADER_LENGTH + 8], "little") < _FAR
     # log_pos is 0 in events that a primary generates for its replica
     return header.event_type in list(EventType) and header.log_pos in (0, end & 0xFFFFFFFF)

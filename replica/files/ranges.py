@@ -1,7 +1,7 @@
 """Walk over a file: the kernel finds the ends of groups, and this module cuts ranges and skips damage on request.
 
-`Walk.ranges` yields `FileRange`s from a window that starts between groups, with the FORMAT_DESCRIPTION in force there.
-binlog.py describes the errors, and what is delivered before them.
+`Walk.ranges` yields `FileRange`s from a window. The window starts between groups, with the FORMAT_DESCRIPTION that
+applies at its start. binlog.py describes the errors, and the ranges that are delivered before an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Damage(NamedTuple):
-    """Bytes of the file that no range has: the damaged group, up to the next readable group."""
+    """Skipped bytes of the file, which are in no range: the damaged group, up to the next readable group."""
 
     offset: int
     """File offset of the damaged event."""
@@ -125,8 +125,11 @@ class Walk:
             self._begin_at(resume)
 
     def _go_on(self) -> tuple[bool, ProtocolError | None]:
-        """Walk to the end of a range (False, None), to the end of the file (True, None or the error), or to damage
-        (True, error).
+        """Walk to the end of a range, to the end of the file, or to damage.
+
+        Returns:
+            Whether the walk is over, and its error. (False, None) at the end of a range, (True, None) at the end of the
+            file, (True, error) at damage and at a truncated end.
         """
         while True:
             reason = k.walk(self._window.base, self._end, self._address)

@@ -6,8 +6,8 @@ has the bytes of the stream that are still needed; views on them stay valid and 
 A reader raises ProtocolError after the last readable byte. Memory: the decompressor's history and INPUT_BYTES; a file
 that needs more history than HISTORY_BYTES is an error.
 
-A decompressor that meets damage discards its output since the last request. So a seekable file is decompressed a second
-time, near the damage byte by byte, and no byte before the damage is lost. A pipe loses up to STEP_BYTES.
+At damage, a decompressor discards its output since the last request. A seekable file is therefore decompressed a second
+time, byte by byte near the damage, so that no byte before the damage is lost. A pipe loses up to STEP_BYTES.
 """
 
 from __future__ import annotations
@@ -300,8 +300,9 @@ class Window(Protocol):
 
 
 class MappedWindow:
-    """A whole file, mapped. The file must not shrink while it is open: a read would make the operating system end the
-    process.
+    """A whole file, mapped.
+
+    The file must not shrink while it is open: the operating system would end the process at the next read.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:

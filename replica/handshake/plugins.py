@@ -29,10 +29,6 @@ from replica.errors import AuthenticationError, ConfigError, ProtocolError
 if TYPE_CHECKING:
     from pathlib import Path
 
-# No payload contains the password itself unless `Secret.private` says that no one between the client and the server can
-# read it.
-
-
 SCRAMBLE_BYTES = 20
 
 """Number of random bytes in the server's greeting (SCRAMBLE_LENGTH). A NUL may follow them."""
@@ -54,10 +50,10 @@ class Secret:
 
 
 class Plugin(ABC):
-    """One attempt to log in. The server chooses the plugin, and may change it."""
+    """Authentication plugin during one login. The server chooses the plugin, and may switch to another one."""
 
     name: ClassVar[str]
-    """The server's name of the plugin, in its greeting and in an AuthSwitchRequest."""
+    """Name of the plugin in the server's greeting and in an AuthSwitchRequest."""
 
     def __init__(self, secret: Secret) -> None:
         self._secret = secret
@@ -78,7 +74,8 @@ class Plugin(ABC):
     def stored(self) -> bytes | None:
         """Return the server's stored form of the password (`hash_password_bin`), or None if that form is no secret.
 
-        A server of 11.4 or later mixes it with its certificate, so that only a server that knows the account can do so.
+        A server of 11.4 or later sends a digest of this stored form and its certificate. Only a server that knows the
+        account can compute the digest.
         """
         return None
 
@@ -176,7 +173,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 # These plugins send the password itself. They refuse a connection that is neither TLS nor the unix socket, and a PAM
-# conversation that asks for anything but one password.
+# conversation with a second question.
 #
 # Source: Connector/C's plugins mysql_clear_password and dialog.
 

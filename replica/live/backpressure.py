@@ -1,4 +1,4 @@
-"""Backpressure: pauses receiving when the relay log reaches its limit or its disk is nearly full.
+"""Backpressure: receiving pauses when the relay log reaches its limit or its disk is nearly full.
 
 In: the writer of the log and the two limits. Out: the reason to pause, or ''. A pause is no error: the primary waits
 for us up to net_write_timeout, and a reader that continues or an administrator frees space.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 MAX_RELAY_BYTES = 64 << 30
-"""Default limit of the relay log in bytes. It stops a replica whose readers have stopped before an ordinary disk is
-full.
+"""Default limit of the relay log in bytes. If the readers stop, receiving pauses at this limit, before an ordinary disk
+is full.
 """
 CHECK_EVERY_BYTES = 16 << 20
 """Number of bytes that may be received between two checks, because listing files and disk space is too slow for every
@@ -30,18 +30,18 @@ chunk.
 DISK_RETRY_S = 1.0
 """Seconds between two checks of a full disk. Reopening the log walks its last file."""
 MAX_DISK_RETRY_S = 30.0
-"""Maximum of the same, if the disk reports free space and refuses writes."""
-_SHARE = 16  # part of a limit that may be received without a check
+"""Maximum seconds between two checks, if the disk reports free space but refuses writes."""
+_SHARE = 16  # a check is due after this part (1/16) of a limit was received
 
 
 class Backpressure:
-    """Free space of one log. Call `lacking()` at least once every `check_every_bytes` received bytes.
+    """Backpressure of one relay log. Call `lacking()` at least once every `check_every_bytes` received bytes.
 
     Args:
         relay: the open writer.
-        max_relay_bytes: pause beyond this size, if readers can shrink the log by releasing files. None if another part
-            keeps the log small whatever its readers do.
-        min_free_bytes: pause while the disk has less than this for our user.
+        max_relay_bytes: pause beyond this size in bytes, until readers release files. None if another part of the
+            program limits the log, even by removing files that readers need.
+        min_free_bytes: pause while the disk has fewer free bytes for our user.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Backpressure:
 
 
 class FullDisk:
-    """The wait after a full disk, until the log is usable and the disk has enough free space.
+    """Recovery from a full disk: `wait` returns once the log is open again and the disk has enough free space.
 
-    A quota shows only on writing: the log can be opened and not written. So the wait doubles, without further log
-    lines, while no new group is stored in between.
+    An exceeded disk quota allows the log to be reopened, and only the next write fails. So the wait doubles after each
+    failure, without further log lines, until a new group is stored.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Client that keeps a relay log up to date with a primary: it connects, streams, and reconnects.
 
-In: a configuration and an open `RelayWriter`. Out: the relay log, the counters, and the error that ended it. A lost
-connection is retried with exponential back-off and jitter over the configured hosts, always from the last complete
-group in the relay log. A host that refuses for good is skipped while another one may serve. A full disk is waited for.
-Every other error is permanent and ends `run()`, and so do removed relay files, connected or not.
+In: a configuration and an open `RelayWriter`. Out: the relay log, the counters, and the error that ended `run()`. A
+lost connection is retried with exponential back-off and jitter over the configured hosts, always from the last complete
+group in the relay log. A host that refuses permanently is skipped while another host may accept. On a full disk, the
+client waits. Every other error is permanent and ends `run()`. The removal of relay files also ends `run()`, even
+without a connection.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ The time limit of retries then starts again.
 """
 
 _LIKE_DAMAGE = (AuthenticationError, PrerequisiteError, ProtocolError)
-"""Errors that damaged bytes of a login look like. The first one from a server that accepted us before is doubted,
-because damage does not strike twice in a row.
+"""Errors that damaged bytes may cause during a login. If a server accepted an earlier login, the first such error is
+retried, because damage on the network does not recur.
 """
 
 
@@ -73,9 +74,9 @@ class Replica:
             `config.start`.
         on_progress: called in the loop's thread after every chunk that completed a group.
         progress: state and counters, kept up to date. Any thread may read them.
-        owner: who runs this replica, for those who find the relay directory.
-        wait_for_readers: False if old relay files are removed whether they were read or not. Then the size of the log
-            never stops receiving, only a disk that is nearly full does.
+        owner: the program that runs this replica, for users who find the relay directory.
+        wait_for_readers: False if old relay files are removed whether they were read or not. Then only a nearly full
+            disk pauses receiving, never the size of the log.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class Replica:
                 if not self._parting:  # the work ends by itself, and must be able to say goodbye
                     self._relay.check_files()
         except BaseException as ending:
-            if not task.cancelling():  # cancelled with all tasks of the loop: twice would cut the goodbye
+            if not task.cancelling():  # all tasks of the loop may be cancelled: a second time would cut the goodbye
                 task.cancel()
             if isinstance(ending, RelayError):
                 await asyncio.wait({task}, timeout=PARTING_S)
@@ -236,12 +237,12 @@ class Replica:
     async def _attempt(self) -> None:
         """Make one connection, from login to its end.
 
-        Return if it received something, else raise the error that ended it.
+        Return if the connection received something, else raise the error that ended the connection.
         """
         progress = self.progress
         before, connections = self._relay.committed, progress.connections
         self._session = None
-        self._hosts.replace(self._config.endpoints)  # others, if the options were reloaded
+        self._hosts.replace(self._config.endpoints)  # a reload of the options may have changed them
         progress.state = "connecting"
         try:
             progress.endpoint, progress.server_id = str(self.endpoint), self._connector.server_id

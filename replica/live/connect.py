@@ -1,4 +1,4 @@
-"""The steps from an address to a started dump, and the goodbye at its end.
+"""Steps from an address to a started dump, and the goodbye at its end.
 
 In: a configuration, the relay log and an endpoint. Out: a `Dump`, whose transport a session uses. The order of the
 steps matters. Log in. End the dump of an earlier process of ours. Refuse to continue if another replica has our server
@@ -51,12 +51,12 @@ GOODBYE_TIMEOUT_S = 3.0
 
 NAMESAKE_MARGIN_S = 1.0
 
-"""Seconds beyond a heartbeat period, in which a primary notices that a replica vanished, for its cleanup."""
+"""Seconds for a primary's cleanup, after the heartbeat period in which it notices that a replica vanished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A dump that has begun after `position`."""
+    """Dump that has begun after `position`."""
 
     endpoint: Endpoint
     thread: ServerThread
@@ -67,7 +67,7 @@ class Dump:
 
 
 class Connector:
-    """Starts dumps for one relay log, one at a time.
+    """Starter of dumps for one relay log, one at a time.
 
     Args:
         config: the account, and the options of the dump.
@@ -75,7 +75,7 @@ class Connector:
         log: receives events with key-value pairs.
         start: where an empty log starts, with its place in the primary's binlog if that is known. None for the
             configuration's `start`.
-        owner: who runs the replica.
+        owner: the program that runs the replica.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Connector:
         unchanged = await self._verify_content(stored, here, endpoint)
         place = place_of_start(stored, unchanged=unchanged)
         if not self._relay.begun:
-            self._restart(stored)  # not earlier: a position that this server refuses is not stored
+            self._restart(stored)  # last, so that a position that this server refuses is never stored
         if place is not None and self._config.semi_sync and self._config.ack_policy == "fsync":
             self._relay.sync()  # a dump that begins at a place acknowledges everything before it
         self._note_source(server, DumpThread(str(endpoint), *thread))
@@ -162,7 +162,7 @@ class Connector:
                     await login.run(end_dump(dump.thread))
             self._keep(self._taken_identity().without_connection(DumpThread(str(dump.endpoint), *dump.thread)))
 
-    # -- who we are, and who else is there -----------------------------------------------------------------------
+    # -- server id and other replicas ----------------------------------------------------------------------------
 
     def _taken_identity(self) -> Identity:
         if self._identity is None:
@@ -176,7 +176,7 @@ class Connector:
 
     def _keep(self, identity: Identity) -> None:
         self._identity = identity
-        self._relay.names.ensure_ours()  # or it would be another replica's
+        self._relay.names.ensure_ours()  # otherwise the identity might replace that of another replica
         write_identity(self._relay.directory, identity)
 
     async def _end_leftovers(self, login: Login) -> None:
@@ -195,7 +195,7 @@ class Connector:
         for thread in self._last_threads():
             with contextlib.suppress(ServerError):  # already reported by _end_leftovers
                 if await login.run(is_leaving(thread)):
-                    # Do not wait until it vanishes: the thread may itself be waiting for a replica to come.
+                    # Do not wait until it vanishes: the thread may itself wait until a replica connects.
                     said = "our own old dump is ended but still listed"
                     self._log.warning(said, endpoint=str(login.endpoint), thread_id=thread.thread_id)
                     return
@@ -222,13 +222,13 @@ class Connector:
             self._warned.add(what)
             self._log.warning("server setting", what=what, fix=fix)
 
-    # -- where to start ------------------------------------------------------------------------------------------
+    # -- starting position ---------------------------------------------------------------------------------------
 
     async def _find_start(self, login: Login, server: ServerInfo) -> None:
         if self._start is None and not self._relay.begun:
             position = await login.run(starting_position(self._config.start))
             place = await login.run(place_of(position)) if self._config.start == "latest" and position else None
-            highest = self._relay.highest  # of a log whose files are lost
+            highest = self._relay.highest  # of an earlier log, whose files are lost
             self._start = Stored(position, place, server.server_id, highest=highest, uid=server.uid)
 
     def _restart(self, start: Stored) -> None:
@@ -336,7 +336,7 @@ class Hosts:
         self._refusals.clear()
 
     def refused(self, error: ReplicaError) -> bool:
-        """Record that the current server refused for good. Return True if the refusal is new."""
+        """Record that the current server refused permanently. Return True if the refusal is new."""
         before = self._refusals.get(self.current)
         self._refusals[self.current] = error
         return before is None or before.message != error.message
@@ -345,7 +345,7 @@ class Hosts:
     def verdict(self) -> ReplicaError | None:
         """The error to raise once every server has refused.
 
-        It has the type of the first refusal and names all of them.
+        The error has the type of the first refusal, and its message names all refusals.
         """
         if len(self._refusals) < len(set(self._endpoints)):
             return None

@@ -26,7 +26,9 @@ ACK_BUCKETS_S: Final = (
 
 @dataclass(slots=True)
 class AckLatency:
-    """Time from the receipt of bytes that want an acknowledgement to its sending. Cumulative, never reset."""
+    """Time from the receipt of bytes that request an acknowledgement to the sending of the acknowledgement. Cumulative,
+    never reset.
+    """
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(ACK_BUCKETS_S) + 1))
     count: int = 0
@@ -75,11 +77,11 @@ class Progress:
     semi_sync: bool = False
     compressed: bool = False
     tls: str = ""
-    """TLS version and cipher in use; empty without."""
+    """TLS version and cipher in use; empty without TLS."""
     connected_at: float = 0.0
     connections: int = 0
     disconnects: int = 0
-    """Number of connections that ended other than by our own request."""
+    """Number of connections that did not end at our own request."""
     failed_attempts: int = 0
     """Number of attempts that failed before a stream began."""
     last_error: str = ""
@@ -89,7 +91,7 @@ class Progress:
     groups: int = 0
     events: int = 0
     ignored_events: int = 0
-    """Number of unknown events with the IGNORABLE flag, and of dummies."""
+    """Number of unknown events with the IGNORABLE flag, and of dummy events."""
     discarded_groups: int = 0
     """Number of incomplete groups that a reconnect or a new file cut off. The server sends them again."""
     statement_dml: int = 0
@@ -101,7 +103,7 @@ class Progress:
     last_receipt_at: float = 0.0
     heartbeats: int = 0
     primary: BinlogPosition | None = None
-    """The primary's end of the binlog when it last had nothing to send."""
+    """End of the primary's binlog when the primary last had nothing to send."""
     # durability
     acks: int = 0
     ack_latency: AckLatency = field(default_factory=AckLatency)

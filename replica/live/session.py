@@ -54,8 +54,8 @@ NUDGE_HEARTBEATS = 2
 
 FIRST_READ_FACTOR = 10
 
-"""Factor on the limit before the first event: the server sends no heartbeat while it searches our position, which takes
-minutes in a large file.
+"""Factor by which the silence limit is longer before the first event. The server sends no heartbeat while it searches
+our position, which takes minutes in a large file.
 """
 
 _TICK_S = 1.0  # maximum delay of detecting a dead link, and of closing an old relay file
@@ -112,7 +112,7 @@ class Session(asyncio.BufferedProtocol):
         self._nudged_at_s = float("-inf")
         self._unchecked_bytes = 0
         self._primary: BinlogPosition | None = None
-        # The writer counts from its own start, which may be before or after ours.
+        # The counters of the writer and of `progress` began at different times.
         state, had = relay.state, self.progress
         self._groups = had.groups - state[Cell.groups]
         self._events_before = state[Cell.events]
@@ -312,17 +312,18 @@ class Session(asyncio.BufferedProtocol):
         ask = NUDGE_HEARTBEATS * self._agreed.heartbeat_s
         if self._agreed.semi_sync and silent >= ask:
             self._nudge()
-        # At most the short limit, which may have become valid meanwhile.
+        # At most the short limit, which is valid as soon as the first event arrives.
         return min(
             limit - silent, ask - silent if silent < ask else limit, SILENT_HEARTBEATS * self._agreed.heartbeat_s
         )
 
     def _nudge(self) -> None:
-        """Repeat the last acknowledgement, once in a silence. It acknowledges nothing new.
+        """Repeat the last acknowledgement once per silence, to make the primary answer. The repetition acknowledges
+        nothing new.
 
-        A primary that ended our dump, because another replica came with our server id, reports it only when its ACK
-        receiver wakes. The receiver sleeps until one of its replicas sends something (10.11 and later, seen to last for
-        minutes). If we took that for a dead link, we would reconnect and disconnect the other replica.
+        A primary that ended our dump, because another replica connected with our server id, reports it only when its
+        ACK receiver wakes. The receiver sleeps until one of its replicas sends something (10.11 and later, seen to last
+        for minutes). If the silence counted as a dead link, we would reconnect and disconnect the other replica.
         """
         if self._nudged_at_s > self._last_receipt_s or self._relay.state[Cell.events] == self._events_before:
             return
@@ -344,10 +345,11 @@ class Session(asyncio.BufferedProtocol):
             self._end(error)
 
 
-# After RESET MASTER a server keeps its dump connections, sends heartbeats, and never a transaction again. A heartbeat
-# means that the server has nothing left to send. So if two heartbeats arrive after the server reported another
-# position than ours, the connection is useless. It is ended, and the next connection checks the server's history. Each
-# reported position ends at most one connection, because a server may have reasons that are not known here.
+# After RESET MASTER a server keeps its dump connections and sends heartbeats, but never another transaction. A
+# heartbeat means that the server has nothing left to send. So if two heartbeats arrive after the server reported
+# another position than ours, the connection is useless. It is ended, and the next connection checks the server's
+# history. Each reported position ends at most one connection, because a server may have reasons that are not known
+# here.
 #
 # Source: measured on 10.5, 10.11 and 11.8 (tests/integration/test_reset_master.py).
 
@@ -366,7 +368,7 @@ _STALE_TICK_S: Final = 0.25
 
 
 class StaleStreamCheck:
-    """Check for one replica. Call `run` beside each of its sessions.
+    """Detector of a stream that became stale, as after RESET MASTER. Call `run` beside each session of the replica.
 
     Args:
         position: returns the position up to which groups were received.
@@ -392,7 +394,7 @@ class StaleStreamCheck:
     async def run(self, config: ReplicaConfig, endpoint: Endpoint, disconnect: Callable[[str], None]) -> None:
         """Watch a session until it ends, or call `disconnect` with a reason.
 
-        The caller cancels this with the session.
+        The caller cancels this coroutine together with the session.
         """
         while config.heartbeat_s:
             ours = self._position()
@@ -410,7 +412,7 @@ class StaleStreamCheck:
                 return
 
     async def _silent(self, ours: GtidPosition, seconds: float, *, heartbeats: int) -> bool:
-        """Wait for so many seconds and heartbeats; return False as soon as a transaction arrives."""
+        """Wait for `seconds` and `heartbeats`; return False as soon as a transaction arrives."""
         loop = asyncio.get_running_loop()
         until, seen = loop.time() + seconds, self._progress.heartbeats + heartbeats
         while loop.time() < until or self._progress.heartbeats < seen:

@@ -1,10 +1,11 @@
-"""Follow a relay log as it grows, and read its groups as soon as they are committed.
+"""Reader that follows a relay log as it grows, and returns its groups as soon as they are committed.
 
 `Follower` works on a relay directory that this process, another one or no process writes. It yields `Part`s of whole
 groups; a group with DDL is a part of its own. `earliest`, `start_after` and `last_transactions` return the `Beginning`
-to start at. It only reads files and takes no lock, so the writer is not affected.
-Groups purged before they were read raise an error, and so does a log that was created again. Nothing is skipped
-silently.
+at which a follower starts. This module only reads files and takes no lock, so it does not affect the writer.
+
+Nothing is skipped silently: groups that were purged before they were read are an error, and so is a log that was
+created again.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Follower:
         self.reached = end
 
     def wait(self) -> RelayHead:
-        """Wait until the log has grown beyond the returned parts; return the new end."""
+        """Wait until the log has grown beyond the parts returned so far; return the new end."""
         poll = 0
         while True:
             head = self._log.head()
@@ -84,7 +85,10 @@ def wait_for_log(log: RelayLog, sleep: Callable[[float], None]) -> RelayHead:
 
 
 class Beginning(NamedTuple):
-    """Start location. `skip`: transactions up to these GTIDs, per domain, are not shown."""
+    """Location at which a reading starts.
+
+    `skip` has the GTIDs up to which transactions after the location are not shown, one per domain.
+    """
 
     place: RelayHead
     skip: GtidPosition = GtidPosition()
@@ -134,8 +138,9 @@ def _end_of_group(log: RelayLog, head: RelayHead, first: GtidPosition, gtid: Gti
 
 
 def last_transactions(log: RelayLog, head: RelayHead, count: int) -> Beginning:
-    """Return the start from which `count` transactions of any domain and table follow, or the log's start if there are
-    fewer.
+    """Return the start from which `count` transactions of any domain and table follow.
+
+    Return the start of the log if it has fewer transactions.
     """
     if count < 1:
         return Beginning(head)

@@ -1,8 +1,8 @@
-"""Read binlog files on disk as one log: ranges, single groups, and positions for times, places and transactions.
+"""Reader of binlog files on disk as one log: ranges, single groups, positions for times, places and transactions.
 
 `FilesReader` takes the files in log order and scans them from the beginning until it has the answer. A position
-consists of a file's GTID_LIST and the groups after it. Damaged files are refused. For positions, the reader also
-refuses anything that the files do not contain, and MySQL's files, whose GTIDs differ.
+consists of a file's GTID_LIST and the groups after it. Refused: damaged files and, in searches for positions, times,
+places and transactions that the files do not contain, and MySQL's files, whose GTIDs differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class _FileGroups(NamedTuple):
-    """Groups of a file in a range that starts at `offset`; `before`: position before the first group."""
+    """Groups of a file in a range that starts at `offset`.
+
+    `before` is the position before the first group.
+    """
 
     file: str
     offset: int
@@ -74,7 +77,7 @@ class _FileGroups(NamedTuple):
 class FilesReader:
     """Reader of `files` in log order, which may include standard input; `keys` open encrypted files.
 
-    `passed` is called with a file and the offset that a search has reached.
+    `on_progress` is called with a file and the offset that a search has reached.
     """
 
     def __init__(
@@ -94,8 +97,9 @@ class FilesReader:
         skip_damaged: bool = False,
         at_end: Callable[[BinlogFile], None] | None = None,
     ) -> Iterator[Part]:
-        """Yield all ranges of all files, as `BinlogFile.ranges` does; `at_end` is called with each completely read
-        file.
+        """Yield all ranges of all files, as `BinlogFile.ranges` does.
+
+        `at_end` is called with each completely read file.
         """
         for file in self._files:
             name = PurePath(file).name if file != STANDARD_INPUT else "standard input"
@@ -107,7 +111,9 @@ class FilesReader:
                     at_end(binlog)
 
     def find(self, search: GtidSearch) -> Part | None:
-        """Return the group that `search` looks for, scanning from the beginning; the last one if a range has several.
+        """Return a part with the group that `search` looks for, scanning from the beginning; None without a match.
+
+        If several groups of a range match, the last one counts.
 
         Raises:
             ConfigError: A file cannot be read.

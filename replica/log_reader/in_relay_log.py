@@ -1,4 +1,4 @@
-"""Read a relay log: ranges, single groups, and positions for times, places and transactions.
+"""Reader of a relay log: ranges, single groups, and positions for times, places and transactions.
 
 `RelayLogReader` works on a relay directory that this process, another one or no process writes. It sends no query and
 takes no lock. Single groups are found by binary search (relay_log/groups/groups.py). Errors for missing groups say what
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 WHOLE_FILES: Final = 1 << 62
-"""Bytes per range, which means whole files: parts are cut later, when they are read."""
+"""Bytes per range, larger than any file: parts are cut later, when they are read."""
 
 
 class RelayLogReader:
@@ -65,8 +65,9 @@ class RelayLogReader:
                 yield from self.parts(RelayLocation(number, marked.start), RelayLocation(number, marked.end))
 
     def find_group(self, search: GtidSearch) -> LogGroup | None:
-        """Return the event group that `search` looks for; None if the log lacks it, and `search` then has its
-        neighbours.
+        """Return the event group that `search` looks for; None if the log lacks the group.
+
+        If the group is missing, `search` has its neighbours.
 
         Raises:
             RelayError: A file of the log is unreadable.
@@ -77,7 +78,7 @@ class RelayLogReader:
         return self.log.steadily(lambda: RelayGroups(self.log.directory).find(search))
 
     def find(self, search: GtidSearch) -> Part | None:
-        """Find the group and read it."""
+        """Return a part with exactly the group that `search` looks for; errors as in `find_group`."""
         group = self.find_group(search)
         return None if group is None else self.part_of(group)
 

@@ -1,8 +1,8 @@
 """Common interface of event group logs, with the ranges and answers that it returns.
 
 `LogReader` answers searches for positions. A log on disk is a `StoredLog`, which also returns its bytes and single
-groups. A growing relay log is followed with following.py. A primary is read through a temporary relay log
-(`replica/primary_reader/`), which receives as much of the binlog as the search needs.
+groups. `following.py` follows a relay log that grows. `replica/primary_reader.py` reads a primary through a temporary
+relay log, which receives as much of the binlog as the search needs.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class LogReader(Protocol):
         """Return the position before the first group committed at `time_s` or later, or the end of the log."""
 
     def at_place(self, place: BinlogPosition) -> FoundPosition:
-        """Return the position of a place in the primary's binlog; inside an event group, the position before the
-        group.
+        """Return the position of a place in the primary's binlog.
+
+        For a place inside an event group, return the position before that group.
         """
 
     def after_group(self, gtid: Gtid) -> FoundPosition:
@@ -68,7 +69,10 @@ _FLAGS2: Final = HEADER_LENGTH + 12
 
 
 class Part(NamedTuple):
-    """Range of one file. `lower_case`: whether the server that wrote it stores table names in lower case."""
+    """Range of one file.
+
+    With `lower_case`, the server that wrote the file stores table names in lower case.
+    """
 
     name: str
     binlog: BinlogFile
@@ -82,8 +86,10 @@ class Part(NamedTuple):
 
     @property
     def defines(self) -> bool:
-        """Whether the range may contain DDL. Groups with DDL have their own ranges; MySQL's groups have no such
-        mark.
+        """Whether the range may contain DDL.
+
+        MariaDB marks the GTID event of a group with DDL, and such a group is a range of its own. MySQL has no such
+        mark, so every range of its groups may contain DDL.
         """
         data = self.piece.data
         if len(data) <= _FLAGS2 or ROLES[data[TYPE_AT]] is Role.MYSQL_BEGIN:
@@ -122,15 +128,19 @@ class Part(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _table_map(body: bytes, post_header_length: int) -> TableMapEvent:
-    """Decode and cache a table map: every statement repeats its maps, and with names and labels they are most of its
-    bytes.
+    """Decode and cache a table map.
+
+    Every statement repeats its table maps, which are most of its bytes if they have names and labels.
     """
     return parse_table_map(body, post_header_length)
 
 
 @dataclass(frozen=True, slots=True)
 class NextGroup:
-    """Event group after a position. `time_s`: commit time; `place`: start of its first event; None if unknown."""
+    """Event group after a position.
+
+    `time_s` is the commit time in seconds since 1970. `place` is the start of the first event, None if it is unknown.
+    """
 
     gtid: Gtid
     time_s: int | None = None

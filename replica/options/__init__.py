@@ -1,3 +1,1 @@
-"""Options of every program: value parsers, positions, option files, secrets, and the typed table of a replica's
-options.
-"""
+"""Options of every program: value parsers, positions, option files, secrets, and the typed table of options."""

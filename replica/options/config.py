@@ -160,7 +160,7 @@ class ReplicaConfig(BaseModel):
 
     @property
     def tls_mode(self) -> TlsMode:
-        """The effective TLS mode. If `tls` is not set, tls_ca implies verify-identity, and tls_cert alone required."""
+        """Effective TLS mode. Without `tls`, tls_ca implies verify-identity, and tls_cert alone implies required."""
         if self.tls is not None:
             return self.tls
         if self.tls_ca:

@@ -1,6 +1,6 @@
 """MariaDB's option files (`my.cnf`): parser, client options, warnings about readable secrets.
 
-In: the path of a file. Out: its settings in order, with those of an included file at the place of the include. Quotes,
+In: the path of a file. Out: its settings in order; an include is replaced by the settings of the included file. Quotes,
 escapes, comments and includes follow mysys/my_default.c, which Python's configparser does not support.
 
 Refused: a file that every user of the machine may write, and a file that cannot be read or is not UTF-8. An option
@@ -26,7 +26,7 @@ MAX_DEPTH: Final = 10
 
 MAX_FILE_BYTES: Final = 1 << 20
 
-"""Maximum size of an option file. Real option files have a few hundred lines; a larger file is named by mistake."""
+"""Maximum size of an option file. Real option files have a few hundred lines; a larger file is the wrong file."""
 
 _COMMENTS: Final = ("#", ";")
 
@@ -180,7 +180,7 @@ _PREFIXES: Final = ("loose-", "skip-", "disable-", "enable-", "maximum-")
 
 _MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
 
-"""Modes of MySQL's ssl-mode that the replica has too. PREFERRED falls back to plain text and is refused."""
+"""Modes of MySQL's ssl-mode that the replica has too. PREFERRED is refused, because it falls back to plain text."""
 
 _VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
 
@@ -231,7 +231,7 @@ def client_options(
         elif option := _option(setting, name, name_of):
             found[option] = ("true" if value is None else value, setting.place)
             if option in ("tls_ca", "tls_cert", "tls_key"):
-                switches["ssl"], tls_place = "1", setting.place  # as in the client: also after a skip-ssl
+                switches["ssl"], tls_place = "1", setting.place  # as in MariaDB's client, even after a skip-ssl
     mode = _tls(switches, with_authority="tls_ca" in found)
     if mode:
         found.setdefault("tls", (mode, tls_place))

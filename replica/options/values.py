@@ -1,8 +1,9 @@
 """Parsers of option values: sizes, durations, hosts, start and end positions.
 
 In: text, or a value that has its type already and passes unchanged. Out: bytes, seconds, words, endpoints. Each kind of
-value has one parser, for the command line, the environment, every option file and Spark. The annotated types below make
-them fields of a configuration. Refused with a ValueError, whose words follow the option's name or its text.
+value has one parser, for the command line, the environment, every option file and Spark. The annotated types of this
+module make the parsers fields of a configuration. Refused text is a ValueError, whose message continues a sentence that
+begins with the option's name or its text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = (1 << 63) - 1
 
-"""Kernels count bytes in 63 bits."""
+"""Maximum size in bytes: kernels count bytes in signed 64-bit numbers."""
 
 MAX_SECONDS = 365 * 86_400.0
 
@@ -191,7 +192,7 @@ def endpoint(text: str, default_port: int) -> Endpoint:
 
 def _is_name(text: str) -> bool:
     try:
-        return bool(text.encode("idna"))  # as the resolver does
+        return bool(text.encode("idna"))  # the resolver encodes names in the same way
     except UnicodeError:
         return False
 
@@ -204,14 +205,14 @@ def _is_address(text: str) -> bool:
     return True
 
 
-# A time means the place before the first transaction, in binlog order, that was committed at that time or later. A
-# range that starts at the time includes that transaction, and a range that ends there excludes it. So [t1, t2) and [t2,
-# t3) share no row.
+# A time is the place before the first transaction, in binlog order, that was committed at that time or later. A range
+# that starts at the time includes that transaction, and a range that ends at the time excludes it. Therefore the ranges
+# [t1, t2) and [t2, t3) share no row.
 
 
 MAX_INSTANT: Final = 1 << 32
 
-"""Upper bound of times: events store their time in 32 bits."""
+"""Upper bound of times in seconds since 1970, because events store their time in 32 bits."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -238,7 +239,7 @@ def instant(text: str) -> int:
     Examples are '2026-11-21T20:00:00Z' and '2026-11-21 21:00+01:00'.
 
     Raises:
-        ValueError: the text is no time, has no time zone, or is outside the range of a binlog (1970 to 2106).
+            ValueError: the text is not a time, has no time zone, or is outside the range of a binlog (1970 to 2106).
     """
     try:
         parsed = dt.datetime.fromisoformat(text.strip())
@@ -273,7 +274,7 @@ def ending_place(text: str) -> Position:
 def start_of_log(text: str) -> Literal["latest", "earliest"] | GtidPosition:
     """Parse the start of a relay log: latest, earliest, or a GTID position.
 
-    '' means the place before the very first transaction.
+    '' is the place before the first transaction of the binlog.
     """
     if not text.strip():
         return GtidPosition()

@@ -1,9 +1,8 @@
 """Character sets of the server: from a collation id or name to decoded text.
 
-Most sets agree with a Python codec. If they differ, the server is right, and the tables here hold the differences. They
-were measured on a server for every single byte and every lead and trail byte of each set. Bytes that a set does not
-define become U+FFFD, because a damaged string must not stop a stream. An unknown collation or set raises an
-UnsupportedColumnError that names it.
+Most sets agree with a Python codec. The tables of this module hold the differences, which were measured on a server for
+every single byte and every lead and trail byte of each set. Bytes that a set does not define become U+FFFD, because a
+damaged string must not stop a stream. An unknown collation or set is an UnsupportedColumnError that names it.
 """
 
 # ruff: noqa: RUF001  (the look-alikes are the point of these tables)
@@ -202,7 +201,7 @@ def _table(charset: Charset) -> str:
     return "".join(differs.get(byte, character) for byte, character in enumerate(codec))
 
 
-# Multi-byte sets: characters that the codec lacks, and those to which the server gives another code point.
+# Multi-byte sets: characters that the codec lacks, and characters to which the server gives another code point.
 _NEC_ROW_13 = (
     "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ㍉㌔㌢㍍㌘㌧㌃㌶㍑㍗㌍㌦㌣㌫㍊㌻㎜㎝㎞㎎㎏㏄㎡"
     "㍻〝〟№㏍℡㊤㊥㊦㊧㊨㈱㈲㈹㍾㍽㍼≒≡∫∮∑√⊥∠∟⊿∵∩∪"
@@ -290,7 +289,7 @@ def charset_of(collation: int) -> Charset:
 def labels_charset(collation: int) -> Charset:
     """Return the character set of the labels of an ENUM or SET column.
 
-    The labels of a binary column are names too, in the UTF-8 of the CREATE statement.
+    A column with the character set `binary` (collation 63) has labels in UTF-8, as in its CREATE statement.
     """
     return CHARSETS["utf8mb4"] if collation == BINARY else charset_of(collation)
 

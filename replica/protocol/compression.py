@@ -1,9 +1,9 @@
 """Decompression of log_bin_compress blocks and of values of COMPRESSED columns.
 
-In: a block, which holds the SQL of QUERY_COMPRESSED or the images of a compressed rows event. A block is one byte (0x80
-| algorithm << 4 | number of length bytes), the inflated size (big endian) and a zlib stream. Or the value of a column:
-no bytes for an empty value, a zero byte and the plain value, or a block. Bit 3 of the first byte of such a block marks
-a raw deflate stream. Out: exactly as many bytes as the block claims.
+In: a block, or the value of a column. A block is one byte (0x80 | algorithm << 4 | number of length bytes), the
+inflated size (big endian) and a zlib stream. QUERY_COMPRESSED and compressed rows events hold a block. The value of a
+column is empty, or a zero byte and the plain value, or a block; bit 3 of the first byte of that block marks a raw
+deflate stream. Out: exactly as many bytes as the block claims.
 
 Refused before memory is allocated: an unknown algorithm, a size above the limit, and a size that the deflate stream
 cannot reach. Refused afterwards: a stream of another size, or one that cannot be inflated. Bytes after the end of a
@@ -85,7 +85,7 @@ def _inflate(block: Buffer, limit: int, *, raw: bool) -> bytes | bytearray:
 def inflate_stream(stream: Buffer, size: int, *, raw: bool = False, offset: int = 0) -> bytes | bytearray:
     """Inflate a zlib stream (with `raw`: a deflate stream) to exactly `size` bytes.
 
-    Errors report `offset` as its place.
+    `offset` is the byte offset of the stream, which errors report.
     """
     if size > MAX_RATIO * len(stream):
         raise ProtocolError(

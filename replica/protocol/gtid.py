@@ -1,9 +1,9 @@
 """Global transaction ids and positions as MariaDB defines them.
 
-A position has at most one GTID for each replication domain: the last event group *included*. @@gtid_binlog_pos prints
-it and @slave_connect_state takes it. A position is not a set: the order of the binlog implies what is before its GTIDs.
-Positions are only partially ordered, and even that order is a heuristic. Sequence numbers of one domain may jump and,
-without gtid_strict_mode, go back.
+A position has at most one GTID for each replication domain: the last event group that the position includes. The server
+prints a position in @@gtid_binlog_pos and takes it in @slave_connect_state. A position is not a set of GTIDs: it also
+includes every group that the binlog has before those GTIDs. Positions are only partially ordered, and even that order
+is a heuristic, because the sequence numbers of a domain may jump and, without gtid_strict_mode, go back.
 
 Source: the server's sql/rpl_gtid.cc (gtid_parser_helper, rpl_slave_state_tostring_helper) for the text; the relations
 between positions were measured on 10.5, 10.11 and 11.8.
@@ -197,7 +197,7 @@ class BinlogPosition(NamedTuple):
     """A file of one server's binlog and a byte offset in it (64-bit), where the next event starts.
 
     Positions order as the server orders acknowledgements: by file name as text, then by offset (sql/semisync_master.cc:
-    Active_tranx::compare, 10.11 and 11.8). They mean nothing on another server.
+    Active_tranx::compare, 10.11 and 11.8). A position is valid only on the server that it comes from.
     """
 
     file: str
@@ -218,13 +218,15 @@ class BinlogPosition(NamedTuple):
 # GTIDs that may name more than one place of a binlog, because sequence numbers went back.
 #
 # A server without gtid_strict_mode takes any number that a session sets (SET gtid_seq_no, every replay of
-# mariadb-binlog): 0-1-2 may follow 0-1-9. Then 0-1-2 names two places of its binlog. So do 0-1-3 to 0-1-9, because they
-# may come once more. A server that is asked for one of them sends from the first place, or from whichever file it reads
-# first. 0-1-10 is above every earlier number and names one place again. So a position is **ambiguous** if its sequence
-# number in any domain is not above the highest number after which that domain went back. mariadbd's own rule counts,
-# whatever the server ids: a number went back if it is not above the last number of its domain.
+# mariadb-binlog): 0-1-2 may follow 0-1-9. Then 0-1-2 names two places of its binlog. So may 0-1-3 to 0-1-9, because the
+# server may use these numbers again. If a replica asks for one of them, the server sends from the first place, or from
+# the place in the file that it reads first. 0-1-10 is above every earlier number and names one place again. So a
+# position is **ambiguous** if its sequence number in any domain is not above the highest number after which that domain
+# went back. The rule is mariadbd's own: a number went back if it is not above the last number of its domain, whatever
+# the server ids.
 #
-# The place identifies an ambiguous position: a file of the primary's binlog and an offset in it, on that server only.
+# A place on the primary distinguishes the candidates of an ambiguous position: a binlog file and an offset in it, valid
+# on that server only.
 
 Highest = Mapping[int, int]
 """Domain -> the highest sequence number after which the domain's numbers went back."""
@@ -254,7 +256,7 @@ _FILE: Final = re.compile(r"[^\s,:/\\]+\.\d{6,}")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}(?::|$)", re.IGNORECASE)
 _MARIADB: Final = re.compile(r"\d{1,10}-\d{1,10}-\d{1,20}(?:,\d{1,10}-\d{1,10}-\d{1,20})*")
 _MAX_JSON: Final = 64 << 10
-"""An offset has some kilobytes. Longer text is not parsed."""
+"""Maximum length of text that is parsed as JSON; a real offset has some kilobytes."""
 
 
 def foreign_position(text: str) -> str:

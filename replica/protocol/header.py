@@ -1,7 +1,7 @@
 """The 19-byte header of every event, the base class of events, and the FORMAT_DESCRIPTION event.
 
-`parse_header` reads a header. `FormatDescriptionEvent` has the checksum algorithm and the lengths of the fixed parts,
-which apply to all events after it in its file. Read them from it and never guess.
+`parse_header` reads a header. `FormatDescriptionEvent` has the checksum algorithm and the lengths of the fixed parts of
+all events after it in its file. Decoders must take both from that event and never guess them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEADER: Final = struct.Struct(
 class EventHeader(NamedTuple):
     """Header of an event.
 
-    `log_pos` is 0 in artificial events and, in 11.7+, in most events inside a transaction. It wraps at 4 GiB.
+    `log_pos` wraps at 4 GiB. It is 0 in artificial events and, in 11.7+, in most events inside a transaction.
     """
 
     timestamp: int
@@ -95,9 +95,10 @@ _VERSION_LENGTH: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FormatDescriptionEvent(Event):
-    """Description of a file.
+    """Description of the events of a file: server version, checksum algorithm, lengths of the fixed parts.
 
-    `created` is not 0 in the first file after a server start, which ends all temporary tables.
+    `created` is the time of a server start in the first file after that start, and 0 in other files. A server start
+    ends all temporary tables.
     """
 
     server_version: str
@@ -112,7 +113,7 @@ class FormatDescriptionEvent(Event):
 
     @property
     def version_number(self) -> int:
-        """The version as a number, like in executable comments: 11.8.3-MariaDB-log -> 110803."""
+        """The version as a number, as in executable comments: 11.8.3-MariaDB-log -> 110803."""
         major, minor, patch = (int(number) for number in re.findall(r"\d+", self.server_version)[:3])
         return major * 10_000 + minor * 100 + patch
 

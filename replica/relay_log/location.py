@@ -20,8 +20,9 @@ _NAME = re.compile(r"relay\.(\d{6,})")
 
 
 class RelayLocation(NamedTuple):
-    """Location in the relay log. `file`: number in relay.NNNNNN, from 1 without gaps; `offset`: bytes, 0 before the
-    file head.
+    """Location in the relay log.
+
+    `file` is the number in relay.NNNNNN, from 1 without gaps. `offset` is in bytes, 0 before the file head.
     """
 
     file: int
@@ -32,8 +33,9 @@ class RelayLocation(NamedTuple):
 
 
 class RelayHead(NamedTuple):
-    """Complete end of the log: its location, GTID position, place in the primary's binlog and commit time (seconds,
-    UTC).
+    """Complete end of the log: its location, GTID position, place in the primary's binlog and commit time.
+
+    The commit time is in seconds since 1970 (UTC).
     """
 
     location: RelayLocation

@@ -1,8 +1,8 @@
 """Read side of a relay directory: map positions to locations, limit batches, and cut byte ranges for tasks.
 
 `RelayLog` works beside a writer in this or another process, and without a writer. It reads only committed groups:
-callers take their ends from `head` or from locations that this module returned. Every answer costs at most a look into
-the index files and a scan of 64 KB, whatever the length of the log.
+callers take the ends of ranges from `head` or from locations that this module returned. A call reads at most the index
+files that a binary search needs and 64 KB of a relay file, whatever the length of the log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ XA_BYTES = 8 << 20  # bytes per scan if every other group is an XA group
 
 
 class RelayRange(NamedTuple):
-    """Whole event groups: bytes [start, end) of a relay file. `checksum`: whether each event ends with a CRC32."""
+    """Whole event groups: bytes [start, end) of a relay file.
+
+    With `checksum`, each event ends with a CRC32.
+    """
 
     path: str
     start: int
@@ -162,8 +165,9 @@ class RelayLog:
             return found or self._search(numbers, position)
 
     def cut(self, start: RelayLocation, end: RelayLocation, max_bytes: int) -> RelayHead:
-        """Return the last group end at most `max_bytes` after `start` and not after `end`, but after at least one
-        group.
+        """Return the last group end at most `max_bytes` after `start`, and not after `end`.
+
+        The result is at least one group after `start`, even if that group is larger.
 
         Raises:
             DataLossError: Groups after `start` were purged.
@@ -186,8 +190,9 @@ class RelayLog:
             return last
 
     def ranges(self, start: RelayLocation, end: RelayLocation, target_bytes: int) -> list[RelayRange]:
-        """Divide [start, end) into ranges of whole groups in order, about `target_bytes` each; a larger group has its
-        own range.
+        """Divide [start, end) into ranges of whole groups in order, about `target_bytes` each.
+
+        A larger group has its own range.
         """
         ranges = []
         with self._lock:
@@ -231,11 +236,10 @@ class RelayLog:
             return RelayLocation(place.file, self._last_group(place.file, place.offset))
 
     def xa_stretches(self, start: RelayLocation, end: RelayLocation) -> Iterator[tuple[int, RelayRange]]:
-        """Yield the parts of [start, end) in which groups prepare or end XA transactions, in order, with the file
-        number.
+        """Yield the parts of [start, end) in which groups prepare or end XA transactions, each with its file number.
 
-        The parts follow the marks in the index files. They contain whole groups, other groups between them, and about
-        XA_BYTES or one larger group.
+        The parts are in order and follow the marks in the index files. They contain whole groups, other groups between
+        them, and about XA_BYTES or one larger group.
         """
         with self._lock:
             stretches = [
@@ -337,7 +341,7 @@ class RelayLog:
         return self._files.base(number, entry) if entry is not None and entry.end <= limit else None
 
     def _at(self, location: RelayLocation) -> RelayHead:
-        """Return the `RelayHead` of a location with no group in the requested range before it."""
+        """Return the `RelayHead` of a location before which the requested range has no group."""
         head = self.head()
         if head is not None and head.location == location:
             return head
@@ -374,8 +378,9 @@ class RelayLog:
 
 
 def _is_at(found: RelayHead, place: BinlogPosition, order: LogOrder) -> bool:
-    """Return True if a location of the log is that place of the primary, or is the log's start, recorded with that
-    place.
+    """Return True if a location of the log is that place of the primary.
+
+    At the start of the log, the place that is recorded in `relay.order` counts too.
     """
     begun = order.begun
     first = begun is not None and begun.place == place and begun.number == found.location.file

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class FileChain:
-    """Chain of relay files. `next_number`: number of the next new file; `current`: None before the first file."""
+    """Chain of relay files.
+
+    `next_number` is the number of the next new file; `current` is None before the first file.
+    """
 
     def __init__(self, directory: Path, next_number: int) -> None:
         self._directory = directory
@@ -114,7 +117,7 @@ class FileChain:
 
 
 # A sealed file implies that all earlier files are on disk. After a failed seal, no later file is sealed, and the next
-# call raises the error.
+# call of `Sealer` raises the error.
 
 MAX_WAITING = 2  # files that may wait for the disk before the writer waits too
 
@@ -158,8 +161,8 @@ class Sealer:
             self._waiting.popleft().result()
 
 
-# Bytes in a file without a name are lost, and a file with that name may belong to another process. `NameWatch` then
-# makes the log unusable.
+# If a file loses its name (removed or renamed), its bytes are lost, and a file of that name may belong to another
+# process. `NameWatch` detects this and makes the log unusable.
 
 
 class NameWatch:
@@ -178,7 +181,7 @@ class NameWatch:
     def ensure_named(self) -> None:
         """Raise RelayError if the current file has lost its name; every later operation then raises too.
 
-        Called for each ACK after the sync; one system call, 2 to 4 us.
+        The writer calls this method before each ACK, after the sync. It takes one system call, 2 to 4 us.
         """
         current = self._files.current
         watched = current.file if current else self._lock
@@ -202,7 +205,7 @@ class NameWatch:
             ensure_named(self._failure.directory, self._lock)
 
     def check_files(self, head_file: NamedFile, end: Snapshot) -> None:
-        """Check the index and the head file too. Called at intervals, also on a full disk."""
+        """Check the names of all files, also of index and head. Called at intervals, also on a full disk."""
         current, directory = self._files.current, self._failure.directory
         with self._failure.kept():
             ensure_named(directory, self._lock, head_file)

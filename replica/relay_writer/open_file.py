@@ -20,8 +20,9 @@ from replica.relay_log.location import index_path, relay_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-# An fsync takes as long as the bytes that are still in memory, and an ACK may wait for it. The call is only a hint: it
-# makes nothing durable, and errors appear at the fsync. Without the system call, nothing happens.
+# An fsync takes time in proportion to the bytes that are still in memory, and an ACK may wait for it. `begin_writing`
+# therefore starts the write-back early. The call is only a hint: it makes nothing durable, and errors appear at the
+# fsync. On a system without the call, `begin_writing` does nothing.
 
 
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE: start the write-back without waiting
@@ -98,8 +99,9 @@ class OpenFile:
         os.fdatasync(self._file)
 
     def seal(self, entry: bytes) -> Callable[[bool], None]:
-        """Return a function that another thread runs: it syncs the data, then writes the sealing entry. It owns the
-        descriptors.
+        """Return a function that syncs the data and then writes the sealing entry; another thread runs it.
+
+        The function owns the file's descriptors.
         """
         file, index = self._file, self._index
 

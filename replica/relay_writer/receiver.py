@@ -1,4 +1,4 @@
-"""Turn the bytes of a dump into the relay log: the loop around the kernel, without a socket.
+"""Receiver of a dump, which writes its bytes into the relay log: the loop around the kernel, without a socket.
 
 The caller puts bytes into `space()` and calls `received(n)`, which writes group bytes and handles control events.
 `publish` shows complete groups to readers, and `take_ack()` returns the position to acknowledge. A typed error ends the
@@ -40,7 +40,10 @@ RECEIVE_BYTES = 2 << 20  # bytes per receive, kernel call and write; fits the se
 
 
 class Receiver:
-    """Stream of one connection. `packet`: ERR or EOF packet that ended it."""
+    """Stream of one connection.
+
+    `packet` is the ERR or EOF packet that ended the stream, None before the end.
+    """
 
     def __init__(
         self, relay: RelayWriter, *, semi_sync: bool, strict: bool = False, buffer_bytes: int = RECEIVE_BYTES
@@ -60,14 +63,16 @@ class Receiver:
         self._description: FormatDescriptionEvent | None = None
 
     def space(self) -> memoryview:
-        """Return the buffer for the next bytes, never empty because no event longer than STREAM_ABOVE_BYTES waits in
-        it.
+        """Return the buffer for the next bytes, which is never empty.
+
+        No event longer than STREAM_ABOVE_BYTES waits in the buffer.
         """
         return self._view[self._fill :]
 
     def received(self, count: int) -> bool:
-        """Handle `count` bytes in `space()`; return True if groups were completed, which readers see after
-        `publish`.
+        """Handle `count` bytes in `space()`; return True if groups were completed.
+
+        Readers see these groups after `publish`.
         """
         relay, state, base = self._relay, self._relay.state, self._base
         begin, end = base, base + self._fill + count
@@ -83,7 +88,8 @@ class Receiver:
                 relay.append(self._view[begin - base : kept], offset)
             self._unpublished = committed != 0
             if state[Cell.ack_position] and state[Cell.group] == NO_GROUP:
-                # The primary also asks between groups while its semi-sync is off. The log ends with a complete group.
+                # While its semi-sync is off, the primary also asks after events between groups. Acknowledge whole
+                # groups only.
                 complete = min(state[Cell.ack_position], state[Cell.committed_position])
                 # Never acknowledge a position before the last acknowledged one.
                 already_answered = relay.primary_file == self._answered.file and complete < self._answered.position
@@ -107,8 +113,9 @@ class Receiver:
             self._relay.commit()
 
     def take_ack(self) -> BinlogPosition | None:
-        """Return the last position that the primary waits for and whose groups are written; the caller must sync
-        first.
+        """Return the last position that the primary waits for and whose groups are written.
+
+        The caller must sync the log before it sends the ACK.
         """
         ack, self._ack = self._ack, None
         return ack

@@ -1,4 +1,4 @@
-"""Recover a relay directory after a crash, so that it contains only complete, checked groups without a gap.
+"""Recovery of a relay directory after a crash: it keeps only complete, checked groups without a gap.
 
 A sealing entry in a file's index proves that the whole file was on disk. All files after the last sealed one are
 scanned with every checksum. The first incomplete group ends the log: the rest of its file is cut off, and later files
@@ -100,8 +100,8 @@ def recover(directory: Path) -> Recovered:
 def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
     """Return where numbers may have gone back: in scanned files, and in older files as recorded in `relay.order`.
 
-    If that file is lost, older files are checked too. A sealed file that says that the whole log is plain stops the
-    check.
+    If `relay.order` is lost, older files are checked too, newest first. The check ends at a sealed file whose index
+    says that the whole log up to the file is plain.
     """
     order = read_order(directory)
     suspected = walked if order.highest else [*sealed, *walked]
@@ -116,8 +116,10 @@ def _order(directory: Path, sealed: list[int], walked: list[int]) -> LogOrder:
 
 
 def _refuse_holes(directory: Path, numbers: list[int]) -> None:
-    """Refuse a log with missing files. A sealed file proves that all earlier files existed, so someone else removed
-    them.
+    """Refuse a log with missing files.
+
+    A sealed file proves that all earlier files existed. Retention removes only the oldest files, so a gap means that
+    someone else removed files.
     """
     for before, after in pairwise(numbers):
         if after > before + 1:

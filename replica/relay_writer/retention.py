@@ -6,7 +6,7 @@ with or without a writer in this or another process. The order is:
 1. Files that no registered reader needs, while one of three limits is exceeded: their last group is older than
    `retain_s`, there are more than `retain_bytes`, or the disk has less than `min_free_bytes` free.
 2. Files that a reader needs, only while there are more than `max_bytes` (or too little is free), and only with
-   `slow_readers="drop"`. The readers are told first. With "pause" the files stay, and receiving stops instead.
+   `slow_readers="drop"`. The readers are marked as dropped first. With "pause" the files stay, and receiving stops.
 
 A clock that jumps must not empty the log. `SteppedClock` compares the wall clock with the monotonic clock between
 calls, and with the time of the previous process. After a step forward of more than MAX_STEP_S, no file is removed by
@@ -50,8 +50,9 @@ the disk.
 
 
 class RetentionPolicy(NamedTuple):
-    """Retention limits in seconds and bytes. `max_bytes` and `retain_bytes` count all relay files, including the
-    current one.
+    """Retention limits in seconds and bytes.
+
+    `max_bytes` and `retain_bytes` count all relay files, including the current one.
     """
 
     retain_s: float
@@ -63,9 +64,9 @@ class RetentionPolicy(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Result of one call.
+    """Result of one call of `Retention.apply`.
 
-    `oldest`: start of the log, None if it is empty. `blocked_by`: why no file is removed by age.
+    `oldest` is the start of the log, None if the log is empty. `blocked_by` says why no file is removed by age.
     """
 
     files: int = 0
@@ -77,8 +78,9 @@ class Removed(NamedTuple):
 
 
 class Retention:
-    """Retention of one directory, called by one thread, which need not be the writer's. Any thread may replace
-    `policy`.
+    """Retention of one directory.
+
+    One thread calls the methods, which need not be the writer's. Any thread may replace `policy`.
     """
 
     def __init__(self, directory: Path, policy: RetentionPolicy) -> None:
@@ -91,8 +93,11 @@ class Retention:
         self._locked_since_s: float | None = None
 
     def apply(self, now: float | None = None, monotonic_s: float | None = None) -> Removed:
-        """Remove files according to the policy; `now` is in seconds since 1970. The cost does not depend on the log's
-        length.
+        """Remove files according to the policy. The cost does not depend on the log's length.
+
+        Args:
+            now: Wall clock time in seconds since 1970; None for the current time.
+            monotonic_s: Monotonic clock time in seconds; None for the current time.
 
         Raises:
             RelayError: The directory cannot be read or written.
@@ -174,11 +179,10 @@ class Retention:
         return [reader for reader in readers if reader not in expired], tuple(reader.name for reader in expired)
 
     def _age(self, number: int, now: float) -> float:
-        """Return the seconds since the last group of a file, by the later of the group's time and the file's
-        modification time.
+        """Return the seconds since the last group of a file.
 
-        If the clock went back, files have times in the future. Their age counts from the moment at which the first of
-        them was seen.
+        The later of the group's time and the file's modification time counts. If the clock went back, files have times
+        in the future. Their age counts from the moment at which the first of these files was seen.
         """
         if number not in self._times:
             entry = last_entry(index_path(self._directory, number))
@@ -200,7 +204,10 @@ class Retention:
 
 @contextlib.contextmanager
 def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -> Iterator[None]:
-    """Tell the readers before their files are removed, or afterwards if the disk is too full for the mark."""
+    """Mark the readers as dropped before their files are removed.
+
+    If the disk is too full for the marks, write them after the removal.
+    """
     unknown = []
     for reader in readers:
         try:
@@ -214,18 +221,23 @@ def _telling(directory: Path, readers: list[Reader], oldest: int, reason: str) -
         mark_dropped(directory, reader, oldest, reason)
 
 
-# Ages by a wall clock that stepped forward are meaningless, so `SteppedClock` counts the time since the last step with
-# the monotonic clock. It stores its state in `relay.clock` at intervals, without fsync. After a power cut or on a full
-# disk the file may be missing, and the next process then trusts the clock.
+# After a step of the wall clock, ages of files are meaningless, so `SteppedClock` counts the time since the last step
+# with the monotonic clock. It stores this state in `relay.clock` at intervals, without fsync. After a power cut or on a
+# full disk the file may be missing, and the next process then trusts the clock.
 
 CLOCK_NAME: Final = "relay.clock"
 MAX_STEP_S: Final = 3600.0
-"""Smaller steps cost at most an hour of retention. A longer pause of the program also counts as a step."""
+"""Minimum change of the clock, in seconds, that counts as a step; a pause of the program of this length counts too.
+Smaller steps cost at most an hour of retention.
+"""
 _WRITE_EVERY_S: Final = 60.0  # much less than MAX_STEP_S
 
 
 class SteppedClock:
-    """Detector of clock steps. `last_step`: text for a log with time and size of the last step, empty without one."""
+    """Detector of clock steps.
+
+    `last_step` is a text for a log, with time and size of the last step; it is empty without a step.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / CLOCK_NAME

@@ -1,4 +1,4 @@
-"""Only writer of a relay log: append complete and partly received groups, and track the end of the last complete one.
+"""Writer of a relay log: appends complete and partly received groups, and tracks the end of the last complete one.
 
 `RelayWriter` takes bytes that a kernel has checked and divided into groups, with the shared `StreamState`. It writes
 relay files in MariaDB's binlog format, their index files and the published head. A new file begins with each file of
@@ -144,15 +144,16 @@ class RelayWriter:
         return self._order.highest
 
     def begin_stream(self, *, semi_sync: bool, strict: bool = False) -> None:
-        """Start a new connection, and drop the last one's partly received group. `strict`: sequence numbers must not go
-        back.
+        """Start a new connection, and drop the partly received group of the last one.
+
+        With `strict`, sequence numbers must not go back.
         """
         self._failure.check()
         self.rollback()
         self.state.reset_stream(semi_sync=semi_sync, strict=strict)
 
     def change_server(self) -> int:
-        """Note that the next stream comes from another server; return the number of the relay file that it begins.
+        """Record that the next stream comes from another server; return the number of the relay file that it begins.
 
         Two servers may have a binlog file with the same name, server id and head.
         """
@@ -163,8 +164,9 @@ class RelayWriter:
         return self._files.next_number if file is None or has_groups else file.number
 
     def begin_file(self, fde: bytes) -> None:
-        """Handle the primary's FORMAT_DESCRIPTION, after `primary_file` is set: continue the same file or begin a new
-        one.
+        """Handle the primary's FORMAT_DESCRIPTION: continue the same relay file or begin a new one.
+
+        The caller must have set `primary_file`.
         """
         self._failure.check()
         state = self.state
@@ -177,7 +179,7 @@ class RelayWriter:
             self._open_file(fde)
 
     def append(self, span: memoryview, offset: int) -> None:
-        """Write group bytes at a relay file offset, the kernel's `Cell.offset` before it kept them."""
+        """Write group bytes at `offset` of the relay file, the value of `Cell.offset` before the kernel kept them."""
         try:
             self._current().append(span, offset)
         except OSError as error:
@@ -261,7 +263,7 @@ class RelayWriter:
     def reopen(self) -> None:
         """Recover the log in place after a DiskFullError, with the same lock and without losing committed groups.
 
-        It reads and writes the files that were not sealed, at most three. The next stream begins at `position`.
+        `reopen` reads and writes the files that were not sealed, at most three. The next stream begins at `position`.
 
         Raises:
             DiskFullError: The disk still has no room.

@@ -38,7 +38,7 @@ UNNAMED: Final = (
 
 
 class CountedTables:
-    """`TableResolver` for a dump that needs no names."""
+    """`TableResolver` for a reading that counts rows, and so needs no column names."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -48,7 +48,7 @@ class CountedTables:
 
 
 class Names:
-    """`TableResolver` that reports what it could not resolve."""
+    """`TableResolver` that reports the tables that cannot be decoded."""
 
     def __init__(
         self,
@@ -77,8 +77,9 @@ class Names:
         return self._files.wants(database, table)
 
     def resolve(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Return the definition that decodes the rows of a table map; None if they are not selected or cannot be
-        decoded.
+        """Return the definition that decodes the rows of a table map.
+
+        Return None if the table is not selected or its rows cannot be decoded.
         """
         name = f"{table_map.database}.{table_map.table}"
         try:
@@ -98,8 +99,9 @@ class Names:
         return target
 
     def counted(self, table_map: TableMapEvent) -> TableTarget | None:
-        """Return the definition that counts the rows of a table map; None if they are not selected or have an unknown
-        size.
+        """Return the definition that counts the rows of a table map.
+
+        Return None if the table is not selected or the size of its rows is unknown.
         """
         if not self.wants(table_map.database, table_map.table):
             return None
@@ -115,7 +117,7 @@ class Names:
         return target
 
     def is_unnamed(self, table_map: TableMapEvent) -> bool:
-        """Return True if only the table map of the table is known."""
+        """Return True if the column names of the table are unknown, because only its table map describes it."""
         if all(column.name is not None for column in table_map.columns):
             return False
         return (table_map.database, table_map.table) in self._files.unnamed
@@ -135,7 +137,7 @@ def read_schema_file(schema_file: Path) -> SchemaHistory:
 
     Raises:
         ConfigError: The file cannot be read, or is not UTF-8.
-        SchemaError: A statement does not even show its table.
+            SchemaError: The table of a statement cannot be identified.
     """
     try:
         return SchemaHistory.from_file(schema_file)
@@ -148,8 +150,8 @@ def read_schema_file(schema_file: Path) -> SchemaHistory:
         ) from error
 
 
-# A looked-up definition may be newer than the rows. It is used only if it agrees with the table map in every fact that
-# both have; otherwise columns are named @1, @2, …
+# A definition from `lookup` may be newer than the rows. The definition is used only if it agrees with the table map in
+# every fact that both contain. Otherwise columns are named @1, @2, …
 
 
 class LookedUpTables(SchemaHistory):
@@ -177,7 +179,7 @@ class LookedUpTables(SchemaHistory):
 
 
 class LiveNames(Names):
-    """`TableResolver` for a log that is followed."""
+    """`TableResolver` for a log that is still growing."""
 
     def __init__(
         self,

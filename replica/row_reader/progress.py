@@ -29,20 +29,23 @@ SILENT_S: Final = 2.0
 
 
 class DumpProgress:
-    """Progress that shows nothing, for a reading that is not watched."""
+    """Progress that shows nothing. Base class of progress that a terminal shows."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Remove the bar."""
+        """Stop showing progress."""
 
     def advance(self, binlog: BinlogFile, end: int) -> None:
-        """Note that this file is done up to offset `end`."""
+        """Record that the reading has reached offset `end` of this file."""
 
 
 class TerminalProgress(DumpProgress):
-    """Progress as a bar. Its length is the size of all files on disk, unknown with standard input."""
+    """Progress as a bar on a terminal.
+
+    The length of the bar is the size of all files on disk, unknown with standard input.
+    """
 
     def __init__(self, files: Sequence[str]) -> None:
         sizes = [None if file == STANDARD_INPUT else _size(file) for file in files]
@@ -87,7 +90,7 @@ class TerminalProgress(DumpProgress):
 
 
 def watched(files: Sequence[str]) -> DumpProgress:
-    """Return the progress of a search, which prints nothing before its end: a bar on every terminal."""
+    """Return a progress bar for a search on a terminal, because a search prints nothing before its end."""
     return TerminalProgress(files) if sys.stderr.isatty() else DumpProgress()
 
 
@@ -100,7 +103,8 @@ def _size(file: str) -> int | None:
 
 MAX_NOTICES: Final = 1000
 
-"""Notices that are printed; more are only counted. A file of a million unnamed tables must not fill memory or terminal.
+"""Maximum number of printed notices; further ones are only counted. A file can contain a million unnamed tables, whose
+notices must not fill memory or the terminal.
 """
 
 

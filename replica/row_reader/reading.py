@@ -2,11 +2,11 @@
 
 `Reading.parts` yields one `Part` per range, with events that are decoded on demand; `Reading.rows` yields the batches
 of selected rows. The reading keeps state across ranges and files: prepared XA transactions until they end, and table
-definitions from DDL in the files. A range that ends inside a group shows its events, but not its rows: the file has no
-commit.
+definitions from DDL in the files. If a file ends inside a group, the reading shows the events of the group but not its
+rows, because the commit is missing.
 
-Unreadable row images end the reading, after the rows before them. With `skip_damaged`, every range is decoded twice:
-the first pass finds the groups with such images, which are reported and omitted completely.
+An unreadable row image ends the reading after the rows before it. With `skip_damaged`, every range is decoded twice:
+the first pass finds the groups with unreadable images, which are reported and completely omitted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 
 CARRIED_IN_MEMORY: Final = 32 << 20
 
-"""Bytes in memory of prepared XA transactions from files that cannot be read twice; more goes to temporary files."""
+"""Maximum bytes of prepared XA transactions in memory, for files that cannot be read twice; more goes to temporary
+files.
+"""
 
 OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", stored_digits=True, reuse_buffers=True)
 
@@ -75,7 +77,7 @@ class ShownRows(NamedTuple):
 
 @dataclass(slots=True)
 class Carried:
-    """XA transactions that are prepared and not ended."""
+    """XA transactions that are prepared and not ended at the current place of the reading."""
 
     groups: dict[XaId, CarriedGroup] = field(default_factory=dict)
     in_memory: int = 0
@@ -257,7 +259,7 @@ class Reading:
         self._readable = part.piece.data, readable
 
     def report_skipped(self, part: Part, one: UnreadableGroup) -> None:
-        """Report damage that was skipped."""
+        """Report an unreadable group that was skipped."""
         groups = self.groups(part)
         start, end = int(groups.start[one.number]), int(groups.end[one.number])
         gtid = gtid_at(part, groups, one.number)
@@ -352,15 +354,15 @@ class PreparedBefore:
                 reading.carry(part)
 
 
-# GTIDs bound as in mariadb-binlog: the start is exclusive, because the reader already has it, and the stop is
-# inclusive. Each GTID counts in its own domain, by sequence number. Domains without a start are shown from the
-# beginning. With a stop, only the domains that it names are shown. Times are commit times; the start is inclusive, the
-# stop exclusive.
+# GTIDs limit a reading as in mariadb-binlog: the start is exclusive, because the reader already has that transaction,
+# and the stop is inclusive. Each GTID counts in its own domain, by sequence number. Domains without a start are shown
+# from the beginning. With a stop, only the domains that it names are shown. Times are commit times; the start is
+# inclusive, the stop exclusive.
 
 
 @dataclass(slots=True)
 class ChosenTransactions:
-    """The bounds. Times are seconds since 1970."""
+    """Bounds of the selected transactions: GTID positions, and commit times in seconds since 1970."""
 
     start: GtidPosition = field(default_factory=GtidPosition)
     stop: GtidPosition = field(default_factory=GtidPosition)

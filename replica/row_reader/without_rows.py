@@ -1,7 +1,7 @@
 """Row changes in binlog files that were logged as statements, without row events.
 
 `StatementChanges.of` returns, per statement of the next part, the tables whose rows it may have changed. Temporary
-tables are left out, if their CREATE is in the parts.
+tables are omitted, if the parts contain their CREATE.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WithoutRows(NamedTuple):
 
 
 class StatementChanges:
-    """Statements of one log; `wants` selects the tables."""
+    """Statements of one log that changed rows without row events. `wants(database, table)` selects the tables."""
 
     def __init__(self, wants: Callable[[str, str], bool]) -> None:
         self._wants = wants
@@ -81,7 +81,10 @@ class StatementChanges:
 
 
 def parts_with_notice(reading: Reading) -> Iterator[Part]:
-    """Yield the parts of a reading that shows only rows; at the end, report the number of changes without rows."""
+    """Yield the parts of a reading, and at the end report the number of changes that were logged without rows.
+
+    For a reading that shows rows and no statements.
+    """
     changes, count = StatementChanges(reading.names.wants), 0
     for part in reading.parts():
         yield part

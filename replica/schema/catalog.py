@@ -1,9 +1,9 @@
 """Catalog reader: queries on information_schema as text, and the conversion of their rows to `TableSchema`.
 
 `columns_query` and `keys_query` make the SQL for a selection of tables; `read_catalog` converts the rows of both. This
-module sends nothing. Views have no rows in a binlog and are omitted; so are system databases, unless they are selected
-by name. A system-versioned table gets the columns of the row period, which information_schema hides. An account sees
-only tables on which it has a privilege: the caller must check for missing tables.
+module sends nothing. Views are omitted, because a binlog has no rows of views. System databases are omitted unless they
+are selected by name. A system-versioned table gets the columns of the row period, which information_schema hides. An
+account sees only tables on which it has a privilege: the caller must check for missing tables.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 SYSTEM_DATABASES = ("information_schema", "mysql", "performance_schema", "sys")
 
-# The LIMIT prevents the server from merging the derived table. A merged one takes 20 s for 4 000 tables, because the
-# server searches all tables for every column. With LIMIT it builds an index (derived_with_keys) and takes half a second
-# (10.5, 10.11, 11.8). The collation of the index treats t and T, cafe and café as equal; BINARY distinguishes them.
+# The LIMIT prevents the server from merging the derived table. The merged query takes 20 s for 4 000 tables, because
+# the server searches all tables for every column. With LIMIT, the server builds an index (derived_with_keys) and takes
+# half a second (10.5, 10.11, 11.8). The collation of the index treats t and T, cafe and café as equal; BINARY
+# distinguishes them.
 _COLUMNS = """\
 SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, c.IS_NULLABLE, c.CHARACTER_SET_NAME,
        c.COLLATION_NAME, c.CHARACTER_OCTET_LENGTH, c.NUMERIC_PRECISION, c.NUMERIC_SCALE, c.DATETIME_PRECISION,
@@ -59,8 +60,9 @@ Selection = tuple[str, str | None]
 
 
 def columns_query(selection: Sequence[Selection] = ()) -> tuple[str, tuple[str, ...]]:
-    """Return SQL and arguments (%s) that list the columns of the selected tables; without a selection, of all user
-    tables.
+    """Return SQL and arguments (%s) that list the columns of the selected tables.
+
+    Without a selection, the SQL lists the columns of all user tables.
     """
     condition, arguments = _condition(selection)
     return _COLUMNS.format(condition=condition), arguments * 2
@@ -154,10 +156,11 @@ def _table(
     )
 
 
-# The server keeps column declarations in the three-byte UTF-8 of its identifiers. So information_schema and SHOW
-# CREATE TABLE show a character beyond U+FFFF in a label as '?'. In a binary column, each of its bytes and each invalid
-# byte is a '?'. A variable of the column's type shows the real label. `doubtful_labels` returns the columns to query:
-# those with a '?' in a label, if their character set has such characters. Invalid bytes become U+FFFD.
+# The server keeps column declarations in the three-byte UTF-8 of its identifiers. So information_schema and SHOW CREATE
+# TABLE show a character beyond U+FFFF in a label as '?'. In a binary column, they show a '?' for each byte of such a
+# character and for each invalid byte. A variable of the column's type shows the real label. `doubtful_labels` returns
+# the columns to query: those with a '?' in a label, if their character set has such characters. Invalid bytes become
+# U+FFFD.
 
 
 _LOST = "?"
@@ -168,7 +171,7 @@ _BYTES_BEYOND_BMP = 4  # maximal bytes of a character, in the character sets wit
 
 
 class DoubtfulLabels(NamedTuple):
-    """Column number `column` of a table, and the indexes of its labels that may be wrong."""
+    """Column whose labels may be wrong: its index in the table, and the indexes of the doubtful labels."""
 
     schema: TableSchema
     column: int
@@ -212,14 +215,15 @@ def _may_have_lost(charset: str) -> bool:
     return charset == _BINARY or charset_named(charset).max_bytes >= _BYTES_BEYOND_BMP
 
 
-# With FULL, 11.8.9 omits virtual and stored generated columns from the images of UPDATE and DELETE, even if their
-# value changes. An INSERT has them. Index, engine (InnoDB, MyISAM) and key make no difference. 10.5.29, 10.11.19 and
-# 11.8.6 log them in all images. With every other binlog_row_image, all versions omit them from updates.
+# With FULL, 11.8.9 omits virtual and stored generated columns from the images of UPDATE and DELETE, even if their value
+# changes. The image of an INSERT has them. Index, engine (InnoDB, MyISAM) and key make no difference. 10.5.29, 10.11.19
+# and 11.8.6 log generated columns in all images. With every other binlog_row_image, all versions omit them from
+# updates.
 
 
 FIRST_WITHOUT: Final = (11, 8, 9)
 
-"""First tested version that omits them; versions between 11.8.6 and this one are untested."""
+"""First tested version whose full images omit generated columns; versions between 11.8.6 and this one are untested."""
 
 
 def without_generated(schema: TableSchema) -> TableSchema:

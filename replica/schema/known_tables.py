@@ -1,7 +1,7 @@
 """Known tables at one point of a stream, and the reason for each unknown one.
 
-Plain bookkeeping by (database, table): define, forget, move, distrust. `base` answers for tables without an entry here.
-An entry with the database '' is valid for tables of its name in any database.
+`KnownTables` stores definitions by (database, table): define, forget, move, distrust. `base` answers for tables without
+an entry here. An entry with the database '' is valid for tables of its name in any database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Definitions(Protocol):
 
 
 class KnownTables:
-    """The tables known so far. `assumptions` has the assumption about a table, as text."""
+    """Tables known so far. `assumptions` has, by table, the text of the assumption that its definition rests on."""
 
     def __init__(self, base: Definitions | None = None) -> None:
         self._base = base
@@ -66,7 +66,7 @@ class KnownTables:
         self._tables[name] = table
 
     def distrust(self, name: TableName, reason: str) -> None:
-        """Mark the table as unknown from here on."""
+        """Mark the table as unknown from this point of the stream on; `reason` says why."""
         self.forget(name)
         self._unknown[name] = reason
 
@@ -99,8 +99,8 @@ class KnownTables:
             self.forget(old)
 
 
-# The JSON omits default values and has its keys in one order, so equal tables give equal text. Text of another format,
-# or of a newer version, is an error.
+# The JSON omits default values and has its keys in a fixed order, so equal tables give equal text. Text of another
+# format, or of a newer version, is an error.
 
 
 VERSION: Final = 1

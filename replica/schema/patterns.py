@@ -215,8 +215,9 @@ def shadowed(table: str) -> str | None:
 
 
 def is_shadow(database: str, table: str, patterns: Collection[str]) -> bool:
-    """Return True if a selected table is a copy of another selected table; a table that is named explicitly is never a
-    copy.
+    """Return True if a selected table is a copy of another selected table.
+
+    A table that a pattern names explicitly is never a copy.
     """
     original = shadowed(table)
     selected = matcher(patterns)

@@ -1,8 +1,8 @@
 """Definition of a table as in the server's catalog: plain values, picklable, no I/O.
 
 Row images of a server with `binlog_row_metadata=NO_LOG` (the default) have only type codes. The definition adds names,
-signedness, character sets, ENUM and SET labels, and keys. It also has lengths and precisions, so that a changed table
-is detected and never guessed at.
+signedness, character sets, ENUM and SET labels, and keys. Lengths and precisions show whether the definition still fits
+the rows, so that a changed table is detected and never guessed at.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from replica.schema.patterns import table_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSchema:
-    """One column. `data_type` is the bare type name in lower case, `column_type` the declaration in the server's
-    spelling.
+    """One column. Attributes that do not apply to the type are None.
 
-    Attributes that do not apply to the type are None.
+    `data_type` is the bare type name in lower case, `column_type` the declaration in the server's spelling.
     """
 
     name: str

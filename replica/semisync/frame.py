@@ -20,11 +20,11 @@ MAGIC: Final = 0xEF
 ACK_WANTED: Final = 0x01
 HEADER_LENGTH: Final = 2
 MAX_FILE_NAME: Final = 512
-"""FN_REFLEN. The primary ignores a reply of more than this and 10 bytes, with an error in its log."""
+"""FN_REFLEN. The primary ignores a reply that is longer than this plus 10 bytes, and logs an error."""
 
 
 def strip(content: memoryview) -> tuple[memoryview, bool]:
-    """Split a payload after its status byte into the event and whether the primary waits for its acknowledgement.
+    """Split a payload, without its status byte, into the event and True if the primary waits for an acknowledgement.
 
     Raises:
         ProtocolError: the semi-sync header is missing.
@@ -46,8 +46,8 @@ def ack_packet(file: str, position: int) -> bytes:
     listening.
 
     Args:
-        file: base name from the last ROTATE. A path compares as an older file.
-        position: end of an event that was received, never further, because the primary believes it.
+        file: base name from the last ROTATE. The primary treats a name with a path as an older file.
+        position: end of a received event. A later position would make the primary report lost transactions as safe.
     """
     begin, name = _around_position(file)
     return begin + position.to_bytes(8, "little") + name
@@ -55,7 +55,7 @@ def ack_packet(file: str, position: int) -> bytes:
 
 @functools.lru_cache(maxsize=2)  # the current file, and the one before it
 def _around_position(file: str) -> tuple[bytes, bytes]:
-    """Return the bytes before and after the position.
+    """Return the packet's bytes before and after the position.
 
     They are cached because they are the same for a whole file, and a client's COMMIT waits for the packet.
     """

@@ -1,4 +1,4 @@
-"""Classify errors of reading a table: transient, caused by a changed definition, or limited to one table.
+"""Classification of read errors: transient, caused by a changed definition, or limited to one table.
 
 `passes`, `needs_new_definition` and `concerns_only_table` classify an error, and `named` adds the table's name to it.
 An error that no function recognises concerns more than one table and ends the snapshot.
@@ -113,7 +113,10 @@ def named(error: ReplicaError, table: TableName) -> ReplicaError:
 
 
 def denied(table: TableName, why: str, code: int = NO_SELECT, sqlstate: str = "42000") -> AuthenticationError:
-    """Return the error for a table that the account may not read."""
+    """Return the error for a table that the account may not read.
+
+    `why` is the reason in the message. `code` and `sqlstate` are those of the server's error.
+    """
     return AuthenticationError(
         f"table {table_text(table)} cannot be read: {why}",
         code=code,

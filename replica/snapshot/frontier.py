@@ -1,10 +1,10 @@
 """Frontier of a snapshot: how much of each table is delivered, as plain values in the offset.
 
 Tables are started in the order of their names (database, then table, by UTF-8 bytes). One name therefore stands for all
-started tables. A table that is created later under a passed name is delivered by the stream from its CREATE. A table
-under a later name is read in its turn. The frontier lists partly delivered tables with the key up to which each is
-delivered. Their number depends on the number of concurrent reads and not on the number of tables. A table that takes a
-passed name (RENAME) or is re-snapshot is started again.
+started tables. A table that is created later under a smaller or equal name is delivered by the stream from its CREATE.
+A table under a greater name is read in its turn. The frontier lists partly delivered tables with the key up to which
+each is delivered. Their number depends on the number of concurrent reads and not on the number of tables. A table that
+is renamed to a smaller or equal name, or is re-snapshotted, is started again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Frontier:
     def begin(self, names: Iterable[TableName]) -> Self:
         """Return the frontier after these tables are started.
 
-        `names` must contain all tables between `after` and the last name. Passed names do not change.
+        `names` must contain all tables between `after` and the last name. Tables that are started already do not
+        change.
         """
         new = sorted(name for name in names if not self._has_started(name))
         if not new:
@@ -73,8 +74,12 @@ class Frontier:
         return replace(self, after=new[-1], open=_ordered({**dict(self.open), **dict.fromkeys(new, NOTHING)}))
 
     def advance(self, name: TableName, kept: bytes | None, rows: int) -> Self:
-        """Return the frontier after `rows` more rows of a started table, up to the key `kept`; None means to the
-        table's end.
+        """Return the frontier after the delivery of more rows of a started table.
+
+        Args:
+            name: Name of the table.
+            kept: Kept key of the last delivered row; None if the table is delivered to its end.
+            rows: Number of rows delivered by this step.
 
         Raises:
             ValueError: The table is not started, or is completely delivered.
@@ -89,7 +94,7 @@ class Frontier:
         return replace(self, open=_ordered(opened), rows=self.rows + rows)
 
     def restarted(self, names: Iterable[TableName]) -> Self:
-        """Return the frontier with nothing delivered of these tables."""
+        """Return the frontier after the delivered rows of these tables are discarded."""
         started = [name for name in names if self._has_started(name)]
         if not started:
             return self

@@ -27,11 +27,11 @@ MOST_THREADS_RUNNING: Final = 64
 MOST_HISTORY: Final = 1_000_000
 """Reading pauses while InnoDB's history list is longer: purge lags, and open read views delay it further."""
 MOST_UNSETTLED: Final = 12
-"""Attempts to read a table without a key before the error that its rows change all the time. Each retry waits for a low
-watermark after the last change. On a server that commits all the time, the watermark is ten seconds old.
+"""Attempts to read a table without a key whose rows change during the read; then an error is raised. Each retry waits
+for a low watermark after the last change. On a busy server, the low watermark is ten seconds old.
 """
 BURST_S: Final = 1.0
-"""Seconds by which the rate may run ahead, because a chunk is one step."""
+"""Seconds of unused rate that may accumulate, because rows are counted a chunk at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Pace:
 
 
 class RowRate:
-    """Rate limit over all connections. It is thread-safe and never waits without a limit."""
+    """Rate limit over all connections, thread-safe. Without a limit, `wait_s` returns 0."""
 
     def __init__(self, rows_a_second: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rows_a_second

@@ -1,8 +1,8 @@
-"""Recreate the spool files of a batch after their loss: the same rows in the same order, as of the batch position.
+"""Recreation of a batch's lost spool files: the same rows in the same order, as of the batch position.
 
-`RangeReader.make` takes the batch's frontiers and position. It reads the key ranges as they are now and undoes the
-later changes. If DDL has changed a table since then, its old rows do not exist any more, and the batch is lost. The
-same holds if the number of rows differs.
+`RangeReader.make` takes the batch's frontiers and position. It reads the current rows of the key ranges and undoes the
+changes after the batch position. If DDL changed a table after the batch position, its old rows do not exist any more,
+and the batch is lost. The same holds if the number of rows differs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,13 @@ class RangeReader:
     def make(
         self, name: BatchName, v: RelayHead, transaction: LastTransaction | None, without: Collection[TableName] = ()
     ) -> list[SpoolPart]:
-        """Read the rows of a batch again and return its parts. `without`: tables of which the batch has no rows.
+        """Read the rows of a batch again and return its parts.
+
+        Args:
+            name: Start frontier and end frontier of the batch, and its position.
+            v: Batch position, a location of the relay log.
+            transaction: Last transaction at the batch position; None to look it up in the relay log.
+            without: Tables of which the batch has no rows.
 
         Raises:
             DataLossError: The rows cannot be recreated.
@@ -269,7 +275,7 @@ def _finished(writer: BatchWriter, name: BatchName) -> list[SpoolPart]:
 
 
 class _UnsettledError(Exception):
-    """Rows without a key changed during the read, last at `place`. This error never leaves this module."""
+    """Rows without a key that changed during the read, last at `place`. This error never leaves this module."""
 
     def __init__(self, name: TableName, place: RelayLocation) -> None:
         super().__init__(name, place)
@@ -277,7 +283,7 @@ class _UnsettledError(Exception):
 
 
 class _RereadError(Exception):
-    """The rows do not fit together, but another read may succeed. This error never leaves this module."""
+    """Error for rows that do not fit together; another read may succeed. This error never leaves this module."""
 
 
 def _changed(what: str) -> DataLossError:

@@ -125,8 +125,9 @@ class TableSnapshot:
 
     Attributes:
         blocked_tables: Tables that the last `advance` could not reconcile, because a statement after its position
-            changed or dropped them. A later position may work; this one never will.
-        forward_only: Those of them whose row images lack columns (binlog_row_image), so that changes cannot be undone.
+            changed or dropped them. A later position may work, but the same position never does.
+        forward_only: Tables among `blocked_tables` whose row images lack columns (binlog_row_image), so that changes
+            cannot be undone.
 
     Args:
         config: Configuration of the replica.
@@ -295,8 +296,14 @@ class TableSnapshot:
         transaction: LastTransaction | None = None,
         without: Collection[TableName] = (),
     ) -> list[SpoolPart]:
-        """Return the rows of a batch that this or an earlier process planned; `without` names tables that it has no
-        rows of.
+        """Return the rows of a batch that this or an earlier process planned.
+
+        Args:
+            before: Frontier at the start of the batch.
+            after: Frontier at the end of the batch.
+            v: Batch position, a location of the relay log.
+            transaction: Last transaction at the batch position; None to look it up in the relay log.
+            without: Tables of which the batch has no rows.
 
         Raises:
             DataLossError: The batch's files are lost, and later changes of the tables prevent reading them again.

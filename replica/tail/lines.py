@@ -1,9 +1,9 @@
 """Transactions and row changes as coloured lines for people.
 
 `program` makes templates that write a row with control characters between sides, columns and values. Values never
-contain these characters, because the kernel writes them as escapes. `values` splits such a text, and
-`RowLines.line` formats it. Values are cut at SHOWN_CHARACTERS unless `full` is set. Characters that control a terminal
-or reverse its text are shown as numbers.
+contain these control characters, because the kernel escapes them. `values` splits such a text, and `RowLines.line`
+formats it. Values are cut at SHOWN_CHARACTERS unless `full` is set. Characters that control a terminal or reverse its
+text are shown as numbers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,14 @@ class RowLines:
     full: bool = False
 
     def line(self, lines: TableLines, op: int, sides: list[dict[int, str]], *, width: int) -> str:
-        """Format one row; the table's name is padded to `width`."""
+        """Return one row as a line.
+
+        Args:
+            lines: format of the table.
+            op: number of the operation.
+            sides: text of each value by column number, for each image of the row in order.
+            width: number of characters to which the table's name is padded.
+        """
         before, after = sides[0], sides[-1]
         paint = self.colours
         key = [self._pair(lines, place, before.get(place, after.get(place, "?")), paint.key) for place in lines.key]
@@ -148,6 +155,8 @@ def wanted(when: When, environment: Mapping[str, str], *, terminal: bool) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Colours:
+    """Styles of the parts of a line. If `on` is False, every method returns its text unchanged."""
+
     on: bool
 
     def operation(self, word: str) -> str:

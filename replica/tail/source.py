@@ -1,7 +1,7 @@
 """Source of changes for `tail`: a relay log of another process, or a temporary one.
 
-`relay_directory` and `primary` yield a `Source`. It has the relay log to follow and, with a connection, a function that
-asks the primary for a table's definition.
+`relay_directory` and `primary` yield a `Source`. A `Source` has the relay log to follow and, if there is a connection,
+a function that queries a table's definition.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class ChosenInDomains(ChosenTransactions):
 
 @dataclass(slots=True)
 class Changes:
-    """Changes of parts. `ops`: numbers of the selected operations, None for all."""
+    """Selector of the row changes to show. `ops`: numbers of the selected operations, None for all."""
 
     reading: Reading
     texts: RowTexts

@@ -54,7 +54,7 @@ class Output(Protocol):
 
 
 class JsonLines:
-    """Output of one JSON object per row, as `dump --json` writes them. Changes without rows become notices."""
+    """Output of one JSON object per row, in the format of `dump --json`. Changes without rows become notices."""
 
     def __init__(self, names: LiveNames, out: BinaryIO, notices: Notices) -> None:
         def compile_(table: CompiledTable) -> Program:

@@ -1,1 +1,1 @@
-"""Queries over a relay log that a daemon writes and the query only reads."""
+"""Queries over a relay log that a daemon writes. The query only reads the log."""

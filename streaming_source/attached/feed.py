@@ -1,9 +1,9 @@
-"""A `Feed` (places.py) over a daemon's relay log, which is made of files that another process writes.
+"""`Feed` (places.py) over a daemon's relay log, which is made of files that another process writes.
 
 `AttachedFeed` answers with positions and waits, from the options and the daemon's folder. It reads the log and opens no
-connection to a server, except to ask for the latest position if the options name one. It registers what the query still
-needs before the first row, and waits for a daemon that is down. It refuses a position that the
-log does not hold any more, or holds with another history, and never fetches such a position from elsewhere.
+connection to a server, except to ask for the latest position if the options name a server. Before the first row, it
+registers which part of the log the query still needs. It waits for a daemon that is down. It refuses a position that
+the log does not hold any more, or holds with another history, and never fetches such a position from elsewhere.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ IDLE_POLL_S: Final = 0.05
 
 SILENCE_A_POLL: Final = 400
 
-"""Pauses between two reads of a silent log are this fraction of its silence. That spares the processor, and the delay
-of the next group is small in comparison with the silence.
+"""Silence of a log divided by the pause between two reads. Longer pauses spare the processor, and the delay of the next
+group is small in comparison with the silence.
 """
 
 POSITION_POLL_S: Final = 0.1
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttachedFeed:
-    """One feed a query, in the process that plans it. One thread calls it."""
+    """Feed of one query, in the process that plans the query. Only one thread calls it."""
 
     full = False
     """The daemon, not the query, limits the size of the log."""
@@ -126,8 +126,10 @@ class AttachedFeed:
         return end
 
     def _at(self, location: RelayLocation, position: GtidPosition) -> SourceOffset:
-        """Return the offset of a place, with the server and event that identify it, and the resume position before open
-        XA.
+        """Return the offset of a place of the log.
+
+        The offset has the server and event that identify the place, and the resume position before open XA
+        transactions.
         """
         prepared = prepared_at(self.log, location)
         resume = self.log.at(prepared[0].location).position if prepared else position
@@ -183,14 +185,15 @@ class AttachedFeed:
         return DataLossError(prepared_message(error.message, offset.resume, offset.position), hint=PREPARED_HINT)
 
     def _anew(self) -> None:
-        """Forget the content of files by number, because the folder may have been made again."""
+        """Forget the sizes and contents of files, because the folder may have been created again."""
         self.log = RelayLog(self.log.directory)
         file_head.cache_clear()
 
     def _find(self, position: GtidPosition, primary: BinlogPosition | None = None) -> RelayLocation:
         """Find the place of a position, or the place at `primary` if several places have the position.
 
-        If the daemon's log ends before the position, this waits, because the daemon may have lost the end of its log.
+        If the daemon's log ends before the position, the call waits, because the daemon may have lost the end of its
+        log.
 
         Raises:
             DataLossError: the log begins after the position, leads past it, or does not get there in time.
@@ -244,8 +247,9 @@ class AttachedFeed:
         return self._known_head()
 
     def _head_or_none(self) -> RelayHead | None:
-        """Return the head, or None while the daemon does not know its first position. A primary may have no transaction
-        at all.
+        """Return the head, or None while the daemon does not know its first position.
+
+        A primary may have no transaction at all.
         """
         head = self.log.head()
         if head is None or head.location.offset or head.position or self._daemon.receives:
@@ -314,8 +318,9 @@ class AttachedFeed:
         return self.log.directory / READERS_NAME / f"{self._registration.name}.tables"
 
     def leave(self) -> None:
-        """End the registration of a read that is planned and will not resume, so that the daemon keeps no files for
-        it.
+        """End the registration of a read that is planned and will not resume.
+
+        The daemon then keeps no files for the query.
         """
         self._registration.leave()
 

@@ -1,10 +1,10 @@
-"""The decision whether the folder that relayDir names is a daemon's, so that the query reads what the daemon writes.
+"""Decision whether the folder that relayDir names is a daemon's, so that the query reads the daemon's relay log.
 
 `attached_directory` returns the folder to attach to, or None if the query runs its own replica. A daemon marks its
 folder permanently. A query attaches to such a folder even while the daemon is down, and never writes there. An unused
 folder becomes the query's own if the options name a server. If another process has just taken a folder and not marked
-it, the query waits for the mark. Without a server, a folder that has never been a relay log is an error, and so is one
-of another query.
+it, the query waits for the mark. Without a server, a folder that has never been a relay log is an error, and so is the
+folder of another query.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 # `DaemonWatch.epoch` changes whenever a writer starts again. `DaemonWatch.check` logs when the daemon stops and when
 # it is back, and raises after a wait that lasts too long. A running daemon rewrites its status file about every
-# second. The watch tests the daemon's lock only if that file stands still. The test holds the lock for a moment, and a
-# daemon that starts just then would take it for another daemon.
+# second. The watch tests the daemon's lock only if this file does not change. The test holds the lock for a moment, and
+# a daemon that starts just then would take the watch for another daemon.
 
 
 CHECK_EVERY_S: Final = 2.0
@@ -46,7 +46,7 @@ Stamp = tuple[int, int]
 
 
 def is_locked(directory: Path) -> bool:
-    """Return True if a process writes a relay log in `directory` now; False also if none ever did.
+    """Return True if a process writes a relay log in `directory` now. Return False if no process ever did.
 
     Raises:
         RelayError: the lock cannot be read.
@@ -69,7 +69,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 class DaemonWatch:
-    """The watch of one query. The planning thread calls it."""
+    """Watch over the daemon for one query. The planning thread calls it."""
 
     def __init__(self, directory: Path, timeout_s: float) -> None:
         self._directory = directory
@@ -81,8 +81,9 @@ class DaemonWatch:
 
     @property
     def epoch(self) -> tuple[Stamp, int]:
-        """The stamps that identify the running writer. A writer stamps the lock file when it starts, and a folder made
-        again has new files.
+        """Stamps that identify the running writer.
+
+        A writer stamps the lock file when it starts, and a folder that is created again has new files.
         """
         return _stamp(self._directory / LOCK_NAME), _stamp(self._directory / HEAD_NAME)[0]
 
@@ -129,7 +130,7 @@ class DaemonWatch:
             )
 
     def seen(self) -> None:
-        """Note that the daemon runs."""
+        """Record that the daemon runs."""
         if self._down_since_s is not None:
             _log.warning("the daemon writes %s again, after %.0f s", self._directory, self.down_s)
             self._down_since_s = None
@@ -147,8 +148,8 @@ RECEIVING: Final = frozenset(
 
 UNMARKED_S: Final = 10.0
 
-"""Seconds to wait for the mark. A process loads a kernel between taking and marking a folder. If it is stopped before
-that, it never marks the folder.
+"""Seconds to wait for the mark. A process loads a kernel between taking and marking a folder. If it is stopped in
+between, it never marks the folder.
 """
 
 _POLL_S: Final = 0.1

@@ -1,7 +1,7 @@
-"""The check that a relay log has the same history as an offset, if both name the same GTID.
+"""Check that a relay log has the same history as an offset, if both name the same GTID.
 
 Sequence numbers start again when a primary is reset, so two transactions may have one GTID. `check_history` compares
-the offset with the log that contains it. If both come from one server, the GTID must be at the same place of that
+the offset with the log that contains its GTID. If both come from one server, the GTID must be at the same place of that
 server's binlog. After a failover the log comes from another server and places differ, so the check compares the
 transactions themselves.
 """
@@ -60,8 +60,9 @@ def check_history(log: RelayLog, offset: SourceOffset) -> None:
 
 
 def end_of_group(log: RelayLog, location: RelayLocation) -> RelayLocation | None:
-    """Return the same place as the end of the group before it, which may be in the previous file; None if that file was
-    removed.
+    """Return the same place as the end of the group before it; None if the file of this group was removed.
+
+    This group may be in the previous file.
     """
     if location.offset and location.offset > file_head(relay_path(log.directory, location.file)).data_start:
         return location

@@ -2,8 +2,8 @@
 
 `QueryRegistration` registers the places that the query has finished with, and the daemon's retention respects them. The
 registration stays when the query stops, so that its files exist when the query resumes. A thread renews it, because
-Spark calls no method of the source during a long batch. If the daemon has removed files that the query needed, reading
-on is an error.
+Spark calls no method of the source during a long batch. If the daemon has removed files that the query needed, the
+query cannot continue and ends with an error.
 """
 
 from __future__ import annotations
@@ -33,32 +33,30 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayLocation
     from streaming_source.options.source_options import SourceOptions
 # `take_name` returns the name, and a lock on a file beside the registrations holds it while the query runs. The name
-# is the option readerName, or one made from the tables with a number. With it a restarted query finds its
-# registration, because Spark gives a source neither the query's name nor its checkpoint. A readerName that another
-# running query has is an error.
+# is the option readerName, or one made from the tables with a number. A restarted query finds its registration by this
+# name, because Spark gives a source neither the query's name nor its checkpoint. A readerName that another running
+# query has is an error.
 
 
 MAX_QUERIES: Final = 64
 
-"""Most queries of the same tables on one relay log without a readerName. More of them are a sign of a loop that stops
-no query.
+"""Most queries of the same tables on one relay log without a readerName. More queries are a sign of a loop that never
+stops its queries.
 """
 
 PATIENCE_S: Final = 5.0
 
-"""Seconds to wait for a name. A query that was just stopped ends within two seconds, and its next start must find its
-name free.
-"""
+"""Seconds to wait for a name. A stopped query ends within two seconds, and its next start has to find the name free."""
 
 POLL_S: Final = 0.1
 
 TABLES_SHOWN: Final = 40
 
-"""Letters of the tables in a made name, which is a file name and appears in lists for people."""
+"""Most letters of the tables in a made name, which is a file name and is listed for people."""
 
 
 class ReaderName:
-    """A name that this query holds until `close`, or until the process ends."""
+    """Name that this query holds until `close`, or until the process ends."""
 
     def __init__(self, text: str, path: Path, descriptor: int) -> None:
         self.text = text
@@ -67,8 +65,9 @@ class ReaderName:
 
     @property
     def is_owned(self) -> bool:
-        """Whether this query still holds the name. If the folder was made again, the lock is on a file without a
-        name.
+        """Whether this query still holds the name.
+
+        If the folder was created again, the lock is on a file without a name.
         """
         try:
             found = self._path.stat()
@@ -108,8 +107,9 @@ def take_name(directory: Path, options: SourceOptions) -> ReaderName:
 
 
 def made_name(options: SourceOptions) -> str:
-    """Make a name like spark-shop.orders-1f3a9c02: the tables, for people, and a hash of the tables and the row
-    shape.
+    """Make a name like spark-shop.orders-1f3a9c02.
+
+    The name has the tables, for people, and a hash of the tables and the row shape.
     """
     tables = ",".join(options.patterns)
     key = f"{tables}|{options.row_shape}"
@@ -147,21 +147,21 @@ TOUCH_EVERY_S: Final = 10.0
 
 CLAIM_S: Final = 5.0
 
-"""Seconds to repeat a claim, because retention may be removing the oldest file at that moment. It takes moments."""
+"""Seconds to repeat a claim, because retention may be removing the oldest file at that moment."""
 
 CLAIM_POLL_S: Final = 0.05
 
 WRITE_EVERY_S: Final = 1.0
 
 """Seconds between two writes of the registration within one file. Retention works in whole files, so these writes only
-inform people who watch.
+inform people.
 """
 
 _log = logging.getLogger(__name__)
 
 
 class QueryRegistration:
-    """The registration of one query. It does nothing before `claim`. One thread calls it."""
+    """Registration of one query. It has no effect before `claim`. Only one thread calls it."""
 
     def __init__(self, directory: Path, options: SourceOptions) -> None:
         self._directory = directory
@@ -169,14 +169,14 @@ class QueryRegistration:
         self._name: ReaderName | None = None
         self._registration: ReaderRegistration | None = None
         self.lost: DataLossError | None = None
-        """Why files were removed that this query had registered for; None if none were."""
+        """Error if files were removed for which this query was registered; None if none were."""
         self._kept: RelayLocation | None = None
         self._written_s = 0.0
         self._alive: threading.Thread | None = None
         self._stop = threading.Event()
 
     def claim(self) -> None:
-        """Take the name. A known name keeps what it kept before; a new name keeps everything in the log.
+        """Take the name. A known name keeps its registered place; a new name keeps everything in the log.
 
         Raises:
             RelayError: another running query has the name, or the folder cannot be written.
@@ -188,7 +188,7 @@ class QueryRegistration:
         try:
             self._registration.check()
         except DataLossError as error:
-            self.lost = error  # matters only if the query asks for what was removed
+            self.lost = error  # matters only if the query needs the removed files
         if all(reader.name != self._name.text for reader in registered_readers(self._directory)):
             self._keep_everything(self._registration)
         if self._alive is None:
@@ -197,7 +197,7 @@ class QueryRegistration:
 
     @property
     def name(self) -> str:
-        """The name, or '' before `claim`."""
+        """Name of the query, or '' before `claim`."""
         return "" if self._name is None else self._name.text
 
     def _keep_everything(self, registration: ReaderRegistration) -> None:
@@ -224,7 +224,7 @@ class QueryRegistration:
                 _log.warning("%s", error)
 
     def is_news(self, location: RelayLocation) -> bool:
-        """Return True if this place is worth a write of the registration."""
+        """Return True if the place is new, and in another file or due for a write (WRITE_EVERY_S)."""
         kept, due = self._kept, time.monotonic() - self._written_s >= WRITE_EVERY_S
         return location != kept and (due or kept is None or location.file != kept.file)
 
@@ -250,14 +250,14 @@ class QueryRegistration:
             self._registration.check()
 
     def leave(self) -> None:
-        """End the registration: the daemon keeps nothing for this query any more."""
+        """End the registration, so that the daemon keeps nothing for this query any more."""
         self._stop.set()
         if self._registration is not None:
             self._registration.close()
         self.close()
 
     def close(self) -> None:
-        """Close the name. The registration stays, because the query may resume later."""
+        """Release the name. The registration stays, because the query may resume later."""
         self._stop.set()
         if self._name is not None:
             self._name.close()

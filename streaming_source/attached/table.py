@@ -1,4 +1,4 @@
-"""The columns of a table from its last rows in a relay log, for queries that ask no server.
+"""Columns of a table from its last rows in a relay log, for queries that ask no server.
 
 `newest_table` returns the columns that the table's newest table map names (binlog_row_metadata=FULL). It searches the
 log from its end and decodes nothing: a stretch without the table costs a search for its name. A table without rows in
@@ -38,7 +38,10 @@ _SERVER_HINT = "Set host and user: then the server's catalog gives the table's c
 
 
 class DescribedTable(NamedTuple):
-    """A table as its rows describe it: the columns of a query, and everything else that the rows say of them."""
+    """Table as its rows describe it.
+
+    It has the columns of a query, and the other metadata in the rows.
+    """
 
     columns: tuple[TableColumn, ...]
     schema: TableSchema
@@ -56,7 +59,8 @@ def newest_table(
         chosen: the option `columns`.
 
     Raises:
-        SchemaError: the log has no rows of it, they do not name their columns, or one cannot be decoded.
+        SchemaError: the log has no rows of the table, the rows do not name their columns, or a column cannot be
+            decoded.
     """
     table_map = _newest(log, table)
     if any(column.name is None for column in table_map.columns):
@@ -89,8 +93,9 @@ def _newest(log: RelayLog, table: tuple[str, str]) -> TableMapEvent:
 
 
 def _backwards(log: RelayLog) -> Iterator[RelayRange]:
-    """Yield the log in stretches of whole groups, the last one first. It ends early if retention removes files
-    meanwhile.
+    """Yield the log in stretches of whole groups, the last stretch first.
+
+    The stretches end early if retention removes files meanwhile.
     """
     head = log.head()
     if head is None:

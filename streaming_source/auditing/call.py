@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from streaming_source.transforms.hashes import HashKey
 
 AT_ONCE = 3
-"""Tables compared at a time. A read as of a position waits some ten seconds until the position is surely committed. It
-takes a process of some 200 MB on the driver's machine.
+"""Tables compared at a time. A read as of a position waits some ten seconds until the position is surely committed.
+Each read takes a process of some 200 MB on the driver's machine.
 """
 BUCKETS = 256
 """Buckets of a table. With 10 million rows a bucket has 40 000, which are compared again if one row differs."""

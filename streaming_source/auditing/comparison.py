@@ -1,8 +1,8 @@
-"""The comparison of one table with its copy, at one GTID position.
+"""Comparison of one table with its copy, at one GTID position.
 
-`Comparison.audited` takes the table, its copy and the position, and returns a `Probe`: a `TableAudit`, and the rows
-that differ if they are to be rechecked. `rechecks` compares a mirror's table again at a later position, because the
-binlog does not record cascades. If the two cannot be compared, an error of this project is raised, not Spark's
+`Comparison.audited` takes the table, its copy and the position, and returns a `Probe`: a `TableAudit`, and the
+differing rows if they are to be rechecked. `rechecks` compares a mirror's table again at a later position, because the
+binlog does not record cascades. If table and copy cannot be compared, an error of this project is raised, not Spark's
 (`typed_errors`).
 """
 
@@ -70,9 +70,10 @@ def typed_errors() -> Iterator[None]:
 
 
 class Probe(NamedTuple):
-    """The outcome of a comparison.
+    """Outcome of a comparison.
 
-    `differing`: the rows that the next comparison rechecks; None if none was asked for, or nothing differs.
+    Attributes:
+        differing: the rows that the next comparison rechecks; None if the caller asked for none, or nothing differs.
     """
 
     audit: TableAudit
@@ -80,7 +81,7 @@ class Probe(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The arguments that are the same for all tables of an audit."""
+    """Arguments that are the same for all tables of an audit."""
 
     spark: SparkSession
     options: Mapping[str, str]
@@ -150,8 +151,10 @@ class Comparison(NamedTuple):
         return Probe(outcome, differences.rows)
 
     def altered(self, copy: MirroredCopy) -> str | None:
-        """Return a text if the table's columns are not those that its mirror knows; None if they are, or cannot be
-        read.
+        """Return why the table's columns are not those that its mirror knows.
+
+        Returns:
+            None if the columns are the same, or cannot be read.
         """
         try:
             with typed_errors():
@@ -187,16 +190,17 @@ def _request_repair(
     return "the mirror is asked for it"
 
 
-# No binlog has the changes of CASCADE and SET NULL. So a read as of a position lacks rows that cascades deleted later,
-# while the copy has them. If no row of an ancestor table changed after the position, the first comparison counts.
-# Otherwise `rechecks` compares again when the mirror has reached a later position. Only rows that differ in both
-# comparisons, with the same row of the copy, count. A mirror that stands still while ancestor rows change is an error.
+# No binlog has the changes of CASCADE and SET NULL. So a read as of a position lacks rows that cascades deleted after
+# the position, while the copy has these rows. If no row of an ancestor table changed after the position, the first
+# comparison counts. Otherwise `rechecks` compares again when the mirror has reached a later position. Only rows that
+# differ in both comparisons, with the same row of the copy, count. A mirror that stands still while ancestor rows
+# change is an error.
 
 
 MOST_PROBES: Final = 3
 
-"""Most comparisons of a table. A row that is equal would have to be deleted and inserted again with the same values
-before each of them.
+"""Most comparisons of a table. A correct row differs in all of them only if it was deleted and inserted again, with the
+same values, before each.
 """
 
 STILL_S: Final = 120.0
@@ -207,7 +211,10 @@ POLL_S: Final = 2.0
 
 
 class Rechecking(Protocol):
-    """Compares a copy with its table. `before`: what differed in the last comparison; `last`: no comparison follows."""
+    """Function that compares a copy with its table.
+
+    `before` has the rows that differed in the last comparison. `last`: no comparison follows.
+    """
 
     def __call__(self, copy: MirroredCopy, before: DataFrame | None, *, last: bool) -> Probe: ...
 

@@ -1,7 +1,7 @@
 """Tables of the server at the position of an audit, and the copies that a call names.
 
 `read_source` returns a table's rows as a DataFrame that gives every action the same rows. `position_now` returns the
-end of the binlog, for audits without a position. Options that the audit sets itself are errors.
+end of the binlog, for audits without a position. Options that the audit sets itself are refused.
 """
 
 from __future__ import annotations
@@ -74,7 +74,11 @@ _VERSIONED: Final = re.compile(r"(.+)@v(\d+)", re.DOTALL)
 
 
 class ReadTarget(NamedTuple):
-    """A copy that can be read. `version` is that of `rows`, if the copy is a Delta table."""
+    """Copy that can be read.
+
+    Attributes:
+        version: the version of `rows`, if the copy is a Delta table; else None.
+    """
 
     name: str
     version: int | None

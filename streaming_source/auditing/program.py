@@ -1,8 +1,8 @@
 """`python -m streaming_source.auditing`: the audit as a program, for spark-submit and for schedulers.
 
 It takes a TOML file with the arguments of `audit()`, and options that override the file. It prints the result as text
-or JSON. Its exit code is 0 for equal, 1 for not equal, and 3 if all compared tables are equal but some were left out.
-An error has the exit code of its type.
+or JSON. Its exit code is 0 if all tables are equal, 1 if some are not, and 3 if all compared tables are equal but some
+were left out. An error has the exit code of its type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The outcome of an audit: what was compared and what differs for each table, as values, as text and as JSON."""
+"""Outcome of an audit: the differences of each table, as values, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TableAudit:
         differences: some of the differing rows of each kind.
         keys: the columns that identify a row; empty if whole rows were compared.
         seconds: duration of the audit of this table.
-        repair: if a repair was asked for and something differs, that the mirror was asked, or why it was not.
+        repair: text that the mirror was asked for a repair, or why it was not; None if none was wanted or needed.
         cascaded: rows that differed only because foreign keys changed them on the server after the position.
         equal: whether the copy has exactly the table's rows.
     """

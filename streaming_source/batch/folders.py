@@ -1,10 +1,10 @@
-"""The folders in which batch reads of a server keep fetched data: one private folder a range, while it may be read.
+"""Folders in which batch reads of a server keep fetched data: one private folder for each range.
 
 Spark asks for the partitions of a DataFrame once, reads them at every action, and never says that it has finished. So a
-folder stays while its driver process exists and reads it from time to time. A read that needs a folder removes those
-whose driver has ended, and those not read for KEEP_S. If folders exceed `max_bytes`, it removes those not read for the
-longest time, but none read within BUSY_S. Folders are in the temp folder, or in the user's relayDir, which may be on
-storage that executors share.
+folder stays while its driver process exists and reads the folder from time to time. A read that needs a folder removes
+folders whose driver has ended, and folders that were not read for KEEP_S. If folders exceed `max_bytes`, it removes the
+least recently read ones, but none read within BUSY_S. Folders are in the temp folder, or in the user's relayDir, which
+may be on storage that executors share.
 
 Only the DataFrame that fetched a range reads it, because after a reset of the server the same positions name other
 transactions. A folder of that name that others may write is an error, and so are ranges that together are too large.
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 KEEP_S: Final = 24 * 3600.0
 
-"""Seconds after which an unread folder is removed. A notebook may pause over night. Later its DataFrame raises an error
-that its rows are deleted, and has to be loaded again.
+"""Seconds after which an unread folder is removed. A notebook may pause over night. After that, its DataFrame raises an
+error that its rows are deleted, and has to be loaded again.
 """
 
 BUSY_S: Final = 600.0
@@ -60,7 +60,11 @@ STATE_NAME: Final = "batch.json"
 
 
 class BatchFolder(NamedTuple):
-    """The folder of one range. `complete`: it holds the whole range already."""
+    """Folder of one range.
+
+    Attributes:
+        complete: whether the folder holds the whole range already.
+    """
 
     path: Path
     complete: bool
@@ -99,7 +103,7 @@ def finish(folder: Path) -> None:
 
 
 def touch(folder: Path) -> None:
-    """Record that the folder is being read. If it was removed, the reader raises."""
+    """Record that the folder is being read. If the folder was removed, its reader raises the error."""
     with contextlib.suppress(OSError):
         os.utime(folder / STATE_NAME)
 
@@ -145,7 +149,7 @@ def _size(folder: Path) -> int:
 
 
 def _state(folder: Path) -> _State | None:
-    """Return the folder's state; None if no read of this account took it, or one is taking it at the moment."""
+    """Return the folder's state; None if no read of this account has taken the folder, or a read is just taking it."""
     try:
         content = json.loads((folder / STATE_NAME).read_text(encoding="utf-8"))
         used = (folder / STATE_NAME).stat().st_mtime
@@ -163,7 +167,7 @@ def _write(folder: Path, *, complete: bool) -> None:
 
 
 class FetchedFeed:
-    """The feed of one range. It removes no files."""
+    """Feed of one range. It removes no files."""
 
     started = True
     full = False

@@ -1,9 +1,9 @@
-"""Read tables into a folder as they were at a position, while a replica receives later transactions.
+"""Snapshot of tables in a folder, as they were at a position, made while a replica receives later transactions.
 
 `read_tables` takes the options, the plan, the offset and the folder, and returns the frontiers between the batches of
-rows. It reads rows as they are now and reverts the changes after the position. An XA transaction that was prepared
-before the position and committed after it has its rows before it. Then the replica starts earlier: first at the
-beginning of the binlog file with the position, then at the oldest file.
+rows. It reads rows as they are now and reverts the changes after the position. If an XA transaction was prepared before
+the position and committed after it, its rows are in the binlog before the position. Then the replica starts earlier:
+first at the beginning of the binlog file with the position, then at the oldest file.
 
 Errors: a statement after the position, logged as text, that changed a table as a whole; changes of more than
 relayMaxBytes; a position that the server's binlog passes with its domains in another order.
@@ -65,17 +65,17 @@ POLL_S: Final = 0.05
 
 
 class TablesRead(NamedTuple):
-    """The batches of rows that were written, by the frontiers between them, and the position at which they hold."""
+    """Batches of rows that were written, by the frontiers between them, and the position of the rows."""
 
     frontiers: tuple[Frontier, ...]
     position: GtidPosition
 
 
 def read_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: Path) -> TablesRead:
-    """Read all tables into the folder, and remove the relay log that this took.
+    """Read all tables into the folder, and remove the relay log afterwards.
 
     Raises:
-        SchemaError: a statement after the position altered, emptied, moved or dropped one of them.
+        SchemaError: a statement after the position altered, emptied, moved or dropped one of the tables.
         DataLossError: rows of an XA transaction that was committed after the position are in no binlog any more.
         ReplicaError: any error of reading and receiving.
     """
@@ -91,8 +91,9 @@ def read_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, fol
 
 
 class _PreparedBeforeError(Exception):
-    """An XA transaction was committed whose rows are before the start of the relay log. The error stays in this
-    module.
+    """Signal that an XA transaction was committed whose rows are before the start of the relay log.
+
+    The error stays in this module.
     """
 
     def __init__(self, cause: DataLossError) -> None:
@@ -104,7 +105,7 @@ def _beginnings(options: SourceOptions, begin: SourceOffset) -> Iterator[SourceO
     """Yield the offset with the places to receive from, each earlier than the last."""
     yield begin
     if options.ending_position is None:
-        return  # at the end of the binlog, the server reported the prepared transactions
+        return  # `begin` is the end of the binlog, before all prepared groups
     reader = PrimaryReader(options.connection, library_logger())
     try:
         yield replace(begin, resume=reader.file_before(begin.position))
@@ -114,7 +115,7 @@ def _beginnings(options: SourceOptions, begin: SourceOffset) -> Iterator[SourceO
 
 
 class _PastReading:
-    """One attempt: a replica that writes the folder from an offset on, and the tables read beside it."""
+    """One attempt: a replica that writes the folder from an offset on, and a table reader that runs meanwhile."""
 
     def __init__(self, options: SourceOptions, plan: ReadPlan, begin: SourceOffset, folder: Path) -> None:
         self._options = options
@@ -213,9 +214,9 @@ class _PastReading:
         return head
 
 
-# `offset_at_end` returns the offset there. It waits up to connectRetry for a server that has not reached the position.
-# Errors: the server has removed the transactions after the position; the position is from another history; the server
-# does not reach it in time; the time is in the future.
+# `offset_at_end` returns the offset of endingPosition, or of the end of the binlog. It waits up to connectRetry for a
+# server that has not reached the position. Errors: the server has removed the transactions after the position; the
+# position is from another history; the server does not reach it in time; the time is in the future.
 
 
 POSITION_POLL_S: Final = 0.2
@@ -237,9 +238,9 @@ def offset_at_end(options: SourceOptions) -> SourceOffset:
     """Return the offset of endingPosition, or of the end of the binlog.
 
     Raises:
-        ConfigError: the server has not reached it, or the time is in the future.
-        PositionPurgedError: transactions after it were removed.
-        PositionLostError: it is from another history.
+        ConfigError: the server has not reached the position, or the time is in the future.
+        PositionPurgedError: transactions after the position were removed.
+        PositionLostError: the position is from another history.
         ReplicaError: the server cannot be asked.
     """
     end: Position = options.ending_position or "latest"

@@ -1,4 +1,4 @@
-"""The base of Spark's readers whose rows are in a private folder.
+"""Base class of Spark's readers whose rows are in a private folder.
 
 `PlannedReader` returns its partitions, once, in the process that plans the query, and in tasks the rows of each
 partition. It touches the folder at each read, which keeps the folder from being removed.
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 class PlannedReader(DataSourceReader):
-    """A reader of rows that are planned into a folder. `options` is None in tasks; `load` identifies one load()."""
+    """Reader of rows that are planned into a folder.
+
+    Attributes:
+        options: the options of the read; None in tasks.
+        load: text that identifies one load().
+    """
 
     def __init__(self, options: SourceOptions, load: str) -> None:
         self._options: SourceOptions | None = options

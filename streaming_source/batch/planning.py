@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 
 class PlannedRange(NamedTuple):
-    """A planned range. `folder` contains the bytes of the partitions; None if they are inline or in a daemon's
-    folder.
+    """Planned range.
+
+    Attributes:
+        folder: the folder with the bytes of the partitions; None if they are inline or in a daemon's folder.
     """
 
     partitions: list[ChangePartition]
@@ -104,8 +106,9 @@ def _planned_from_server(options: SourceOptions, plan: ReadPlan, latest: ServerE
 
 
 def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
-    """Return True if no groups lie between. If `begin` has a higher number than the end of the server, numbers went
-    back.
+    """Return True if no groups lie between `begin` and `end`.
+
+    If `begin` has a higher number than the end of the server, sequence numbers went back.
     """
     if end.place is not None and begin.primary is not None and begin.uid == end.uid:
         return is_at_or_after(begin.primary, end.place)
@@ -114,7 +117,10 @@ def _is_empty(begin: SourceOffset, end: ServerEnd) -> bool:
 
 
 def _fetch(options: SourceOptions, folder: Path, begin: SourceOffset, end: ServerEnd) -> SourceOffset:
-    """Receive up to `end` into the folder; return the begin, which differs only after an accepted loss."""
+    """Receive up to `end` into the folder, and return the begin of the range.
+
+    The begin differs from `begin` only after an accepted data loss.
+    """
     feed = ReplicaFeed(options, folder)
     try:
         begin = feed.start(replace(begin, anchor=False))

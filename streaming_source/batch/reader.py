@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FilteredReader(Protocol):
-    """A reader with a plan that accepts a filter, and then plans and reads only rows that pass it."""
+    """Reader whose plan accepts a filter. After that, the reader plans and reads only rows that pass the filter."""
 
     @property
     def plan(self) -> ReadPlan: ...
@@ -41,7 +41,7 @@ class FilteredReader(Protocol):
 
 
 class _Pushing:
-    """The bound method of one reader."""
+    """Bound method `pushFilters` of one reader."""
 
     def __init__(self, reader: FilteredReader) -> None:
         self._reader = reader
@@ -58,7 +58,7 @@ class _Pushing:
 
 
 class PushFilters:
-    """The attribute `pushFilters` of a reader's class."""
+    """Attribute `pushFilters` of a reader's class."""
 
     def __get__(self, reader: Any, owner: type | None = None) -> _Pushing:
         return _Pushing(reader)

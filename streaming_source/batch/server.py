@@ -2,7 +2,7 @@
 
 `ServerRangeReader` is Spark's reader. It takes the options, the plan, and the end of the binlog at load(), for
 `latest`. When a DataFrame is first used, Spark asks it once for the partitions. Then a replica fetches the range into a
-private folder (folders.py). The range is planned like a micro-batch, so that rows and shapes are those of a stream. A
+private folder (folders.py). The range is planned like a micro-batch, so that its rows equal the rows of a stream. A
 range of a daemon's log is planned without a copy.
 
 Errors: an end that lies before the start or is not reached yet, a range larger than relayMaxBytes, and everything that
@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 
 class ServerRangeReader(PlannedReader):
-    """Spark's reader of a range. `latest` is the end of the binlog at load()."""
+    """Spark's reader of a range.
+
+    Attributes:
+        latest: the end of the binlog at load().
+    """
 
     pushFilters = PushFilters()  # noqa: N815  (Spark's name)
 
@@ -68,7 +72,7 @@ class ServerRangeReader(PlannedReader):
 
 
 def end_at_load(options: SourceOptions) -> ServerEnd:
-    """Return the end of the server's binlog, or of the daemon's log, at this moment."""
+    """Return the current end of the server's binlog, or of the daemon's log."""
     directory = attached_directory(options)
     if directory is None:
         return asyncio.run(server_end(options.connection))

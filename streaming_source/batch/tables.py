@@ -53,10 +53,12 @@ _OF_MANY: Final = {"database": "database", "table": "table", "after": "row"}
 
 @dataclass(frozen=True)
 class TablesPlan:
-    """The plan of a read of tables: the plan of the underlying change rows, and the columns to output.
+    """Plan of a read of tables: the plan of the underlying change rows, and the columns to output.
 
-    All rows hold at `begin`, the end of the binlog at load() or endingPosition. `schema` is the query's. `taken` has
-    the column of `rows` for each field of `schema`, or None for the position.
+    Attributes:
+        begin: the offset of all rows: the end of the binlog at load(), or endingPosition.
+        schema: the schema of the query.
+        taken: for each field of `schema`, the column of `rows`; None for the position.
     """
 
     rows: ReadPlan
@@ -86,10 +88,10 @@ class TablesPlan:
 
 
 def load_tables(options: SourceOptions, plan: ReadPlan) -> TablesPlan:
-    """Check each table, and resolve the position at which the rows will hold.
+    """Check each table, and resolve the position of the rows.
 
     Raises:
-        PrerequisiteError: a table cannot be read so that its rows are right.
+        PrerequisiteError: a table cannot be read correctly.
         ReplicaError: the server cannot be asked, or does not have the position.
     """
     from streaming_source.batch.past_tables import offset_at_end
@@ -105,7 +107,7 @@ def tables_plan(plan: ReadPlan, begin: SourceOffset, without: Collection[str] = 
 
     Args:
         plan: the plan of the change rows.
-        begin: the offset at which rows hold.
+        begin: the offset of the rows.
         without: columns that are not read.
 
     Raises:
@@ -136,8 +138,9 @@ def tables_plan(plan: ReadPlan, begin: SourceOffset, without: Collection[str] = 
 
 
 def _only(plan: ReadPlan, names: tuple[str | None, ...]) -> ReadPlan:
-    """Return the plan of change rows with only these columns. It keeps at least one column, from which a batch gets its
-    row count.
+    """Return the plan of change rows with only these columns.
+
+    At least one column is kept, because a batch gets its row count from it.
     """
     from pyspark.sql.types import StructType
 
@@ -174,9 +177,9 @@ def _read(partition: ChangePartition, plan: TablesPlan) -> Iterator[pa.RecordBat
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-# `plan_tables` takes the options, the plan of the rows, and the offset at which they hold. While it reads the tables,
-# a replica receives later transactions into the same folder, and past_tables.py uses them to revert rows that were
-# read later. Both end with the last table. The rows stay as long as the DataFrame may be used (folders.py).
+# `plan_tables` takes the options, the plan of the rows, and the offset of the rows. While it reads the tables, a
+# replica receives later transactions into the same folder, and past_tables.py uses them to revert rows that were read
+# later. Reading and receiving end with the last table. The rows stay as long as the DataFrame may be used (folders.py).
 #
 # Errors: tables that cannot be read so, tables that were altered after the offset, and rows that do not fit into
 # relayMaxBytes.
@@ -191,7 +194,7 @@ def plan_tables(options: SourceOptions, plan: ReadPlan, begin: SourceOffset, loa
     """Return the partitions of the rows of all tables, as they are at an offset.
 
     Raises:
-        PrerequisiteError: a table cannot be read so that its rows are right.
+        PrerequisiteError: a table cannot be read correctly.
         DiskFullError: the rows do not fit into relayMaxBytes, or on the disk.
         ReplicaError: any error of reading and receiving.
     """

@@ -34,13 +34,17 @@ if TYPE_CHECKING:
 
 MAX_ANCESTORS: Final = 10
 
-"""Most ancestors to examine. One or two processes lie between the driver and this one, and a shell or two more in
+"""Most ancestors to examine. One or two processes lie between the driver and this process, and one or two shells in
 tests.
 """
 
 
 class DriverProcess(NamedTuple):
-    """A driver process. `started`: its start in clock ticks after boot; 0 if the system does not report it."""
+    """Identity of a driver process: its id and its start, because ids are reused.
+
+    Attributes:
+        started: its start in clock ticks after boot; 0 if the system does not report it.
+    """
 
     pid: int
     started: int
@@ -67,7 +71,7 @@ def this_driver() -> DriverProcess:
 
 
 def lives(driver: DriverProcess) -> bool:
-    """Return True if that process still runs."""
+    """Return True if the driver process still runs."""
     if not driver.started or _process(os.getpid()) is None:
         return True
     found = _process(driver.pid)
@@ -86,7 +90,7 @@ def _process(pid: int) -> _Process | None:
 
 UNKNOWN_CORES: Final = 8
 
-"""Cores of a cluster that does not report them. Surplus partitions cost some 30 ms each; with too few, cores are
+"""Cores of a cluster that does not report its cores. Surplus partitions cost some 30 ms each; with too few, cores are
 idle.
 """
 
@@ -192,13 +196,15 @@ def _arguments(process: int) -> list[str]:
 
 MAX_QUERIES = 64
 
-"""Most queries of one account with the same options on one machine. More of them are a sign of a loop that stops no
-query.
+"""Most queries of one account with the same options on one machine. More queries are a sign of a loop that never stops
+its queries.
 """
 
 
 def relay_directory(options: SourceOptions) -> Path:
-    """Return the folder to use; it exists. It is not locked, so a caller that loses the race for the lock calls again.
+    """Return an existing folder to use.
+
+    The folder is not locked, so a caller that loses the race for the lock calls again.
 
     Raises:
         RelayError: there is no free folder, or others can write one.
@@ -224,7 +230,7 @@ def private_base() -> Path:
 
 
 def is_free(folder: Path) -> bool:
-    """Return True if no process writes a relay log there now."""
+    """Return True if no process writes a relay log in the folder now."""
     return lock_holder(folder) is None
 
 
@@ -232,7 +238,7 @@ def private_folder(folder: Path) -> Path:
     """Return `folder`, and create it if needed.
 
     Raises:
-        RelayError: others can write it, or another account owns it.
+        RelayError: others can write the folder, or another account owns it.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()

@@ -1,4 +1,4 @@
-"""Files on any storage that Spark reaches, through Hadoop's API: PySpark has none of its own."""
+"""Files on any storage that Spark reaches, through Hadoop's API, because PySpark has no API for files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of a mirror and of an audit: the user's, without settings that change the meaning of SQL and values.
+"""Session of a mirror or an audit: the user's session, without settings that change the meaning of SQL and values.
 
 `own_session` clones the user's session, and `pin` changes a session that no one else uses, such as the one that Spark
 clones for a streaming query. Both apply `PINNED` and unset every setting of `RESET`, except those in `KEPT`. Catalogs,
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class Pinned(NamedTuple):
-    """A setting that this project fixes. `reason`: the effect of another value."""
+    """Setting that this project fixes.
+
+    Attributes:
+        reason: the effect of another value.
+    """
 
     name: str
     value: str
@@ -23,8 +27,11 @@ class Pinned(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """A family of settings that get Spark's defaults. `prefix`: how their names begin; `reason`: the effect of other
-    values.
+    """Family of settings that get Spark's defaults.
+
+    Attributes:
+        prefix: how the names of the settings begin.
+        reason: the effect of other values.
     """
 
     prefix: str
@@ -80,7 +87,7 @@ KEPT: Final = frozenset(
         *("spark.sql.parquet.filterPushdown", "spark.sql.parquet.aggregatePushdown"),
     }
 )
-"""Settings of these families that affect only speed and size."""
+"""Settings of the families in RESET that keep the user's values, because they affect only speed and size."""
 
 
 def own_session(spark: SparkSession) -> SparkSession:
@@ -100,7 +107,7 @@ def pin(spark: SparkSession) -> SparkSession:
     families = tuple(family.prefix for family in RESET)
     for name in spark.conf.getAll:
         if name.startswith(families) and name not in wanted | KEPT:
-            with suppress(AnalysisException):  # a static setting of Spark; Delta's are unknown to it
+            with suppress(AnalysisException):  # Spark refuses to unset its static settings
                 spark.conf.unset(name)
                 _forget_in_tasks(spark, name)
     for setting in PINNED:

@@ -1,10 +1,10 @@
-"""The border to Spark: it prints class, text and remedy of this project's errors first.
+"""Border to Spark, at which this project's errors lose their traceback, so that class, text and remedy come first.
 
 Spark's Python processes send an exception as its traceback, whose last line is the message, 14 to 60 lines down. A
 variable in such a process removes the traceback. Spark's own setting, spark.sql.execution.pyspark.udf.hideTraceback,
-sets it for some of the processes and for all exceptions. `spark_border` sets it right before one of this project's
-errors leaves, and the process ends with that error. Other exceptions are bugs and keep their traceback. The traceback
-of this project's errors is logged at level DEBUG.
+sets the variable for some of the processes and for all exceptions. `spark_border` sets it right before an error of this
+project leaves the process, which ends with this error. Other exceptions are bugs and keep their traceback. The
+traceback of this project's errors is logged at level DEBUG.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 RUNTIME = "SPARK_PYTHON_RUNTIME"
 
-"""Variable by which a Python process that Spark started differs from a driver script. Other processes of a script would
-inherit what it sets.
+"""Variable by which a Python process that Spark started differs from a driver script. In a driver script, other
+processes would inherit the variable that `spark_border` sets.
 """
 
 logger = logging.getLogger("streaming_source")
@@ -53,9 +53,6 @@ def _plain(error: ReplicaError, cause: BaseException | None = None) -> ReplicaEr
     return error
 
 
-# Spark (4.2) hides an error that `streamReader()` itself raises under an UnboundLocalError.
-
-
 # `require_spark` refuses a Spark that lacks required features. `warn_of_newer_spark` logs one warning for a Spark that
 # is newer than all tested ones. docs/versions.md has the table. A test compares it with this table and with the pinned
 # versions.
@@ -65,7 +62,11 @@ _log = logging.getLogger(__name__)
 
 
 class SparkVersion(NamedTuple):
-    """A minor version of Spark and its support. `delta`: the Delta release that works with it."""
+    """Minor version of Spark and its support.
+
+    Attributes:
+        delta: the Delta release that works with this version.
+    """
 
     minor: tuple[int, int]
     tested: str
@@ -96,7 +97,7 @@ def require_spark(version: str) -> None:
     """Refuse a Spark that is too old.
 
     Raises:
-        ConfigError: it is too old.
+        ConfigError: Spark is too old.
     """
     if _minor(version) < SPARK_VERSIONS[0].minor:
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""Survey the binlog files of a `path` for `.load()`: find them, read them once, and make the schema of the rows.
+"""Survey of the binlog files of a `path` at `.load()`: one pass over the files, which makes the schema of the rows.
 
 `load_files` returns `LoadedFiles`: the partitions with selected rows, and the plan for the tasks. No server is asked.
-The typed columns of a table come from its newest definition. That is in its last rows (binlog_row_metadata=FULL), else
-in the DDL in the files, else in the file `schemaFile`. Older rows match these columns by name, as in a stream.
+The typed columns of a table come from its newest definition: the table's last rows (binlog_row_metadata=FULL), else the
+DDL in the files, else the file `schemaFile`. Older rows match these columns by name, as in a stream.
 
 Errors: missing, unordered or damaged files; a table that is not in them; rows whose columns have no names; columns that
 cannot be decoded; definitions that contradict each other.
@@ -42,7 +42,7 @@ _SHOWN: Final = 5  # most tables in a message
 
 @dataclass(frozen=True)
 class LoadedFiles:
-    """The data of a batch read over files. It can be pickled."""
+    """Data of a batch read over files. It can be pickled."""
 
     plan: ReadPlan
     partitions: tuple[FilePartition, ...]
@@ -138,8 +138,9 @@ def _is_binlog(access: FileAccess) -> bool:
 
 
 def _age(access: FileAccess) -> Age:
-    """Return the number of groups logged before the file began, from its GTID_LIST, and the Unix second of its first
-    event.
+    """Return the age of a file: the number of groups logged before it, and the Unix second of its first event.
+
+    The number comes from the file's GTID_LIST.
     """
     with access.open() as file:
         first = next(access.ranges(file))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.RecordBatch]:
-    """Yield the row changes of one partition of a batch read over files. It raises the errors of `read_changes`."""
+    """Yield the row changes of one partition of a batch read over files. Errors are those of `read_changes`."""
     without_rows: list[XaGroup] = []  # XA COMMITs without selected rows; the planner has examined them
     with noted(f"while reading {partition!r}"):
         made = RecordBatches(plan)
@@ -87,14 +87,14 @@ Age = tuple[int, int]
 
 
 class FileProbes(NamedTuple):
-    """Functions that inspect files: whether one is a binlog (also a compressed one), and its age."""
+    """Functions that inspect files: whether a file is a binlog, possibly a compressed one, and its age."""
 
     is_binlog: Callable[[Path], bool]
     age: Callable[[Path], Age]
 
 
 def primary_name(path: str) -> str:
-    """Return the server's name of the file: its name without the suffix of a compression."""
+    """Return the server's name of the file: its name without a suffix for compression."""
     name = Path(path).name
     return name.removesuffix(next((suffix for suffix in COMPRESSED_SUFFIXES if name.endswith(suffix)), ""))
 
@@ -178,7 +178,11 @@ RANGE_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class FileAccess:
-    """A file and its keys. `file_key`: the file with the password of an encrypted `key_file`."""
+    """File and its keys.
+
+    Attributes:
+        file_key: the file with the password of an encrypted `key_file`.
+    """
 
     path: str
     key_file: str | None = None
@@ -186,7 +190,7 @@ class FileAccess:
     skip_damaged: bool = False
 
     def open(self) -> BinlogFile:
-        """Open the file on this machine. It raises the errors of `open_binlog` and of key files."""
+        """Open the file on this machine. Errors are those of `open_binlog` and of key files."""
         from replica.files.binlog import open_binlog
 
         return open_binlog(self.path, self._keys())
@@ -214,7 +218,11 @@ class PreparedInFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Whole groups, bytes [start, end) of the file. `description` is the format of their events."""
+    """Whole groups, bytes [start, end) of the file.
+
+    Attributes:
+        description: the format description of the groups' events.
+    """
 
     start: int
     end: int
@@ -225,7 +233,7 @@ class Stretch:
 
 
 class Piece(NamedTuple):
-    """Bytes to decode, and the metadata that decoding takes."""
+    """Bytes to decode, and the metadata for decoding them."""
 
     data: memoryview
     offset: int  # of the first byte in the file
@@ -236,14 +244,18 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class FilePartition(InputPartition):
-    """The part of one file that a task reads. `stretches` are in the order of the file."""
+    """Part of one file that a task reads.
+
+    Attributes:
+        stretches: stretches of the file, in its order.
+    """
 
     access: FileAccess
     stretches: tuple[Stretch, ...]
 
     @property
     def file(self) -> str:
-        """The primary's name of the file."""
+        """Name of the file on the primary."""
         return primary_name(self.access.path)
 
     def filtered(self, pushed: ChangeFilter) -> FilePartition:

@@ -67,7 +67,11 @@ Definition = tuple[TableMapEvent, "TableSchema | None"]
 
 
 class _Known(NamedTuple):
-    """A distinct table map. `content` distinguishes table maps of the same table."""
+    """Distinct table map.
+
+    Attributes:
+        content: distinguishes table maps of the same table.
+    """
 
     table_map: TableMapEvent
     wanted: bool
@@ -86,7 +90,12 @@ class _PreparedExtent(NamedTuple):
 
 @dataclass
 class Survey:
-    """The outcome of a survey. `last`: the newest definition of each selected table; `names`: all tables with rows."""
+    """Outcome of a survey.
+
+    Attributes:
+        last: the newest definition of each selected table.
+        names: all tables with rows.
+    """
 
     partitions: list[FilePartition] = field(default_factory=list)
     definitions: dict[tuple[bytes, TableSchema | None], Definition] = field(default_factory=dict)
@@ -99,7 +108,11 @@ class Survey:
 
 
 class FileSurvey:
-    """A survey over files in stream order. `on_statement_dml`: the option onStatementDml."""
+    """Survey over files in stream order.
+
+    Args:
+        on_statement_dml: the option onStatementDml.
+    """
 
     def __init__(
         self,
@@ -299,7 +312,7 @@ def _has_rows(found: Scan, xa: XaGroup, wanted: NDArray[np.bool_]) -> bool:
 
 
 class FileCutter:
-    """Joins the stretches of one file into partitions."""
+    """Joiner of the stretches of one file into partitions."""
 
     def __init__(self, access: FileAccess, *, seekable: bool) -> None:
         self._access = access
@@ -309,8 +322,9 @@ class FileCutter:
         self._bytes = 0
 
     def add(self, part: FileRange, catalog: Catalog, carried: Sequence[PreparedInFile], extent: GroupExtent) -> None:
-        """Add a range with selected rows. If it continues the last stretch with the same definitions, it extends that
-        stretch.
+        """Add a range with selected rows.
+
+        If the range continues the last stretch with the same definitions, the stretch is extended.
         """
         stretch = Stretch(part.offset, part.end, part.description, catalog, tuple(carried), extent)
         last = self._stretches[-1] if self._stretches else None
@@ -341,7 +355,11 @@ class FileCutter:
 
 
 class FileOrder:
-    """The last GTID of each domain. `strict`: the option gtidStrictMode."""
+    """Last GTID of each domain.
+
+    Args:
+        strict: the option gtidStrictMode.
+    """
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict

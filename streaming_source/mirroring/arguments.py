@@ -1,7 +1,7 @@
 """Arguments of `mirror()`: their kinds, choices, defaults and meanings, in one table.
 
 The checks of `settings.py`, the TOML file of `__main__.py`, and the options in docs/mirror-reference.md come from
-ARGUMENTS. A test compares it with the signature of `mirror()`.
+ARGUMENTS. A test compares this table with the signature of `mirror()`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OnTableError = Literal["suspend", "fail"]
 Writer = Literal["spark", "native"]
 Format = Literal["delta", "parquet"]
 PARALLEL: Final = 4
-"""Default number of tables whose MERGEs run at the same time: a small MERGE spends most of its time in the driver."""
+"""Default number of tables whose MERGEs run at the same time. A small MERGE spends most of its time in the driver."""
 MOST_PARALLEL: Final = 64
 
 
@@ -47,7 +47,7 @@ class Argument(NamedTuple):
         meaning: its meaning in Markdown.
         kind: the kind of its values.
         default: its default; None if it has none.
-        choices: the values that it accepts; empty if there are others.
+        choices: the values that it accepts; empty if it accepts every value of its kind.
         unset: what an unset argument without a default stands for, in Markdown.
         needed: whether every mirror needs it.
     """
@@ -61,7 +61,9 @@ class Argument(NamedTuple):
     needed: bool = False
 
     def check(self, value: object) -> None:
-        """Refuse a value of another kind, and one that is no choice; None means that the argument is not set.
+        """Refuse a value of another kind, and a value that is not among the choices.
+
+        None means that the argument is not set.
 
         Raises:
             ConfigError: the value is invalid.

@@ -103,7 +103,7 @@ def mirror(
             has no Delta, or a Delta that was built for another Spark.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
-    given = locals()  # here it has the parameters alone
+    given = locals()  # here `locals()` has only the parameters
     settings = mirror_settings({name: given[name] for name in BY_NAME}, source)
     if trigger is not None and "once" in trigger:
         trigger = {"availableNow": True}  # `once` is one batch, which could not end before a DDL statement
@@ -176,7 +176,12 @@ def _checked_rows(spark: SparkSession, settings: MirrorSettings) -> list[Control
 
 @contextlib.contextmanager
 def _storage_errors(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS) -> Iterator[None]:
-    """Raise a ConfigError if Spark cannot read or write `what`; `kinds`: the exceptions that are converted."""
+    """Raise a ConfigError if Spark cannot read or write the storage.
+
+    Args:
+        what: the storage, for the message.
+        kinds: the exceptions that become a ConfigError.
+    """
     try:
         yield
     except kinds as error:

@@ -70,8 +70,9 @@ class TargetNames:
         return self.target(name) if self.folders else catalog_key(self.target(name))
 
     def meetings(self, names: Iterable[TableName]) -> dict[TableName, ConfigError]:
-        """Return an error for each source table whose target another source table has: the first one by name keeps the
-        target.
+        """Return an error for each source table whose target belongs to another source table.
+
+        The first of these source tables by name keeps the target and gets no error.
         """
         taken: dict[str, TableName] = {}
         found = {}

@@ -35,7 +35,14 @@ _log = logging.getLogger(__name__)
 
 
 def audit_beside(spark: SparkSession, query: StreamingQuery, settings: MirrorSettings, every_s: float) -> None:
-    """Start the thread that audits the mirror until the query ends; it waits `every_s` seconds after each audit."""
+    """Start the thread that audits the mirror until the query ends.
+
+    Args:
+        spark: the session of the mirror.
+        query: the running query.
+        settings: the settings of the mirror.
+        every_s: the seconds between the end of an audit and the next one.
+    """
     from pyspark import inheritable_thread_target
 
     def work() -> None:
@@ -48,7 +55,13 @@ def audit_beside(spark: SparkSession, query: StreamingQuery, settings: MirrorSet
 
 
 def seconds_left(last: dt.datetime | None, now: dt.datetime, every_s: float) -> float:
-    """Return the seconds until the next audit; `last`: the end of the last audit, or None if there is none."""
+    """Return the seconds until the next audit.
+
+    Args:
+        last: the end of the last audit; None if there is none.
+        now: the current time.
+        every_s: the seconds between the end of an audit and the next one.
+    """
     if last is None:
         return every_s
     return min(every_s, max(0.0, every_s - (now - last).total_seconds()))

@@ -3,7 +3,7 @@
 In: the arguments of `mirror()`. Out: `MirrorSettings`. Refused with a ConfigError that names the argument:
 
 - values of the wrong kind, because TOML can give a number for a name;
-- options that are given twice or are a misspelt argument;
+- options that are given twice, and misspelt arguments;
 - options that would hide rows or changes of the selected tables;
 - unknown policies.
 """
@@ -53,15 +53,15 @@ JOINED_ROWS: Final = 10_000
 JOINED_FOR: Final[Mapping[Writer, str]] = MappingProxyType({"native": "500ms", "spark": "2s"})
 """Longest delay between two micro-batches, by writer.
 
-A micro-batch starts JOINED_ROWS changes, or this delay, after the one before. A micro-batch costs about the same for
-one change as for some thousand, and makes a commit in every changed table. The first change after a quiet time does not
-wait.
+A micro-batch starts when JOINED_ROWS changes have arrived or this delay has passed, counted from the last micro-batch.
+A micro-batch costs about the same for one change as for some thousand, and makes a commit in every changed table. The
+first change after a quiet time does not wait.
 """
 BATCH_BYTES: Final = "256m"
 """Most bytes of the binlog in a micro-batch.
 
-The limit is four times that of other streams. The mirror holds no micro-batch in memory, and each one costs some
-seconds of CPU time besides its rows.
+This is four times the limit of other streams, because the mirror holds no micro-batch in memory. Besides the work on
+its rows, each micro-batch costs some seconds of CPU time.
 """
 _NOT_OURS: Final = {
     "table": "a mirror has many tables: use tables, also for one",
@@ -101,7 +101,12 @@ _TRIGGERS: Final = ("processingTime", "availableNow", "once")
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """Settings of one mirror. `given`: the options of the source as Spark gets them; `options`: the same, parsed."""
+    """Settings of one mirror.
+
+    Attributes:
+        given: the options of the source, as Spark gets them.
+        options: the same options, parsed.
+    """
 
     given: Mapping[str, str]
     options: SourceOptions
@@ -124,7 +129,7 @@ class MirrorSettings:
 
     @property
     def control_properties(self) -> dict[str, str]:
-        """Target properties that the control table also has: those that bound its log."""
+        """Properties of targets that the control table also has, because they limit the size of its log."""
         wanted = upkeep_properties({}).keys() if self.writer == "native" else ()
         return {name: self.properties[name] for name in wanted if name in self.properties}
 
@@ -150,7 +155,7 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     """Return the checked arguments of `mirror()` as settings.
 
     Args:
-        arguments: its arguments by name, all of them.
+        arguments: all arguments of `mirror()`, by name.
         source: the options of the source.
 
     Raises:
@@ -219,15 +224,16 @@ def _parsed(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _check_sql(rules: TableRules, source: Mapping[str, object]) -> None:
-    """Refuse `includeSql` if a rule hides values: the statements have these values as literals."""
+    """Refuse `includeSql` if a rule hides values: statements contain these values as literals."""
     option = next((name for name, value in source.items() if name.lower() == "includesql" and value), None)
     if option is not None and any(rule.hides for _, rule in rules.given):
         raise ConfigError(f"option {option} would show values that the rules hide.", hint="Remove it.")
 
 
 def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *, audited: bool) -> None:
-    """Refuse names, rules and audits that the format cannot hold. Tables without a rule are checked when their target
-    is made.
+    """Refuse names, rules and audits that the format cannot hold.
+
+    Tables without a rule are checked when their target is created.
     """
     given = f"format={wanted.name}"
     if wanted.only_folders and not (names.folders and "/" in names.control):
@@ -297,8 +303,7 @@ def check_names(source: Mapping[str, object]) -> None:
 
 
 def property_texts(properties: Mapping[str, object] | None) -> dict[str, str]:
-    """Return the properties of targets as strings; a boolean of TOML or Python becomes `true` or `false`, as Delta
-    spells it.
+    """Return the properties of targets as strings. A boolean becomes `true` or `false`, as Delta spells it.
 
     Raises:
         ConfigError: a value is a list or a table. TOML makes a table of a name that has a dot and no quotes.

@@ -60,7 +60,10 @@ QUERY_ID = "sql.streaming.queryId"
 
 
 class MirrorSink:
-    """State and steps of a running mirror; one for each start, called only by the thread of its query."""
+    """Function for foreachBatch, with the state of a running mirror.
+
+    Each start of a mirror makes one. Only the thread of the mirror's query calls it.
+    """
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -87,7 +90,7 @@ class MirrorSink:
         with typed_disk_errors("a micro-batch"), short_java_errors():
             spark = batch.sparkSession
             if self._rows is None:
-                pin(spark)  # Spark cloned it from the user's session for this query
+                pin(spark)  # this session is the query's own copy of the user's session
             mirror = str(spark.sparkContext.getLocalProperty(QUERY_ID))
             if self._rows is None:
                 self._rows = self._control_rows(spark, mirror)
@@ -98,7 +101,7 @@ class MirrorSink:
                 )
             end = end_of(spark, self._settings.checkpoint, number)
             if is_applied(self._rows.values(), number, end, self._settings.checkpoint):
-                return  # the targets have it, only Spark's commit log does not
+                return  # the targets have the micro-batch, although Spark's commit log lacks it
             commit = Commit(mirror, number, str(end.position))
             spark.conf.set(METADATA, commit.of(UNNUMBERED).metadata)
             beginnings = Beginnings(self._settings, spark, commit, self._rows)
@@ -126,7 +129,7 @@ class MirrorSink:
         assert self._rows is not None  # noqa: S101
         number = commit.batch
         self._restore_suspended(batch.sparkSession)
-        batch.persist(kept_in(batch.sparkSession, self._settings))  # each action on it would scan the binlog again
+        batch.persist(kept_in(batch.sparkSession, self._settings))  # otherwise each action scans the binlog
         try:
             facts = collect_facts(batch)
             begun = beginnings.begin_resnapshots(end, self._start_of(batch.sparkSession, number))
@@ -205,7 +208,7 @@ class MirrorSink:
             if later:
                 rows.update({one: settled(row, complete=False) for one, row in later.items()})
                 followed.update(later)
-                self._write_control(spark)  # a crash may follow
+                self._write_control(spark)  # a crash after the repair must not lose the deferral
 
         self._repairs.serve(spark, rows, before)
         if not followed:
@@ -230,7 +233,10 @@ class MirrorSink:
         write_control(spark, control, self._rows.values(), folder=folder)
 
     def _restore_suspended(self, spark: SparkSession) -> None:
-        """Reset suspended targets to their rows before a re-snapshot, after the control table has their state."""
+        """Reset the targets of suspended tables to their rows before the re-snapshot.
+
+        The control table has the state of these tables before this call, so a crash in between repeats only the reset.
+        """
         assert self._rows is not None  # noqa: S101
         broken = [row for row in self._rows.values() if row.state == FAILED and row.before_snapshot is not None]
         self._rows |= {row.name: restore(spark, row) for row in broken}
@@ -247,14 +253,14 @@ class MirrorSink:
         self._upkeep.after_batch(folder for folder in folders if folder is not None)
 
     def _refuse(self, end: SourceOffset) -> None:
-        """Stop tables that cannot be read, so that the stream has no more rows of them."""
+        """Suspend tables that cannot be read, so that the stream delivers no more rows of them."""
         assert self._rows is not None  # noqa: S101
         for name, why in end.refused:
             if name in self._rows and self._rows[name].live:
                 self._rows[name] = suspended(self._rows[name], PrerequisiteError(why))
 
     def _suspend_missing(self, spark: SparkSession, facts: BatchFacts) -> None:
-        """Stop tables whose targets were dropped outside the mirror.
+        """Suspend tables whose targets were dropped outside the mirror.
 
         Tables with statements are not checked: an earlier attempt of the micro-batch may have dropped their targets.
         """
@@ -268,21 +274,21 @@ class MirrorSink:
             )
 
     def _hidden(self, rows: dict[TableName, ControlRow], end: SourceOffset) -> list[TableName]:
-        """Return the tables whose snapshot ends with this micro-batch, and that the account may not read.
+        """Return the tables whose snapshot ends with this micro-batch and that the account may not read.
 
-        Their rows may be missing from the snapshot, as if the tables were dropped.
+        The server hides such a table from the account, so rows may be missing from the snapshot.
         """
         begun = [name for name, row in rows.items() if row.live and row.state == READING]
         over = [name for name in begun if not _is_read(name, end)]
         return hidden(self._settings.options, over) if over else []
 
     def _waiting_since(self, waited: Collection[str | None]) -> list[ControlRow]:
-        """Return the rows of tables that wait for a re-snapshot by other requests than these."""
+        """Return the rows of tables that wait for a re-snapshot by a request that is not in `waited`."""
         assert self._rows is not None  # noqa: S101
         return [row for row in self._rows.values() if row.waits_for is not None and row.waits_for not in waited]
 
     def _doubt(self, number: int, facts: BatchFacts, end: SourceOffset) -> None:
-        """Ask for re-snapshots of tables with changes that the micro-batch may not show."""
+        """Request re-snapshots of tables that may have changes which the micro-batch does not contain."""
         assert self._rows is not None  # noqa: S101
         ours = {row.name for row in self._rows.values() if row.live or row.batch != NO_BATCH}
         foreign = facts.touched.keys() - ours
@@ -305,7 +311,7 @@ class MirrorSink:
                 self._rows[name] = doubted(row, number, reason)
 
     def _refuse_unreadable(self, waited: Collection[str | None]) -> None:
-        """Stop tables that wait since this micro-batch and cannot be read: their re-snapshot would end the query."""
+        """Suspend unreadable tables that began to wait in this micro-batch: their re-snapshot would end the query."""
         assert self._rows is not None  # noqa: S101
         names = [row.name for row in self._waiting_since(waited)]
         for name, why in (unreadable(self._settings.options, names) if names else {}).items():
@@ -319,14 +325,14 @@ class MirrorSink:
         begun: Collection[TableName],
         kept: Collection[TableName],
     ) -> list[TableApplier]:
-        """Return the work on all tables of a micro-batch.
+        """Return one `TableApplier` for each table with work in the micro-batch.
 
         Args:
             batch: the manifests.
             commit: the token of the micro-batch.
-            facts: its facts.
-            begun: the tables whose re-snapshot begins with it.
-            kept: those of them whose targets keep the older rows.
+            facts: the facts of the micro-batch.
+            begun: the tables whose re-snapshot begins with the micro-batch.
+            kept: the tables of `begun` whose targets keep the older rows.
         """
         assert self._rows is not None  # noqa: S101
         works = []
@@ -361,7 +367,7 @@ class MirrorSink:
 
 
 def _is_read(name: TableName, end: SourceOffset) -> bool:
-    """Return True if snapshot rows of a table are still to come after a micro-batch that ends at `end`."""
+    """Return True if the snapshot of a table is still running after a micro-batch that ends at `end`."""
     return end.snapshot is not None and end.snapshot.reached(name) is not None
 
 

@@ -1,3 +1,1 @@
-"""Offsets in Spark's checkpoint, the starting positions that users give, and the handling of positions that were
-purged.
-"""
+"""Offsets in Spark's checkpoint, starting positions, and purged positions."""

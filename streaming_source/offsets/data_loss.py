@@ -1,9 +1,9 @@
-"""The handling of purged transactions that a query needs next: the option failOnDataLoss.
+"""Handling of purged transactions that a query needs next: the option failOnDataLoss.
 
 `explained` adds the possible remedies to an error. `go_on_after` returns the position to continue from, and the skipped
 transactions as a `Loss`, which is logged and shown in the query's progress. Only purged transactions can be skipped. A
-server that was reset, has diverged or is another one has another history, and nothing shows which of its rows the query
-has read. So that stays an error.
+server that was reset, has diverged or is another server has another history, and nothing shows which of its rows the
+query has read. So such a server stays an error.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ _log = logging.getLogger(__name__)
 
 
 class Loss(NamedTuple):
-    """Purged transactions: in each domain those after `after`, up to and including `up_to`.
+    """Purged transactions: in each domain the transactions after `after`, up to and including `up_to`.
 
-    A domain that `after` does not have has lost everything up to `up_to`. `prepared_only`: only the rows of XA
-    transactions that were prepared there and had not ended at `up_to` are lost.
+    A domain that `after` does not have has lost everything up to `up_to`.
+
+    Attributes:
+        prepared_only: whether only rows of XA transactions are lost, which were prepared between the two positions and
+            had not ended at `up_to`.
     """
 
     after: GtidPosition
@@ -86,7 +89,7 @@ def explained(error: PositionLostError, *, given: bool = False, where: str = "")
 
 
 def prepared_lost(error: PositionLostError, resume: GtidPosition, position: GtidPosition) -> PositionLostError:
-    """Return the error for a position that exists while rows of transactions that were prepared before it do not."""
+    """Return the error for a position that the server has, although it lacks rows of earlier prepared transactions."""
     message = prepared_message(error.message, resume, position)
     return type(error)(message, code=error.code, sqlstate=error.sqlstate, hint=PREPARED_HINT)
 
@@ -100,9 +103,7 @@ def prepared_message(cause: str, resume: GtidPosition, position: GtidPosition) -
 
 
 def go_on_after(position: GtidPosition, oldest: GtidPosition) -> tuple[GtidPosition, Loss | None]:
-    """Return where a reader at `position` continues in a log that begins at `oldest`, and what it misses (None:
-    nothing).
-    """
+    """Return where a reader at `position` continues in a log that begins at `oldest`, and its loss, if there is one."""
     ahead = [gtid for gtid in oldest if _before(position.get(gtid.domain_id), gtid)]
     if not ahead:
         return position, None
@@ -117,7 +118,7 @@ def _before(mine: Gtid | None, oldest: Gtid) -> bool:
 
 
 class Losses:
-    """The losses of a query since it was started."""
+    """Losses of a query since its start."""
 
     def __init__(self) -> None:
         self._all: list[Loss] = []

@@ -21,8 +21,8 @@ Version 2 is written only for an offset that version 1 cannot express:
 `part`: the batch ended inside the transaction `gtid`, which the position does not include yet. Its row changes with an
 ordinal below `rows` have been read. Ordinals are the same on every server and in every copy of the log; bytes and the
 borders of events are not. `begin` is the offset where the batch that ends here began, whatever start Spark passes. The
-end of the first batch of a Trigger.Once has it, because there is no anchor before that batch. So has the end of a batch
-whose start was changed to read tables. `schema` has the table definitions at this place.
+end of the first batch of a Trigger.Once has `begin`, because there is no anchor before that batch. The end of a batch
+whose start was changed to read tables has `begin`, too. `schema` has the table definitions at this place.
 
 Version 3 is written only if sequence numbers went back (gtidStrictMode=false). An older release would ask for a
 position that names several places (replica/protocol/gtid.py).
@@ -80,7 +80,7 @@ VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """The part of the transaction `gtid` that is included: its row changes with an ordinal below `rows`."""
+    """Included part of the transaction `gtid`: its row changes with an ordinal below `rows`."""
 
     gtid: Gtid
     rows: int
@@ -88,9 +88,11 @@ class GroupPart:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A place of the stream.
+    """Place of the stream.
 
-    `position`: the last group included, per domain. `primary`: its place in the binlog of server `server_id`.
+    Attributes:
+        position: the last group included, for each domain.
+        primary: the place of `position` in the binlog of server `server_id`.
     """
 
     position: GtidPosition

@@ -26,7 +26,11 @@ _SUFFIX: Final = ".json"
 
 
 class ResnapshotRequest(NamedTuple):
-    """The tables of one request. `not_before`: seconds since 1970."""
+    """Tables of one request.
+
+    Attributes:
+        not_before: seconds since 1970.
+    """
 
     request_id: str
     tables: tuple[TableName, ...]
@@ -34,7 +38,7 @@ class ResnapshotRequest(NamedTuple):
 
 
 class RequestedTables(NamedTuple):
-    """The requests that a batch begins to execute, as its offset lists them."""
+    """Requests that a batch begins to execute, as its offset lists them."""
 
     request_ids: tuple[str, ...]
     tables: tuple[TableName, ...]
@@ -62,7 +66,7 @@ class RequestedTables(NamedTuple):
 
 
 class RequestFolder:
-    """The requests of one query. Any number of programs may add some; one query executes them."""
+    """Requests of one query. Any number of programs may add requests; one query executes them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -105,10 +109,10 @@ class RequestFolder:
         )
 
     def waiting(self) -> list[ResnapshotRequest]:
-        """Return all requests that were not removed, also those that are not due.
+        """Return all requests that were not removed, including requests that are not due.
 
         Raises:
-            ConfigError: as `due`.
+            ConfigError: the folder cannot be read, or has a file that is not a request.
         """
         try:
             found = list(self._folder.iterdir())

@@ -1,10 +1,9 @@
-"""The tables and changes that a query selects, as its checkpoint keeps them, and the difference from an earlier
-selection.
+"""Selection of tables and changes as a checkpoint keeps it, and the difference from an earlier selection.
 
 `Selection` is written to offsets as JSON of at most some KB, whatever the number of patterns. `Selection.change_to`
 returns a `SelectionChange` with the added and removed patterns. An offset without a selection accepts the query's
-current one. Another table or another row shape is an error. The sink has rows of the first one, and earlier rows of the
-new one would never arrive.
+current one. Another table or another row shape is an error: the sink has rows of the old table, and earlier rows of the
+new table would never arrive.
 
     {"shape": "flat", "tables": ["shop.orders"]}
     {"shape": "variant", "tables": ["crm.customer", "shop.*"], "exclude": ["*.log"], "operations": ["insert"]}
@@ -48,10 +47,14 @@ _NEW_CHECKPOINT = "Use a separate checkpoint for every query"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tables and operations of a query.
+    """Tables and operations of a query.
 
-    `tables` and `exclude` are sorted patterns. Empty `operations` mean all. With `digest`, only the digest of the
-    patterns is known. `unread` has patterns of which the account could not see all tables; `change_to` ignores it.
+    Attributes:
+        tables: sorted patterns.
+        exclude: sorted patterns.
+        operations: empty means all.
+        digest: the digest of the patterns, if only the digest is known.
+        unread: patterns of which the account could not see all tables; `change_to` ignores them.
     """
 
     shape: str
@@ -98,7 +101,7 @@ class Selection:
         """Return the difference, or None if there is none.
 
         Raises:
-            ConfigError: it is another table, or rows of another shape.
+            ConfigError: the table or the row shape differs.
         """
         if self.shape != now.shape:
             raise ConfigError(
@@ -131,10 +134,12 @@ class Selection:
 
 
 class SelectionChange(NamedTuple):
-    """The difference of two selections.
+    """Difference of two selections.
 
-    `added` and `removed` are patterns. An added exclusion is in `removed`, a removed one in `added`. `options` are
-    texts.
+    Attributes:
+        added: patterns, including removed exclusions.
+        removed: patterns, including added exclusions.
+        options: texts of changed options.
     """
 
     added: tuple[str, ...]
@@ -187,8 +192,9 @@ def _stored(pattern: object) -> str:
 
 
 def _beyond(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns of `names` that `others` do not include. A pattern includes others that it matches as
-    text.
+    """Return the patterns of `names` that `others` do not include.
+
+    A pattern includes others that it matches as text.
     """
     covered = matcher(others)
     return tuple(name for name in names if not covered.covers(name))

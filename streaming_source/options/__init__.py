@@ -1,1 +1,1 @@
-"""The options of the source: one table of them, and the parsers that refuse invalid values and combinations."""
+"""Options of the source: one table of them, and the parsers that refuse invalid values and combinations."""

@@ -1,4 +1,4 @@
-"""The options of the starting position, and of reading the tables themselves.
+"""Options of the starting position, and of reading the tables themselves.
 
 `ReadingOptions` is the part of the parsed options with the starting position and the way in which rows of tables are
 read. `check_initial` refuses options that cannot be combined with reading tables.
@@ -17,7 +17,7 @@ from streaming_source.options import row_options
 from streaming_source.options.row_options import RowOptions, option
 
 Start = Position | Literal["initial"]
-"""A place of the stream, or "initial": the tables themselves first, and then their changes."""
+"""Place of the stream, or "initial": first the rows of the tables, then their changes."""
 Content = Literal["changes", "tables"]
 Unkeyed = Literal["refuse", "whole"]
 
@@ -31,7 +31,7 @@ def _start(text: str) -> Start:
 
 
 class ResnapshotOption(NamedTuple):
-    """The tables to re-snapshot, as patterns, and the word by which a checkpoint knows whether this was done."""
+    """Tables to re-snapshot, as patterns, and the word by which a checkpoint knows whether the re-snapshot was done."""
 
     patterns: tuple[str, ...]
     word: str
@@ -60,7 +60,7 @@ def _host(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadingOptions(RowOptions):
-    """The parsed options of the beginning of a query, one field each."""
+    """Parsed options of the beginning of a query, one field each."""
 
     starting_position: Start | None = option(  # noqa: RUF009  (it makes a field)
         "startingPosition",

@@ -20,10 +20,9 @@ from replica.schema.patterns import matcher, table_pattern, table_patterns, tabl
 
 if TYPE_CHECKING:
     from replica.rows.types.types import ValuePolicy
-# Each parser takes the text of one option and returns its typed value. It raises ValueError with the end of a
-# sentence, such as "is outside 1 to 9", and the caller (row_options.py) adds the option's name. Sizes, durations,
-# switches, words, patterns and places have parsers in replica/options/values.py and replica/options/values.py, which
-# the command line shares.
+# Each parser takes the text of one option and returns its typed value. It raises ValueError with the end of a sentence,
+# such as "is outside 1 to 9", and the caller (row_options.py) adds the option's name. Sizes, durations, switches,
+# words, patterns and places have parsers in replica/options/values.py, which the command line shares.
 
 
 _READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes a file name
@@ -131,13 +130,17 @@ OPERATIONS = ("insert", "update", "delete", "ddl")
 
 Scope = Literal["rows", "stream", "files", "replica"]
 
-"""The reads that an option applies to: all, those of a server, those with `path`, or the replica's configuration of a
-read of a server.
+"""Reads to which an option applies: all reads, reads of a server, reads with `path`, or the replica's configuration of
+a read of a server.
 """
 
 
 class Option(NamedTuple):
-    """One row of the table. `field` is an attribute of the options' class, or of its ReplicaConfig if `replica`."""
+    """One row of the table of options.
+
+    Attributes:
+        field: attribute of the options' class, or of its ReplicaConfig if `replica` is True.
+    """
 
     name: str
     field: str
@@ -157,7 +160,7 @@ def option(name: str, parse: Parser, default: str | None, text: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """The parsed options of rows, one field each."""
+    """Parsed options of rows, one field each."""
 
     table: tuple[str, str] | None = option(
         "table",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileOptions(RowOptions):
-    """The parsed options of a batch read over files."""
+    """Parsed options of a batch read over files."""
 
     path: tuple[str, ...] = option(
         "path",
@@ -76,9 +76,13 @@ _PREFIX: Final = "option."
 
 
 def plain_options(given: Mapping[str, str], known: Container[str]) -> Mapping[str, str]:
-    """Return the options among `given`; `known`: names of options in lower case.
+    """Return the options among `given`.
 
     A plain NAME overrides its option.NAME, because a query over the table may have given another value.
+
+    Args:
+        given: names and values as Spark passes them.
+        known: names of options in lower case.
     """
     prefixed = {key[len(_PREFIX) :]: value for key, value in given.items() if key.lower().startswith(_PREFIX)}
     if not prefixed:
@@ -96,8 +100,8 @@ OnSchemaChange = Literal["ignore", "fail", "add"]
 MAX_PARTITIONS = 10_000
 """Most partitions. Each costs Spark some 30 ms."""
 SECRETS = frozenset({"password"})
-# Two of the replica's options have another name and default here (startingPosition, includeSql). One is an option of
-# every read.
+# Two of the replica's options have another name and default here (startingPosition, includeSql). gtidStrictMode is an
+# option of every read.
 _HIDDEN = frozenset({"start", "annotate", "gtid_strict_mode"})
 _SEVERAL = "paths"  # Spark's name for the argument of .load([...]): a JSON list
 _WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log without a server, set relayDir alone."
@@ -105,9 +109,10 @@ _WITHOUT_SERVER = "To read binlog files, set path; to read a daemon's relay log 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions(ReadingOptions):
-    """The parsed options of a stream: those of rows, of reading tables and of streams, and the replica's configuration.
+    """Parsed options of a stream: of rows, of reading tables and of streams, and the replica's configuration.
 
-    `replica` is None if the options name only a daemon's relay log. Then no server is ever asked.
+    Attributes:
+        replica: None if the options name only a daemon's relay log. Then no server is ever asked.
     """
 
     replica: ReplicaConfig | None
@@ -246,7 +251,7 @@ class SourceOptions(ReadingOptions):
         return options
 
     def of_tables(self, given: Mapping[str, Any]) -> SourceOptions:
-        """Return the options of a read of tables. A ConfigError refuses options about changes."""
+        """Return the options of a read of tables. Options about changes are refused with a ConfigError."""
         changes = [_BY_FIELD[field].name for field in given if field in _ABOUT_CHANGES]
         if changes:
             raise ConfigError(
@@ -262,7 +267,7 @@ class SourceOptions(ReadingOptions):
 
     @property
     def snapshot_endpoint(self) -> Endpoint | None:
-        """The server to read the tables from; None for the server of the changes."""
+        """Server from which tables are read; None for the server of the changes."""
         return None if self.snapshot_host is None else endpoint(self.snapshot_host, self.connection.port)
 
     @property
@@ -278,9 +283,9 @@ class SourceOptions(ReadingOptions):
 
     @property
     def server(self) -> str:
-        """The primary as the user named it, for rows and messages: host:port, several with commas, or the socket.
+        """Primary as the user named it, for rows and messages.
 
-        '' if none is named.
+        The text is host:port, several with commas, or the socket. It is '' if no server is named.
         """
         return ",".join(map(str, self.replica.endpoints)) if self.replica else ""
 
@@ -357,8 +362,9 @@ def camel(field: str) -> str:
 
 
 def _replica_help(text: str) -> str:
-    """Return a help text with the names of Spark options, such as relayDir for the replica's relay_dir. Parts of paths
-    are not changed.
+    """Return a help text with the names of Spark options, such as relayDir for the replica's relay_dir.
+
+    Parts of paths are not changed.
     """
     return _FIELD.sub(lambda name: camel(name[0]) if name[0] in REPLICA_HELP else name[0], text)
 

@@ -1,1 +1,1 @@
-"""The work of Spark's source process on the driver: planning micro-batches over a relay log."""
+"""Planning of micro-batches over a relay log: the work of Spark's source process on the driver."""

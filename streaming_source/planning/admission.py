@@ -1,9 +1,9 @@
-"""The end of a micro-batch: all limits of a query together, and the minimum of rows that a batch waits for.
+"""End of a micro-batch: all limits of a query together, and the minimum of rows for which a batch waits.
 
 `Admission.end` returns the end of a batch, at the end of a transaction and within all limits. It returns None while
 there are fewer row changes than `minRowsPerTrigger`. A batch has at least one transaction, however large. With
-`splitLargeTransactions`, a transaction that alone exceeds a limit is split into pieces, each a batch of its own. It is
-an error to continue inside a transaction that the server has replaced by another one.
+`splitLargeTransactions`, a transaction that alone exceeds a limit is split into pieces, and each piece is a batch. If
+the server has replaced a transaction that was read in part, the next piece is an error.
 """
 
 from __future__ import annotations
@@ -32,29 +32,32 @@ if TYPE_CHECKING:
     from streaming_source.ranges.places import OffsetPlace
     from streaming_source.selection.resolver import SelectedTables
 
-# The bytes of the relay log that a query has still to plan, reported at every trigger, however many they are. The query
-# and the head both move forward. A complete file is measured once, FILES_A_CALL of them in a call. Until all are
-# measured, the others count with the average size. A file that was removed counts nothing.
+# The progress of each trigger reports the bytes of the relay log that a query has not planned yet. Both ends move: the
+# query's place and the head of the log. A complete file is measured once, at most FILES_A_CALL files in a call. Files
+# that are not measured yet count with the average size. A removed file counts as 0 bytes.
 
 FILES_A_CALL: Final = 32
 
-"""Files that a call measures. Each costs some 7 us, and the progress of each trigger waits for it. That is a fifteenth
-of the time for planning.
+"""Most files that one call measures. Each costs some 7 us, and the progress of each trigger waits for the call. The
+limit is a fifteenth of the time for planning.
 """
 
 
 class Backlog:
-    """The bytes between two moving places. It takes some 100 bytes of memory for each file between them."""
+    """Bytes between two moving places of the log.
+
+    The object takes some 100 bytes of memory for each file between them.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._sizes: dict[int, int] = {}  # of complete files, ascending without gaps
+        self._sizes: dict[int, int] = {}  # sizes of complete files, by number, ascending without gaps
         self._bytes = 0
         self._end = RelayLocation(0, 0)
 
     def bytes(self, start: RelayLocation, end: RelayLocation) -> int:
         first = next(iter(self._sizes), start.file)
-        if end < self._end or start.file < first:  # the log was begun again
+        if end < self._end or start.file < first:  # the log was started again
             self._sizes, self._bytes, first = {}, 0, start.file
         self._end = end
         for number in range(first, start.file):
@@ -78,7 +81,7 @@ UNBOUNDED: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The options of admission. Rows and transactions are those of the selected tables, bytes those of the binlog."""
+    """Options of admission. Rows and transactions are those of the selected tables. Bytes are bytes of the binlog."""
 
     max_bytes: int = UNBOUNDED
     max_rows: int | None = None
@@ -88,23 +91,31 @@ class BatchLimits:
     split: bool = False
 
     def shared(self) -> BatchLimits:
-        """Return the share of changes in a batch that also has snapshot rows. Such a batch waits for no minimum."""
+        """Return the limits for changes in a batch that also has snapshot rows. Such a batch waits for no minimum."""
         rows = None if self.max_rows is None else _half(self.max_rows)
         return replace(self, max_rows=rows, max_bytes=_half(self.max_bytes), min_rows=None)
 
     def beside_changes(self) -> BatchLimits:
-        """Return the share of snapshot rows in a batch that also has changes. Of a limit of one row, it is none."""
+        """Return the limits for snapshot rows in a batch that also has changes.
+
+        With a limit of one row, no snapshot row fits.
+        """
         rows = None if self.max_rows is None else self.max_rows - _half(self.max_rows)
         return replace(self, max_rows=rows, max_bytes=max(1, self.max_bytes - _half(self.max_bytes)))
 
 
 def _half(limit: int) -> int:
-    """Return the share of changes in a limit: at least one."""
+    """Return the share of a limit that changes get, at least one."""
     return max(1, limit // 2)
 
 
 def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
-    """Return the limits of a query. `inline`: its bytes travel inside Spark's tasks, whose size is limited."""
+    """Return the limits of a query.
+
+    Args:
+        options: the options of the query.
+        inline: whether the bytes of the query travel inside Spark's tasks, whose size is limited.
+    """
     return BatchLimits(
         max_bytes=min(options.max_bytes_per_trigger, INLINE_BATCH_BYTES) if inline else options.max_bytes_per_trigger,
         max_rows=options.max_rows_per_trigger,
@@ -116,9 +127,12 @@ def batch_limits(options: SourceOptions, *, inline: bool) -> BatchLimits:
 
 
 class BatchEnd(NamedTuple):
-    """The end of a batch.
+    """End of a batch.
 
-    `head`: the end of the last reaches_goal group. `part`: how much of the next group is in the batch, up to `inside`.
+    Attributes:
+        head: the end of the last whole group in the batch.
+        part: the part of the next group that is in the batch; None if none is.
+        inside: the place inside the next group at which `part` ends.
     """
 
     head: RelayHead
@@ -132,7 +146,11 @@ class BatchEnd(NamedTuple):
 
 
 class Admission:
-    """The admission of one query, called by one thread. `cutter` finds where a large transaction can be cut."""
+    """Admission of one query. Only one thread calls it.
+
+    Args:
+        cutter: finds the places at which a large transaction can be cut.
+    """
 
     def __init__(self, tables: SelectedTables, limits: BatchLimits, cutter: RangeCutter) -> None:
         self._cutter = cutter
@@ -143,7 +161,7 @@ class Admission:
 
     @property
     def fills(self) -> int:
-        """Bytes that fill a batch; 0 if rows or transactions fill it."""
+        """Number of bytes that fill a batch; 0 if the limits count only rows or transactions."""
         limits = self._limits
         return 0 if limits.max_rows or limits.max_transactions else COMPILING.most_bytes(limits.max_bytes)
 
@@ -153,8 +171,9 @@ class Admission:
     def waits(self) -> bool:
         """Whether a batch has to wait for a minimum of rows now.
 
-        It need not wait if `maxTriggerDelay` has passed since the last batch. The first batch after a restart does not
-        wait, because the age of its rows is unknown. A query that restarts often would never plan a batch otherwise.
+        The batch does not wait if `maxTriggerDelay` has passed since the last batch. The first batch after a restart
+        does not wait, because the age of its rows is unknown. A query that restarts often would never plan a batch
+        otherwise.
         """
         return self._limits.min_rows is not None and self.waits_for_s > 0
 
@@ -167,21 +186,21 @@ class Admission:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """The progress of a query with a minimum: the rows that wait, and the longest time that they will."""
+        """Number of waiting rows and their longest wait, for the progress of a query with a minimum."""
         if self._limits.min_rows is None:
             return {}
         return {"rowsWaiting": self._counted.rows, "waitsAtMostSeconds": round(self.waits_for_s)}
 
     def examined_to(self, place: OffsetPlace) -> RelayLocation:
-        """Return the place up to which the batch that begins at `place` is known not to have its minimum."""
+        """Return the place up to which the batch that begins at `place` is known to lack its minimum of rows."""
         return self._counted.end if self._waits_at == place.reached else place.reached
 
     def planned(self) -> None:
-        """Note that a batch was planned just now, perhaps an empty one."""
+        """Record that a batch, perhaps an empty one, was planned now."""
         self._last_batch_s = time.monotonic()
 
     def taken(self, log: RelayLog, place: OffsetPlace) -> None:
-        """Note that the batch ends at `place`. Earlier rows do not wait any more."""
+        """Record that the batch ends at `place`, so that earlier rows do not wait any more."""
         if self._limits.min_rows is not None:
             self._counted.begin_at(log, place)
 
@@ -190,10 +209,10 @@ class Admission:
     def end(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, goal: RelayLocation, *, wait: bool
     ) -> BatchEnd | None:
-        """Return the end of the batch that begins at `start`, at the latest `goal`.
+        """Return the end of the batch that begins at `start`, not after `goal`.
 
-        It returns None if there is nothing between. With `wait` it returns None for fewer rows than the minimum, unless
-        a limit is reached.
+        Return None if there is no group between `start` and `goal`. With `wait`, also return None for fewer rows than
+        the minimum, unless a limit is reached.
 
         Args:
             log: the relay log.
@@ -217,8 +236,8 @@ class Admission:
         cut = log.cut(place.reached, goal, COMPILING.most_bytes(self._limits.max_bytes))
         reaches_goal = cut.location >= goal
         divided = log.cut(place.reached, goal, 1) if self._limits.split and place.exact else None
-        # A transaction over the limit of bytes is alone in `cut`. It is admitted, whole or in parts, whatever rows it
-        # has.
+        # A transaction that exceeds the limit of bytes is alone in `cut`. It is admitted, whole or in parts, however
+        # many rows it has.
         large = cut.location.offset - log.last_group(cut.location).offset > self._limits.max_bytes
         admitted = cut if large else self._within_rows(log, place, cut, divided, wait=wait and reaches_goal)
         if admitted is None:
@@ -233,8 +252,8 @@ class Admission:
     ) -> RelayHead | None:
         """Return `cut`, or an earlier end that the limits of rows and transactions allow; None to wait for more rows.
 
-        `divided`: the end of the first transaction, if a transaction that alone exceeds the limits has to be a batch of
-        its own.
+        `divided` is the end of the first transaction, if this transaction alone exceeds the limits and has to be a
+        batch of its own.
         """
         limits, counted = self._limits, self._counted
         if not (limits.max_rows or limits.max_transactions or wait):
@@ -244,7 +263,8 @@ class Admission:
         counted.extend(cut.location, rows=_beyond(limits.max_rows) or enough, groups=_beyond(limits.max_transactions))
         excess = counted.excess(limits.max_rows, limits.max_transactions)
         if excess is not None:
-            # A transaction that is too large goes whole, with those before it; or it is divided, and then stands alone.
+            # A too large transaction is either admitted whole, with the transactions before it, or it is split, and
+            # then it is alone in its batches.
             goes_whole = excess.is_first and (divided is None or excess.end == divided.location)
             limit = excess.end if goes_whole else excess.start
         elif wait and counted.rows < (limits.min_rows or 0):
@@ -256,7 +276,7 @@ class Admission:
     # -- inside a transaction --------------------------------------------------------------------------------------
 
     def _part(self, log: RelayLog, place: OffsetPlace, first: RelayHead, taken: GroupPart | None) -> BatchEnd | None:
-        """Return the next piece of the group that ends at `first`; None if its rest fits into one batch."""
+        """Return the next piece of the group that ends at `first`; None if the group's rest fits into one batch."""
         (group,) = log.ranges(place.reached, first.location, UNBOUNDED)
         if taken is None and group.end - group.start <= self._limits.max_bytes and not self._over_by_rows(first):
             return None
@@ -274,14 +294,14 @@ class Admission:
         return BatchEnd(before, GroupPart(gtid, upper), inside)
 
     def _over_by_rows(self, first: RelayHead) -> bool:
-        """Return True if the group that ends at `first` was found to exceed the limit of rows alone."""
+        """Return True if a count found that the group that ends at `first` alone exceeds the limit of rows."""
         if self._limits.max_rows is None:
             return False
         excess = self._counted.excess(self._limits.max_rows, None)
         return excess is not None and excess.is_first and excess.end == first.location
 
     def _group_cut(self, log: RelayLog, place: OffsetPlace, first: RelayHead, group: RelayRange) -> GroupCut | None:
-        """Return where the group, or the prepared one that it commits, can be cut; None if it cannot."""
+        """Return where a group, or the prepared group that it commits, can be cut; None if it cannot be cut."""
         from streaming_source.ranges.cutting import GroupCut  # imports numpy
 
         (needs,), _ = follow(log, [(place.reached, first.location)], place.prepared)
@@ -290,18 +310,18 @@ class Admission:
 
 
 def _beyond(limit: int | None) -> int | None:
-    """Return the count that shows that a limit is exceeded."""
+    """Return the lowest count that exceeds a limit."""
     return None if limit is None else limit + 1
 
 
 def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
-    """Return True if the group between the two places is the one that was read in part.
+    """Return True if the group between the two places is the group that was read in part.
 
-    It is not if groups of other domains come first on this server, or if the log begins after it; that loss was
-    reported.
+    The result is False if groups of other domains come first on this server. It is also False if the log begins after
+    the group, which was already reported as data loss.
 
     Raises:
-        DataLossError: its domain continues with another transaction.
+        DataLossError: the domain of the group continues with another transaction.
     """
     found, last = (place.position.get(part.gtid.domain_id) for place in (first, before))
     if last is not None and last.seq_no >= part.gtid.seq_no:
@@ -317,23 +337,27 @@ def _is_next(part: GroupPart, before: RelayHead, first: RelayHead) -> bool:
 
 
 # `OrderLimit.reach` returns the last place before the first transaction that is out of order, so that all rows before
-# it are read. The log may be written by this query's replica, an earlier query, or a daemon with other options. To
-# begin with the transaction that is out of order is an error.
+# it are read. The log may be written by this query's replica, an earlier query, or a daemon with other options. A batch
+# that would begin with the transaction that is out of order is an error.
 
 
 class OrderLimit:
-    """The limit of one query. `strict`: gtidStrictMode. One thread calls it."""
+    """Limit of one query. Only one thread calls it.
+
+    Args:
+        strict: the option gtidStrictMode.
+    """
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self._in_order: tuple[RelayLog, RelayLocation, RelayLocation] | None = None
-        """Between these places of the log, no number goes back."""
+        """Places of the log between which no sequence number goes back."""
 
     def reach(self, log: RelayLog, start: RelayLocation, goal: RelayLocation) -> RelayLocation:
         """Return `goal`, or the place before the first transaction after `start` whose number goes back.
 
         Raises:
-            OutOfOrderGtidError: that transaction comes right after `start`.
+            OutOfOrderGtidError: the transaction that is out of order comes right after `start`.
         """
         if not self._strict or goal <= start:
             return goal

@@ -1,9 +1,9 @@
-"""The replica of a query: an `EmbeddedReplica` in the planner's process, with a private relay folder.
+"""Replica of a query: an `EmbeddedReplica` in the planner's process, with a private relay folder.
 
-`ReplicaFeed` is a `Feed` (places.py). It connects at the first call, and writes the log from `start` on. `start` waits
-for a folder that another process is about to release, or takes the next one if the user named none. A position that the
-server never had is an error before the first row, and so is a purged one. With failOnDataLoss=false, the query
-continues from the oldest position instead of a purged one (data_loss.py).
+`ReplicaFeed` is a `Feed` (places.py). It connects at the first call, and writes the log from `start` on. If another
+process is about to release the folder, `start` waits, or takes the next folder if the user named none. A position that
+the server never had, or has purged, is an error before the first row. With failOnDataLoss=false, the query continues
+from the oldest position instead of a purged one (data_loss.py).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ LOCK_POLL_S = 0.1
 
 XA_PATIENCE_S = 10.0
 
-"""Seconds to wait for XA transactions to end. One is prepared while its coordinator asks all others; one that stays
-longer was abandoned.
+"""Seconds to wait for XA transactions to end. A transaction is prepared while its coordinator asks all others; if it
+stays prepared longer, it was abandoned.
 """
 
 XA_POLL_S = 0.25
@@ -78,14 +78,17 @@ XA_NAMED = 3
 
 
 class ReplicaFeed:
-    """The feed of one query, in the process that plans it. One thread calls it."""
+    """Feed of one query, in the process that plans the query. Only one thread calls it."""
 
     down_s = 0.0
     """The replica runs in this process, so it is never down while the query runs."""
 
     def __init__(self, options: SourceOptions, directory: Path | None = None) -> None:
-        """Use `directory`, a folder that the caller has taken. None: the folder of the option relayDir, or a private
-        one.
+        """Use a relay folder.
+
+        Args:
+            options: the options of the query.
+            directory: a folder that the caller has taken. None: the folder of the option relayDir, or a private folder.
         """
         self._options = options
         self._directory = directory
@@ -93,9 +96,12 @@ class ReplicaFeed:
         self.losses = Losses()
         self.started = False
         self.epoch = 0
-        """Changes when the log begins again after a gap."""
+        """Number that changes when the log begins again after a gap."""
         self._draining = False
-        """The server has purged what follows the log: the query reads the rest of the log, then skips the gap."""
+        """Whether the server has purged the groups after the log.
+
+        The query then reads the rest of the log, and skips the gap.
+        """
 
     def _new_replica(self) -> EmbeddedReplica:
         config = self._options.connection
@@ -135,10 +141,10 @@ class ReplicaFeed:
         return self.server_position() if isinstance(end, str) else end
 
     def _earliest(self) -> SourceOffset:
-        """Return the offset before the oldest transaction. It has a place if the position covers that of the binlog's
-        end.
+        """Return the offset before the oldest transaction.
 
-        In that case either nothing lies between, or numbers went back, and only the places show which.
+        The offset has a place if its position covers the position of the binlog's end. In that case either no group
+        lies between them, or sequence numbers went back, and only the places show which.
         """
         position, place = self._replica.earliest()
         end = self.server_end()
@@ -150,7 +156,7 @@ class ReplicaFeed:
         """Return the end of the primary's binlog, and the position to resume at, before every group prepared there.
 
         Raises:
-            PrerequisiteError: XA transactions stay prepared whose rows are out of reach.
+            PrerequisiteError: XA transactions stay prepared, and the binlog within reach does not have their rows.
         """
         first = latest = self._replica.latest_and_prepared()
         open_then = first.prepared
@@ -161,17 +167,16 @@ class ReplicaFeed:
             open_then &= latest.prepared
         begin = self._before_prepared(open_then, latest.before)
         begin = first.before if begin is None else begin
-        end = self.server_end()  # later than these answers: what was prepared since is after `before`
+        end = self.server_end()  # asked last, so that later prepared groups are after `before`
         if end.place is None:
             return SourceOffset(latest.position, begin, anchor=True)
         return SourceOffset(end.position, begin, end.place, anchor=True, uid=end.uid)
 
     def _before_prepared(self, transactions: frozenset[XaId], end: GtidPosition) -> GtidPosition | None:
-        """Return the position before the long-open XA transactions of `end` were prepared; None if none are open any
-        more.
+        """Return the position before the long-open XA transactions of `end` were prepared; None if all have ended.
 
         Raises:
-            PrerequisiteError: that position is not in as much of the binlog as a relay log may hold.
+            PrerequisiteError: this position is further back in the binlog than a relay log may hold.
         """
         reader = PrimaryReader(self._options.connection, library_logger())
         while transactions:
@@ -190,7 +195,7 @@ class ReplicaFeed:
                     hint="End them (XA RECOVER lists them), raise relayMaxBytes, or start at a position. A start at "
                     "@@gtid_binlog_pos, given as a position, continues until one of them is committed.",
                 )
-            transactions, end = transactions & latest.prepared, latest.before  # others ended meanwhile
+            transactions, end = transactions & latest.prepared, latest.before  # without those that ended meanwhile
         return None
 
     def start(self, offset: SourceOffset) -> SourceOffset:
@@ -218,10 +223,10 @@ class ReplicaFeed:
     def _available(
         self, offset: SourceOffset, place: RelayLocation | None = None, *, given: bool = False
     ) -> SourceOffset:
-        """Return `offset` if the server can continue from it, else the offset that failOnDataLoss=false continues from.
+        """Return `offset` if the server has the next groups, else the offset at which failOnDataLoss=false continues.
 
-        `place`: its place in the query's relay log, if the log has it. Then the server has to continue from the log's
-        end.
+        If the query's relay log has the offset, `place` is its place there. Then the server has to continue from the
+        log's end.
         """
         stored = _stored(offset, reached=offset.position)
         head = self.log.head() if place is not None else None
@@ -256,21 +261,19 @@ class ReplicaFeed:
             raise explained(error, where=self._lacks(offset)) from None
         position, loss = go_on_after(offset.position, self._replica.earliest_position())
         if loss is None:
-            raise explained(error) from None  # it was purged for another reason than its age
+            raise explained(error) from None  # the server purged the binlog early, for another reason than its age
         self.losses.add(loss)
         return SourceOffset(position, position)
 
     def _lacks(self, offset: SourceOffset) -> str:
-        """Return the text that the relay log lacks the next groups too. It may have had them, and be another folder
-        now.
-        """
+        """Return the text that the relay log lacks the next groups, too. The folder may be another one than before."""
         return (
             f"the transactions after {offset.resume or 'the beginning'} are not in the relay log {self.log.directory} "
             "(it may have been removed or replaced), and the server has removed them. "
         )
 
     def _has(self, offset: SourceOffset) -> bool:
-        """Return True if the server has the groups after the position itself."""
+        """Return True if the server has the groups after the position."""
         try:
             asyncio.run(check_start(self._options.connection, _stored(offset)))
         except PositionPurgedError:
@@ -290,7 +293,7 @@ class ReplicaFeed:
             except PositionLostError as error:
                 self._drain_after(error)
             except OutOfOrderGtidError:
-                pass  # the groups before it are read first
+                pass  # the query reads the groups before the one out of order, then gets the error
         head = self.log.head()
         if head is None:
             raise RelayError(f"the relay log {self.log.directory} was removed.", hint="Start the query again.")
@@ -308,7 +311,7 @@ class ReplicaFeed:
                 raise
         if self.head().location > location:
             return True
-        self._reopen()  # the rest is read: begin again after the gap
+        self._reopen()  # the old log is read to its end: begin again after the gap
         return False
 
     def restart_after(self, error: RelayFileRemovedError) -> None:  # noqa: ARG002  (this query's replica can fetch it)
@@ -358,18 +361,21 @@ class ReplicaFeed:
 
 
 def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Stored:
-    """Return the state to check with a server: after the offset, or after its `resume` if `reached` is given."""
+    """Return the state to check with a server, after the offset.
+
+    With `reached`, the state is after the offset's `resume` position.
+    """
     start = offset.position if reached is None else offset.resume
     highest = dict(offset.highest)
     return Stored(start, offset.primary, offset.server_id, reached, highest, uid=offset.uid, last=offset.last)
 
 
-# The logger of a query's replica. It logs each note on a server's settings once in a process: an audit reads every
-# table with a separate replica, one after the other in the same Spark processes, and each would repeat the same notes.
+# Logger of a query's replica. It logs each note on a server's settings once in a process. Otherwise an audit, which
+# reads every table with a separate replica in the same processes, would repeat the notes for every table.
 
 _LOGGED: Final[set[tuple[str, str]]] = set()
 
-"""Servers and the notes that were logged about them."""
+"""Notes that were logged, with their servers."""
 
 
 def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
@@ -387,9 +393,10 @@ def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
 
 
 # A crash can lose a transaction between its entry in the binlog and the storage engine's (relaxed durability). A
-# session with sql_log_bin=0 ends one without a trace. The relay log would be kept from its group on forever. So once
-# such a transaction holds back whole files, `ForgottenTransactions` asks the primary from time to time. It gives a
-# transaction up if XA RECOVER does not list it in two checks and the binlog up to the first check does not end it.
+# session with sql_log_bin=0 ends a prepared transaction without an entry in the binlog. The relay log would be kept
+# forever from the group of such a transaction on. So once such a transaction holds back whole files,
+# `ForgottenTransactions` asks the primary from time to time. It gives up a transaction if XA RECOVER does not list the
+# transaction in two checks and the binlog up to the first check does not end it.
 #
 # If such a transaction is committed after all, its XA COMMIT raises an error that its rows are not available.
 
@@ -400,7 +407,7 @@ CHECK_EVERY_S = 60.0
 
 
 class ForgottenTransactions:
-    """The abandoned transactions of a query. It remembers which were missing at the first check."""
+    """Abandoned transactions of a query. The object remembers which transactions were missing at the first check."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -408,8 +415,9 @@ class ForgottenTransactions:
         self._missing: dict[PreparedGroup, GtidPosition] = {}
 
     def among(self, prepared: Prepared, position: GtidPosition) -> frozenset[PreparedGroup]:
-        """Return those of `prepared`, open at `position`, that the primary does not know. It asks at most every
-        CHECK_EVERY_S.
+        """Return the transactions of `prepared`, open at `position`, that the primary does not know.
+
+        The primary is asked at most every CHECK_EVERY_S.
         """
         now = time.monotonic()
         if now < self._next_check_s:
@@ -418,7 +426,7 @@ class ForgottenTransactions:
         try:
             latest = self._feed.latest_and_prepared()
         except DisconnectedError:
-            return frozenset()  # the replica raises itself after it has tried long enough
+            return frozenset()  # the replica reports a lasting fault itself
         if latest is None:
             return frozenset()
         # A server that has not reached the group, such as a replica that took over, cannot know the transaction.

@@ -1,4 +1,4 @@
-"""The construction of a query's `ChangePlanner` from its options and its plan, in the process that plans it.
+"""Construction of a query's `ChangePlanner` from its options and its plan, in the process that plans the query.
 
 The planner connects at its first call, not earlier.
 """
@@ -35,9 +35,12 @@ the first task.
 
 
 def open_planner(options: SourceOptions, plan: ReadPlan, *, borders: bool = False) -> ChangePlanner:
-    """Make the planner of a query in this process. It connects at its first call.
+    """Make the planner of a query in this process. The planner connects at its first call.
 
-    `borders`: its batches end before statements on its tables.
+    Args:
+        options: the options of the query.
+        plan: the plan for reading its rows.
+        borders: whether batches end before statements on the query's tables.
     """
     compile_ahead(f"replica.rows.decode.kernel_{'variant' if plan.shape == 'variant' else 'typed'}", *_KERNELS)
     directory = attached_directory(options)
@@ -51,7 +54,7 @@ def open_planner(options: SourceOptions, plan: ReadPlan, *, borders: bool = Fals
 
 
 def planner_over(feed: Feed, options: SourceOptions, plan: ReadPlan, *, borders: bool = False) -> ChangePlanner:
-    """Make the planner over an existing feed. If a server is named, it can read the tables themselves too."""
+    """Make the planner over an existing feed. If the options name a server, the planner can read snapshot rows, too."""
     tables = plan.tables
     cutter = open_cutter(options, plan)
     limits = batch_limits(options, inline=cutter.inline)

@@ -1,4 +1,4 @@
-"""The planner of micro-batches over the relay log, in Spark's long-lived source process on the driver.
+"""Planner of micro-batches over the relay log, in Spark's long-lived source process on the driver.
 
 `ChangePlanner` takes offsets from Spark (none on a first start) and a relay log that an embedded replica or a daemon
 writes. It returns the next offset, and the ranges of relay bytes between two offsets. Its invariants:
@@ -7,15 +7,15 @@ writes. It returns the next offset, and the ranges of relay bytes between two of
   transaction that alone exceeds a limit, if `splitLargeTransactions` allows it. Then the offset has the number of its
   rows that are included (admission.py).
 * Spark asks for the initial offset twice, logs neither answer, and asks again after a crash in batch 0. A start that
-  moved in between would lose rows. So the first batch is empty, an **anchor**. Spark logs its end, which is the start
-  position. `partitions` returns nothing for it, whatever start Spark passes. Trigger.Once has no second batch, so the
-  end of its first batch records where it began.
+  moved in between would lose rows. So the first batch is empty, an **anchor**. Spark logs the anchor's end, which is
+  the start position. `partitions` returns nothing for the anchor, whatever start Spark passes. Trigger.Once has no
+  second batch, so the end of its first batch records where it began.
 * Batches of a mirror end before a statement on one of its tables (statement_dml.py).
 * The selection of a checkpoint is compared before its first offset is used (remembered_selection.py).
 * Equal offsets have equal JSON text, and offsets never go backwards. Spark checks neither.
 * Spark calls `partitions` cold after a restart. places.py finds the range, or fetches it again from the primary.
 * While tables are read (startingPosition=initial), an offset has the progress of the read. Changes of rows that were
-  not read yet are not delivered, and rows that are read hold at the batch's end (table_rows.py).
+  not read yet are not delivered. Snapshot rows in a batch are the rows as of the batch's end (table_rows.py).
 * Rows of an XA transaction belong to the batch with its XA COMMIT. Between XA PREPARE and XA COMMIT, `resume` of an
   offset is the place where the prepared groups begin. The relay log is kept from there.
 * `commit` comes late or never. It only trims the relay log and acknowledges nothing.
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import ChangePartition
 # `BatchRanges.partitions` takes the two offsets of a batch, planned by this process or an earlier one, and returns
 # partitions in stream order. It waits until the relay log has the range, as long as the replica keeps trying. Snapshot
-# rows as of a place that this server's log does not have are an error.
+# rows that are valid at a place which this server's log lacks are an error.
 
 
 class BatchRanges:
-    """The ranges of one query's batches. One thread calls it."""
+    """Ranges of one query's batches. Only one thread calls it."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class BatchRanges:
         """Return the ranges of (start, end].
 
         Raises:
-            DataLossError: the server does not have them, or not any more.
+            DataLossError: the server does not have the groups of the range, or has purged them.
             ConfigError: the inline bytes of the tasks exceed what Spark can send.
         """
         changes = not _same_place(start, end)
@@ -130,7 +130,10 @@ class BatchRanges:
 
 
 def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
-    """Return True if nothing lies between. If sequence numbers went back, one position may name two places."""
+    """Return True if no group lies between two offsets.
+
+    If sequence numbers went back, one position may name two places.
+    """
     if (start.position, start.part) != (end.position, end.part):
         return False
     # The start may be the beginning of a server's oldest file. Then it does not record what follows.
@@ -138,14 +141,14 @@ def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
     return not twice or start.primary == end.primary
 
 
-# Counts how often a run that ends (Trigger.AvailableNow) extends its end, and for which tables. Rows of some tables can
-# be read only as of a later position than the run's end, because a statement changed the tables or gave their names to
-# others. At the later position the run may meet more such statements, and on a server that swaps tables all day it
-# would never end. The next run reads the rest.
+# Limit of how often a run that ends (Trigger.AvailableNow) extends its end, and for which tables. Rows of some tables
+# can be read only as of a later position than the run's end, because a statement changed the tables or gave their names
+# to others. At the later position the run may meet more such statements. On a server that swaps tables all day the run
+# would never end, so the next run reads the rest.
 
 MOST: Final = 3
 
-"""Most extensions of a run for one table. One is enough if no further statement follows."""
+"""Most extensions of a run for one table. One is enough if no other such statement follows."""
 
 
 class Extensions:
@@ -157,8 +160,8 @@ class Extensions:
 
         Args:
             blocked_tables: the tables that wait for a later position.
-            left: all tables that are not delivered completely. If it has tables that do not wait, the run is extended,
-                because they may need a later position.
+            left: all tables that are not delivered completely. If some of these tables do not wait, the run is
+                extended, because they may need a later position.
         """
         if set(left) <= set(blocked_tables) and all(self._times[name] >= MOST for name in blocked_tables):
             return False
@@ -178,13 +181,13 @@ HEAD_POLL_S: Final = 0.02
 
 LONGEST_POLL_S: Final = 0.5
 
-"""Longest wait for new groups in seconds. Spark asks again at once, and each call costs both sides some milliseconds of
-CPU time. But another source of the same query, and a program that stops the query, wait for the answer.
+"""Longest wait for new groups in seconds. Spark asks again at once, and each call costs some milliseconds of CPU time
+on both sides. But another source of the same query, or a program that stops the query, waits for the answer.
 """
 
 SILENCE_A_POLL: Final = 40
 
-"""Factor of LONG_POLL_S: after a longer silence than their product, waits grow to this fraction of the silence."""
+"""Silence divided by the wait: during a long silence, waits grow from LONG_POLL_S to LONGEST_POLL_S in proportion."""
 
 MOST_REOPENED: Final = 3
 
@@ -194,13 +197,19 @@ _log = logging.getLogger(__name__)
 
 
 class ChangePlanner:
-    """The planner of one query.
+    """Planner of one query.
 
-    `feed` is the replica, `admission` has the limits of a batch, and `cutter` makes partitions from ranges. `tables`
-    has the definitions along the stream, and `selection` that of the checkpoint. `statements` finds changes without
-    rows, and `order` limits a batch if sequence numbers go back. `borders` end batches before statements; with None,
-    statements and rows mix in a batch. `rows` are those of the tables themselves, or None. `shared` has the limits of
-    changes in batches with such rows.
+    Args:
+        feed: the replica.
+        cutter: makes partitions from ranges.
+        admission: the limits of a batch.
+        tables: the definitions along the stream.
+        selection: the selection of the checkpoint.
+        statements: finds changes without rows.
+        order: limits a batch if sequence numbers go back.
+        borders: end batches before statements. With None, statements and rows mix in a batch.
+        rows: the snapshot rows; None if the tables are not read.
+        shared: the limits of changes in batches with snapshot rows.
     """
 
     def __init__(
@@ -250,8 +259,9 @@ class ChangePlanner:
         return ReadingEnd(self._feed, self._places, self._feed.server_end())
 
     def initial_offset(self) -> SourceOffset:
-        """Return the start of a query without a checkpoint. It is the same at every call, although the primary moves
-        on.
+        """Return the start of a query without a checkpoint.
+
+        It is the same at every call, although the primary continues.
         """
         if self._initial is None:
             start = self._tables.starting(self._feed.starting_offset())
@@ -264,9 +274,9 @@ class ChangePlanner:
 
         The result is `start` if nothing new arrives within 0.25 s, or within 0.5 s after a long silence. While tables
         are left to read, the call waits for their rows, because an answer without progress means that all is processed.
-        Under Trigger.AvailableNow it waits as long as needed, because an answer without progress ends the query. It
-        gives up only if all tables that are left are altered and swapped again and again. Under Trigger.Once (`bounded`
-        is False) it waits for the one batch up to the primary's position at the call.
+        Under Trigger.AvailableNow the call waits as long as needed, because an answer without progress ends the query.
+        The call gives up only if all tables that are left are altered and swapped again and again. Under Trigger.Once
+        (`bounded` is False) it waits for the one batch up to the primary's position at the call.
         """
         self._selection.compare(start, start)
         self._refuse_without_server(start)
@@ -299,14 +309,14 @@ class ChangePlanner:
             if deferred := self._rows.blocked_tables:
                 if not self._extensions.allow(deferred, self._rows.left(start)):
                     return logged
-                target = self._target = self._end_now()  # rows that hold only later would never be delivered
+                target = self._target = self._end_now()  # snapshot rows as of a later position would never be delivered
 
     def _end_of(
         self, start: SourceOffset, target: ReadingEnd | None, *, bounded: bool
     ) -> tuple[SourceOffset | None, SourceOffset]:
         """Return the end of the batch after `start`, or None if nothing is new, and the start of the batch.
 
-        The start differs from `start` if a read of tables has to begin again with their first rows.
+        The start differs from `start` if a re-snapshot of tables has to begin again with their first rows.
         """
         epoch = self._feed.epoch
         try:
@@ -337,12 +347,12 @@ class ChangePlanner:
         return self._as_read(self._rows.revised(start, self._selection.to_read(start)))
 
     def _as_read(self, start: SourceOffset) -> SourceOffset:
-        """Return the start of a batch with the definitions of tables whose rows are read from there on."""
+        """Return the start of a batch with the definitions of tables whose re-snapshot begins there."""
         names = () if self._rows is None else self._rows.requested
         return self._tables.read_anew(start, names) if names else start
 
     def _sealed(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
-        """Return an offset as Spark has to log it, with the data that the next start compares."""
+        """Return an offset for Spark to log, with the data that the next start compares."""
         return self._selection.stored_in(end if self._rows is None else self._rows.marked(end, start))
 
     def _refuse_without_server(self, offset: SourceOffset) -> None:
@@ -366,20 +376,21 @@ class ChangePlanner:
         return start if revised is start else self._as_read(revised)
 
     def _with_rows(self, start: SourceOffset, end: SourceOffset | None, *, bounded: bool) -> SourceOffset | None:
-        """Return the end of a batch with snapshot rows, as of that place."""
+        """Return the end of a batch with snapshot rows as of this end."""
         if self._rows is None or not self._is_reading(start):
             return end
         if end is None and bounded:
             self._rows.gather(start, ends=self._target is not None)
         place = self._places.of_start(start if end is None else end)
         if not place.exact:
-            return end  # in this log's order, the tables never had the state of this position
+            return end  # in the order of this log, the tables never had the state of this position
         return self._rows.advance(start, end, self._places.head_at(place), bounded=bounded)
 
     def _next_end(self, start: SourceOffset) -> SourceOffset | None:
         """Return the next end within the limits.
 
-        It is None if no groups have arrived, fewer than a batch waits for, or the target is reached.
+        The result is None if no groups have arrived, if there are fewer rows than a batch waits for, or if the target
+        is reached.
         """
         place = self._places.of_start(start)  # always, because the server may be another one
         if self._target is not None and self._target.is_done(start):
@@ -387,13 +398,13 @@ class ChangePlanner:
         reading = self._is_reading(start)
         admission = self._shared if reading else self._admission
         wait = self._target is None and start.part is None and admission.waits and not self._feed.full and not reading
-        wait = wait and not (self._borders is not None and self._borders.ended)  # the groups after it have arrived
+        wait = wait and not (self._borders is not None and self._borders.ended)  # rows follow the statement
         seen = admission.examined_to(place) if wait else place.reached
         ready = reading and self._rows is not None and self._rows.is_ready(start)
         news = self._feed.wait_beyond(seen, 0.0 if ready else self._poll_s(reading=reading))
         self._planned = self._planned or self._places.head_at(place)
         if not news:
-            self._trim(start)  # an idle table sends no commit, and a full relay log would stay full
+            self._trim(start)  # without new rows Spark calls no commit, and a full relay log would stay full
             self._places.check_room(place)
             return None
         self._news_s = time.monotonic()
@@ -413,8 +424,9 @@ class ChangePlanner:
         return self._offset(start, place, end)
 
     def _poll_s(self, *, reading: bool) -> float:
-        """Return the seconds to wait for new groups. Finished snapshot rows do not wake the wait, so it is short during
-        a snapshot.
+        """Return the seconds to wait for new groups.
+
+        Finished snapshot rows do not end the wait, so the wait is short during a snapshot.
         """
         if reading:
             return LONG_POLL_S
@@ -424,7 +436,8 @@ class ChangePlanner:
     def _fill(self, place: OffsetPlace, target: ReadingEnd) -> None:
         """Wait while the log grows and has less than a full batch after `place`, because a sink pays for each batch.
 
-        It reads the head only: waiting beyond a place would report to the feed that everything before it was read.
+        The method reads only the head: a wait beyond a place would report to the feed that everything before the place
+        was read.
         """
         while not target.is_reached:
             head = self._feed.head().location
@@ -487,7 +500,7 @@ class ChangePlanner:
         return offset
 
     def report(self) -> dict[str, Any] | None:
-        """Return the replica's position and the query's lag. Spark shows this as the source's latestOffset."""
+        """Return the replica's position and the query's lag, which Spark shows as the source's latestOffset."""
         if not self._feed.started:
             return None
         head, planned = self._feed.head(), self._planned
@@ -510,10 +523,11 @@ class ChangePlanner:
         return report
 
     def partitions(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
-        """Return the ranges of (start, end]. It waits until the relay log has them, as long as the replica keeps
-        trying.
+        """Return the ranges of (start, end].
+
+        The call waits until the relay log has the ranges, as long as the replica keeps trying.
         """
-        self._anchor_due &= not end.anchor  # it is logged: Spark had come this far before a crash
+        self._anchor_due &= not end.anchor  # Spark logged the anchor before it asks for its partitions
         start = end if end.anchor else end.begin or start
         self._selection.compare(end, start)
         self._refuse_without_server(end)
@@ -524,8 +538,9 @@ class ChangePlanner:
                 self._restart_after(error)
 
     def whole_range(self, start: SourceOffset, end: SourceOffset) -> list[ChangePartition]:
-        """Return the ranges of a batch read, for which no offset was planned. It refuses everything that a stream
-        refuses.
+        """Return the ranges of a batch read, for which no offset was planned.
+
+        Everything that a stream refuses is refused.
         """
         first = self._places.of_start(start)
         last = self._places.of_end(end.place, first)
@@ -538,7 +553,7 @@ class ChangePlanner:
         if self._rows is not None:
             self._rows.release(end)
         if self._places.known(end) is not None:
-            with contextlib.suppress(RelayFileRemovedError):  # the next batch fails on it too, and fetches the file
+            with contextlib.suppress(RelayFileRemovedError):  # the next batch misses the file too, and fetches it
                 self._trim(end)
 
     def _trim(self, offset: SourceOffset) -> None:

@@ -1,4 +1,4 @@
-"""The row changes of the selected tables in the transactions ahead of a query, each counted once.
+"""Counts of the selected tables' row changes in the transactions after a query's place, each counted once.
 
 `CountedGroups` takes the relay log, the place where the next batch begins, and how far to count. It returns the number
 of row changes, and the first transaction that exceeds the limits of a batch. Counts are kept until a batch takes them.
@@ -33,7 +33,7 @@ COUNT_BYTES: Final = 8 << 20
 LARGE_BYTES: Final = 4 * COUNT_BYTES
 """Size in bytes from which a piece can only be one transaction, which is scanned without loading all of it."""
 MAX_GROUPS: Final = 1 << 20
-"""Most transactions with rows to keep, of 32 bytes each. A batch of more is cut there."""
+"""Most transactions with rows to keep, of 32 bytes each. A batch with more transactions ends there."""
 MAX_PIECES: Final = 256
 """Most pieces (one a poll) before they are joined, so that the search for a limit stays fast."""
 
@@ -41,7 +41,11 @@ _FILE, _START, _END, _ROWS = range(4)
 
 
 class Excess(NamedTuple):
-    """The first transaction with rows that exceeds the limits. `is_first`: there is none before it."""
+    """First transaction with rows that exceeds the limits.
+
+    Attributes:
+        is_first: whether no transaction with rows is before it.
+    """
 
     start: RelayLocation
     end: RelayLocation
@@ -49,7 +53,12 @@ class Excess(NamedTuple):
 
 
 class CountedGroups:
-    """The counts of one query. `rows` and `transactions` are totals of counted groups that no batch has taken yet."""
+    """Counts of one query.
+
+    Attributes:
+        rows: the counted rows that no batch has taken yet.
+        transactions: the counted transactions with rows that no batch has taken yet.
+    """
 
     def __init__(self, tables: SelectedTables) -> None:
         self._tables = tables
@@ -69,7 +78,7 @@ class CountedGroups:
     def begin_at(self, log: RelayLog, place: OffsetPlace) -> None:
         """Drop the counts before `place`, or all of them if the log is another one or `place` is outside the counts.
 
-        From a place that is not exact, the count begins at the place after which all its groups lie.
+        If the place is not exact, the count begins at the place after which all groups of the batch lie.
         """
         start = place.reached
         if log is not self._log or not self._begin <= start <= self.end:
@@ -82,7 +91,7 @@ class CountedGroups:
         self._pieces = [piece for piece in left if len(piece)]
 
     def extend(self, end: RelayLocation, *, rows: int | None, groups: int | None) -> None:
-        """Count on until there are `rows` rows or `groups` groups (at most MAX_GROUPS), or to `end`.
+        """Continue counting until there are `rows` rows or `groups` groups (at most MAX_GROUPS), or up to `end`.
 
         Raises:
             DataLossError: groups before `end` were purged.

@@ -1,4 +1,4 @@
-"""The partitions of the range of a micro-batch.
+"""Partitions of the range of a micro-batch.
 
 `RangeCutter.partitions` takes the places in the relay log where the batch begins and ends. It returns partitions, by
 path or with inline bytes, of a size that suits the batch and the cores that read it. Several tasks share a large
@@ -58,7 +58,12 @@ FLOOR_BYTES: Final = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class PartitionSize:
-    """The rule for one query. `cores` share a batch. `least`: the minimum of partitions; None for no minimum."""
+    """Rule for the size of one query's partitions.
+
+    Attributes:
+        cores: the cores that share a batch.
+        least: the minimum number of partitions; None for no minimum.
+    """
 
     cores: int = 1
     least: int | None = None
@@ -67,7 +72,7 @@ class PartitionSize:
         """Return the size in bytes of the partitions of a batch of `total` bytes."""
         size = min(max(-(-total // self.cores), LEAST_BYTES), MOST_BYTES)
         if total > size:
-            size = -(-total // -(-total // size))  # equal sizes, so that none gets a small rest
+            size = -(-total // -(-total // size))  # equal sizes, so that no partition gets a small rest
         if self.least is not None:
             size = min(size, -(-total // self.least))
         return max(size, FLOOR_BYTES)
@@ -75,8 +80,8 @@ class PartitionSize:
 
 INLINE_PARTITION_BYTES: Final = 100 << 20
 
-"""Most inline bytes of a task. Spark's limit, spark.rpc.message.maxSize, is 128 MB unless set, and a task is more than
-its bytes.
+"""Most inline bytes of a task. Spark's limit, spark.rpc.message.maxSize, is 128 MB unless set, and includes more than
+these bytes.
 """
 
 INLINE_BATCH_BYTES: Final = 512 << 20
@@ -87,8 +92,8 @@ UNBOUNDED: Final = 1 << 62
 
 RANGES_A_PARTITION: Final = 256
 
-"""Most ranges of a partition. A task opens a file for each, and a log whose files were closed by age may have thousands
-of a few KB.
+"""Most ranges of a partition. A task opens a file for each range, and a log may have thousands of files of a few KB if
+they were closed by age.
 """
 
 _log = logging.getLogger(__name__)
@@ -96,7 +101,7 @@ _log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=64)
 def file_head(path: Path) -> FileHead:
-    """Return the head of a relay file. It never changes, and no number is used for two files while a log is open."""
+    """Return the cached head of a relay file. A head never changes, and an open log uses each file number once."""
     return read_file_head(path)
 
 
@@ -108,8 +113,9 @@ def server_of(log: RelayLog, location: RelayLocation) -> int | None:
 
 
 class Origin(NamedTuple):
-    """The origin of a place of the log: the server, and the identity of the transaction that ends there on every
-    server.
+    """Origin of a place of the log.
+
+    It is the server, and the identity that the transaction before the place has on every server.
     """
 
     server_id: int | None = None
@@ -134,7 +140,11 @@ class SchemaStretch(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A range of the log before it becomes partitions. `part`: it is one group, of which not all rows are needed."""
+    """Range of the log before it becomes partitions.
+
+    Attributes:
+        part: whether the range is one group, of which not all rows are needed.
+    """
 
     range: RelayRange
     catalog: CatalogChanges
@@ -147,9 +157,11 @@ class _Span(NamedTuple):
 
 
 class RangeCutter:
-    """The rules by which the ranges of one query become partitions.
+    """Rules by which the ranges of one query become partitions.
 
-    `tables`: the selected ones. `inline`: tasks get the bytes, because they cannot open files.
+    Args:
+        tables: the selected tables.
+        inline: whether tasks get the bytes, because they cannot open files.
     """
 
     def __init__(
@@ -328,7 +340,7 @@ def _with_parts_apart(
 
 
 def _is_large(part: RelayRange, size: int) -> bool:
-    """Return True if the range can only be one group, because others are cut before they exceed the size by so much."""
+    """Return True if the range can only be one group, because a range of several groups would have been cut earlier."""
     return part.end - part.start > size + size // 4 + INDEX_EVERY_BYTES
 
 
@@ -393,7 +405,7 @@ class GroupCut:
             over = int(self._rows[place])
             if self._pure(place):
                 over += done + max_rows - int(self._selected[place])
-            upper = min(upper, max(over, lower + max_rows))  # so many rows have no more selected ones
+            upper = min(upper, max(over, lower + max_rows))  # max_rows rows have at most max_rows selected ones
         return upper if self.selected_before(upper) < total else None
 
     def selected_before(self, ordinal: int) -> int:

@@ -1,8 +1,9 @@
-"""The end of a read up to the server's end, in the relay log: at its place, or at its position if the place is unknown.
+"""End of a read up to the server's end, as a place in the relay log.
 
-`ReadingEnd` takes the end by position and by place on one server, and finds it in the log once the log has it. If
-sequence numbers went back, several places may have one position. A read by position would stop at the first of them,
-with too few rows. The place is unique. The position is used if the log comes from another server.
+`ReadingEnd` takes the end by position and by place on one server, and finds it in the log once the log has it. The
+place is used if the log comes from this server, because a place is unique. If sequence numbers went back, several
+places may have one position, and a read by position would stop at the first of them, with too few rows. The position is
+used if the log comes from another server.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def end_of_log(log: RelayLog, head: RelayHead) -> ServerEnd:
 
 
 def place_in_log(log: RelayLog, head: RelayHead, place: BinlogPosition) -> RelayHead | None:
-    """Return the last group end up to a place of the primary's binlog; None if the log, whose head is `head`, lacks
-    it.
+    """Return the last group end up to a place of the primary's binlog; None if the log lacks the place.
+
+    `head` is the head of the log.
     """
     if not head.location.offset or _order(head.primary) < _order(place):
         return head if place.position == FIRST_POSITION and _begins_after(log, head, place.file) else None
@@ -67,7 +69,7 @@ def has_end(feed: Feed, end: ServerEnd) -> bool:
 
 
 def offset_of_end(feed: Feed, end: ServerEnd) -> SourceOffset:
-    """Return the end of a log that has it, as an offset of one place."""
+    """Return `end`, which the log has, as an offset that names one place."""
     if not is_copy(feed, end):
         return SourceOffset(end.position, end.position)
     found = found_end(feed, end) or feed.head()  # a closed replica removes a file without groups
@@ -99,7 +101,7 @@ def _begins_after(log: RelayLog, head: RelayHead, file: str) -> bool:
 
 
 class ReadingEnd:
-    """The end of one read over a feed. One thread calls it."""
+    """End of one read over a feed. Only one thread calls it."""
 
     def __init__(self, feed: Feed, places: RelayPlaces, end: ServerEnd) -> None:
         self._feed = feed
@@ -107,7 +109,7 @@ class ReadingEnd:
         self._end = end
 
     def is_done(self, start: SourceOffset) -> bool:
-        """Return True if a read that has reached `start`, in a log that leads through it, is at the end."""
+        """Return True if a read that has reached `start` is at the end. The log has to lead through `start`."""
         end = self._end
         if self._by_place and start.primary is not None and start.uid == end.uid and end.place is not None:
             if is_at_or_after(start.primary, end.place):
@@ -140,8 +142,9 @@ class ReadingEnd:
         return min(head.location, self._places.arrived(end.position, place).reached)
 
     def arrived(self, place: OffsetPlace) -> RelayLocation:
-        """Wait for the end, and return it. If a transaction is out of order, return the place before it, if there are
-        groups up to it.
+        """Wait for the end, and return it.
+
+        If a transaction is out of order and there are groups before it, return the place before this transaction.
         """
         while self._by_place:
             head = self._feed.head().location

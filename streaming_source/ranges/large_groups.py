@@ -1,9 +1,10 @@
 """Parts of one large transaction, which several tasks share.
 
 `LargeGroups.parts` takes the place of an event group in the relay log, or of a prepared XA group and the group that
-commits it. It returns ranges in order, cut between rows events. Each has the events that it lacks, the ordinal of its
-first row, and whether it has the transaction's last delivered row. Parts without a selected row are dropped. A group
-that delivers nothing at its place (prepared, rolled back) has no parts. A group that cannot be cut is one range.
+commits it. It returns ranges in order, cut between rows events. Each range comes with the events that it lacks, the
+ordinal of its first row, and whether it has the transaction's last delivered row. Parts without a selected row are
+dropped. A group that delivers nothing at its place (prepared, rolled back) has no parts. A group that cannot be cut is
+one range.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ INDEXES_KEPT: Final = 4
 _FLAGS_AT: Final = HEADER_LENGTH + 12  # in a GTID event
 _COMMIT: Final = b"\1\0\0\0" + bytes(4) + b"\0" + bytes(4) + b"\0COMMIT"  # thread, time, lengths; no database
 STATEMENT_SHARE: Final = 4
-"""A part is at least this many times as large as the text of the statement in which it begins, because it repeats the
+"""Least ratio of a part's size to the text of the statement in which the part begins, because the part repeats the
 text.
 """
 
@@ -54,14 +55,18 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """The first and the last event of the group under whose GTID the rows are delivered."""
+    """First and last event of the group under whose GTID the rows are delivered."""
 
     head: bytes
     tail: bytes
 
 
 class LargeGroups:
-    """The large groups of one query. `tables` are the selected ones."""
+    """Large groups of one query.
+
+    Args:
+        tables: the selected tables.
+    """
 
     def __init__(self, tables: SelectedTables) -> None:
         self._tables = tables
@@ -72,12 +77,12 @@ class LargeGroups:
         mapped = MappedRelayRange(group)
         data = mapped.data
         if self._tables.include_ddl and data[_FLAGS_AT] & GtidFlag.DDL:
-            return None  # its statement is a row before its changes: CREATE TABLE … SELECT is decoded in one piece
+            return None  # CREATE TABLE … SELECT: its statement is a row before its changes
         key = _Key(group.path, group.start, group.end, bytes(data[: int.from_bytes(data[9:13], "little")]))
         if key not in self._indexes:
             unlogged = self._tables.statement_rows and changes_without_rows(data, checksum=group.checksum)
             self._indexes[key] = (
-                None  # as above: a statement between its rows comes before them
+                None  # a statement that is delivered as a row comes before the group's rows
                 if unlogged
                 else index_rows(data, checksum=group.checksum, resolver=self._tables, on_progress=mapped.release_before)
             )
@@ -94,7 +99,7 @@ class LargeGroups:
         Args:
             group: one event group.
             target_bytes: the size of a part.
-            rows: the needed rows of this and other groups; parts without any are dropped.
+            rows: the needed rows of this and other groups. Parts without a needed row are dropped.
             commit: for a prepared group, the group that commits it.
         """
         index = self.index(group)
@@ -158,7 +163,7 @@ def _cuts(index: RowIndex, target_bytes: int, first: int, end: int) -> list[int]
 
 
 def _offset_at(index: RowIndex, border: int, *, inner: bool = False) -> int:
-    """Return the offset of a border. `inner`: without the group's first and last event."""
+    """Return the byte offset of a border, with `inner` without the group's first and last event."""
     if border < 0:
         return index.first_event_end if inner else 0
     if border == len(index.offsets):

@@ -1,10 +1,10 @@
-"""The places of offsets in the relay log, and what to do if the log does not have them.
+"""Places of offsets in the relay log, including places that the log does not have.
 
 `RelayPlaces` returns `OffsetPlace`s. An offset that the replica has just reached is a place of the log. After a restart
 the log may be deleted, trimmed, or fetched from another server. Then the replica starts again at the offset where the
 batch starts. (A query does not change a daemon's log, so a missing place in it is an error.) A server may order domains
-differently from the server of the offset. Then no place is the end of the batch. In that case, the range extends to
-where every domain has reached it, and the surplus is cut off per domain by sequence number.
+differently from the server of the offset. Then no place is the end of the batch. In that case, the range extends to the
+place at which every domain has reached the offset, and the surplus is cut off by sequence number in each domain.
 
 While XA transactions are prepared, `resume` of an offset is where their groups begin, and its place lists them. The log
 is kept from there, and a replica that has lost its log starts there.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Releases(Protocol):
-    """The feed, which removes files."""
+    """Feed that can remove files."""
 
     def release(self, keep_from: RelayLocation) -> None:
         """Remove whole files before a place."""
@@ -53,14 +53,17 @@ class Releases(Protocol):
 
 
 class KeptLog:
-    """The kept log of one query, called by one thread."""
+    """Kept log of one query. Only one thread calls it."""
 
     def __init__(self, feed: Releases) -> None:
         self._feed = feed
         self._claims: list[Callable[[], RelayLocation | None]] = []
 
     def claim(self, first: Callable[[], RelayLocation | None]) -> None:
-        """Keep the log from the result of `first` at each release on. None means that nothing is needed now."""
+        """Keep the log, at each later release, from the place that `first` returns.
+
+        None: the caller needs nothing now.
+        """
         self._claims.append(first)
 
     def release(self, upto: RelayLocation) -> None:
@@ -71,17 +74,17 @@ class KeptLog:
 
 LONG_POLL_S = 0.25
 
-"""Seconds that Spark waits for an answer. Without the wait it would ask 90 times a second. Sources in a join wait for
-each other.
+"""Seconds that Spark waits for an answer. Without the wait, Spark would ask 90 times a second. Sources in a join wait
+for each other.
 """
 
 PLACES_KEPT = 16
 
-"""Places to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
+"""Most places to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 
 class Feed(Protocol):
-    """The operations of a replica that planning needs: the query's own replica, or a daemon's relay log.
+    """Operations of a replica that planning needs: the query's own replica, or a daemon's relay log.
 
     Every call raises the fatal error of the replica.
     """
@@ -99,12 +102,15 @@ class Feed(Protocol):
 
     @property
     def epoch(self) -> object:
-        """Changes when the log's writer starts again. Then earlier locations may be those of other groups."""
+        """Value that changes when the log's writer starts again.
+
+        Earlier locations may then be those of other groups.
+        """
         ...
 
     @property
     def down_s(self) -> float:
-        """Seconds for which no process has written the log; 0 while one does."""
+        """Seconds for which no process has written the log; 0 while a process writes it."""
         ...
 
     def starting_offset(self) -> SourceOffset:
@@ -114,19 +120,21 @@ class Feed(Protocol):
     def start(self, offset: SourceOffset) -> SourceOffset:
         """Make the relay log hold everything after `offset.resume`, by reusing it or fetching it again.
 
-        Return the offset from which the log leads on. It differs from `offset` only if transactions after that are in
-        no log any more and the query skips them (failOnDataLoss=false).
+        Returns:
+            The offset from which the log continues. It differs from `offset` only if the query skips purged
+            transactions (failOnDataLoss=false).
         """
         ...
 
     @property
     def losses(self) -> Losses:
-        """The transactions that the query has skipped."""
+        """Transactions that the query has skipped."""
         ...
 
     def release(self, keep_from: RelayLocation) -> None:
-        """Release whole files before `keep_from`. Only `KeptLog` calls this, because it knows that no part needs
-        them.
+        """Release whole files before `keep_from`.
+
+        Only `KeptLog` calls this, because it knows which parts of the query still need files.
         """
         ...
 
@@ -150,9 +158,7 @@ class Feed(Protocol):
         ...
 
     def latest_and_prepared(self) -> Latest | None:
-        """Return the end of the primary's binlog and the XA transactions prepared there; None if there is no server to
-        ask.
-        """
+        """Return the end of the primary's binlog and the XA transactions prepared there; None without a server."""
         ...
 
     def origin(self, location: RelayLocation) -> Origin: ...
@@ -166,10 +172,14 @@ class Feed(Protocol):
 
 
 class OffsetPlace(NamedTuple):
-    """The place of an offset. `reached`: all groups of the offset are before it. `scan_from`: all groups before it
-    belong to the offset.
+    """Place of an offset in the relay log.
 
-    The two are usually the same. `prepared` has the XA transactions that are open at `scan_from`.
+    The two places are usually the same.
+
+    Attributes:
+        reached: a place after all groups of the offset.
+        scan_from: a place before which all groups belong to the offset.
+        prepared: the XA transactions that are open at `scan_from`.
     """
 
     scan_from: RelayLocation
@@ -187,7 +197,7 @@ class OffsetPlace(NamedTuple):
 
     @property
     def keep_from(self) -> RelayLocation:
-        """The first group that is still needed."""
+        """First group that is still needed."""
         return min(self.scan_from, *(group.location for group in self.prepared)) if self.prepared else self.scan_from
 
     @property
@@ -196,7 +206,7 @@ class OffsetPlace(NamedTuple):
 
 
 def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> int:
-    """Return the relay bytes from one place to a later one. A file that was purged meanwhile counts nothing."""
+    """Return the relay bytes from one place to a later one. A file that was purged meanwhile counts as 0 bytes."""
     sizes = {}
     for number in range(start.file, end.file):
         with contextlib.suppress(FileNotFoundError):
@@ -205,7 +215,7 @@ def bytes_between(log: RelayLog, start: RelayLocation, end: RelayLocation) -> in
 
 
 class RelayPlaces:
-    """The places of the last offsets. It caches recent ones and finds older ones in the log."""
+    """Places of the last offsets. Recent places are cached, older ones are found in the log."""
 
     def __init__(self, feed: Feed, kept: KeptLog | None = None) -> None:
         self._feed = feed
@@ -233,7 +243,7 @@ class RelayPlaces:
         return self._places.get((offset.position, offset.primary))
 
     def of_start(self, offset: SourceOffset) -> OffsetPlace:
-        """Return the place at which a batch from `offset` begins. It starts the replica there if needed.
+        """Return the place at which a batch from `offset` begins. Start the replica there if needed.
 
         Raises:
             DataLossError: the log of a running replica does not lead through `offset`.
@@ -256,7 +266,7 @@ class RelayPlaces:
         return place
 
     def of_end(self, offset: SourceOffset, start: OffsetPlace) -> OffsetPlace:
-        """Return the place at which a batch up to `offset` ends. It waits until the replica has reached it."""
+        """Return the place at which a batch up to `offset` ends, after waiting until the replica has reached it."""
         self._refuse_another_server(offset)
         place = self.known(offset) or self.arrived(offset.position, start, offset)
         if place.reached < start.reached:
@@ -268,8 +278,9 @@ class RelayPlaces:
         return place
 
     def _refuse_another_server(self, offset: SourceOffset) -> None:
-        """Raise if sequence numbers went back and this is another server, because a batch then ends at a place of one
-        server's binlog.
+        """Raise an error if sequence numbers went back and this is another server.
+
+        A batch then ends at a place of one server's binlog.
         """
         head = self._feed.head()
         if not (offset.highest and head.location.offset):
@@ -312,7 +323,7 @@ class RelayPlaces:
         return follow(self._feed.log, [(start.scan_from, location)], start.prepared)[1]
 
     def check_room(self, place: OffsetPlace) -> None:
-        """Raise if receiving waits for room that never comes, because of a transaction that stays prepared.
+        """Raise an error if the log is full and stays full, because of a transaction that stays prepared.
 
         Raises:
             RelayError: the message names the transaction and the option.
@@ -333,8 +344,9 @@ class RelayPlaces:
             )
 
     def _covering(self, position: GtidPosition, start: RelayLocation, head: RelayHead) -> RelayLocation:
-        """Find the first group end at which every domain has reached `position`, by bisection over the bytes of [start,
-        head].
+        """Return the first group end at which every domain has reached `position`.
+
+        The search is a bisection over the bytes of [start, head].
         """
         log = self._feed.log
         low, high, found = 0, bytes_between(log, start, head.location), head.location

@@ -1,1 +1,1 @@
-"""The work of a task: from a range of a binlog to the RecordBatches that Spark gets."""
+"""Work of a task: from a range of a binlog to the RecordBatches that Spark gets."""

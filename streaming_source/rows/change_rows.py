@@ -1,9 +1,9 @@
-"""The RecordBatch that Spark gets from a decoded batch: the row images, and the metadata of their transactions.
+"""RecordBatches for Spark from decoded batches: the row images, and the metadata of their transactions.
 
 `ChangeRows.record_batch` takes a `ChangeBatch` (images as Arrow arrays, the rest as numpy columns that index its
 groups). It returns a RecordBatch with exactly the query's Arrow schema, which may have a subset of the columns. One
-function makes one column, and the tables at the end of the first part list them. Values that are the same for all rows
-of a transaction are computed once a transaction.
+function makes one column, and the tables at the end of the first part list these functions. Values that are the same
+for all rows of a transaction are computed once for each transaction.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Codes = np.ndarray[Any, np.dtype[np.int8]]
 
 
 class Labels:
-    """A few words, at most 16 bytes each, of which every row has one."""
+    """Set of words of at most 16 bytes, from which each row has one."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.labels = tuple(labels)
@@ -61,7 +61,12 @@ class Labels:
         self._lengths = np.array([len(label) for label in encoded], np.int64)
 
     def texts(self, codes: Codes, memory: RowMemory) -> pa.Array:
-        """Return the array of words[code] for each row's code."""
+        """Return the word of each row.
+
+        Args:
+            codes: for each row, the number of its word.
+            memory: owner of the returned array. The next batch overwrites it.
+        """
         rows = len(codes)
         codes = np.ascontiguousarray(codes, np.int8)
         out = memory.bytes("words", rows * LABEL_BYTES + SLACK)
@@ -72,7 +77,7 @@ class Labels:
 
 
 def sequence_texts(seq_no: Ints, group: GroupIndex, ordinal: Ints, memory: RowMemory) -> pa.Array:
-    """Return the array of `_sequence` for each row.
+    """Return `_sequence` for each row, in memory that the next batch overwrites.
 
     Raises:
         ProtocolError: an ordinal does not fit into its digits, so that texts would not sort.
@@ -95,7 +100,7 @@ def _every_33rd(count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
 
 
 def gtid_texts(domain: Ints, server_id: Ints, seq_no: Ints, group: GroupIndex, memory: RowMemory) -> pa.Array:
-    """Return the array of `domain-server-sequence` for each row's transaction."""
+    """Return `domain-server-sequence` for the transaction of each row, in memory that the next batch overwrites."""
     rows = len(group)
     out = memory.bytes("gtids", rows * GTID_WIDTH + SLACK)
     offsets = memory.bytes("gtid offsets", (rows + 1) * 4)
@@ -115,7 +120,7 @@ OP_DDL = 3  # in addition to the decoder's operations
 
 READ = "read"
 
-"""The operation of snapshot rows in the envelope. The flat shape has Spark's four kinds."""
+"""Operation of snapshot rows in the envelope. The flat shape has Spark's four kinds."""
 
 FLAT_OPS = Labels(["insert", "update_preimage", "update_postimage", "delete"])
 
@@ -123,8 +128,11 @@ FLAT_OPS = Labels(["insert", "update_preimage", "update_postimage", "delete"])
 class RangeFacts:
     """Values that all rows of a range share.
 
-    `server`: its name; `file`: the primary's binlog file, '' if unknown; `data`: the bytes; `read`: for snapshot rows,
-    the transaction at which they hold.
+    Attributes:
+        server: the name of the server.
+        file: the primary's binlog file; '' if it is unknown.
+        data: the bytes of the range.
+        read: for snapshot rows, the transaction after which the rows are valid; None for changes.
     """
 
     def __init__(self, server: str, file: str, data: memoryview, read: ReadRows | None = None) -> None:
@@ -135,7 +143,11 @@ class RangeFacts:
 
 
 class ChangeRows:
-    """One batch before it goes to Spark. `wanted`: which of NUMBERS its schema needs."""
+    """One decoded batch on its way to Spark.
+
+    Attributes:
+        wanted: the columns of NUMBERS that the schema needs.
+    """
 
     def __init__(self, changes: ChangeBatch, facts: RangeFacts, wanted: Collection[str], memory: RowMemory) -> None:
         self.changes = changes
@@ -145,8 +157,11 @@ class ChangeRows:
         self._numbers: Numbers | None = None
 
     def record_batch(self, schema: pa.Schema, columns: Mapping[str, Builder]) -> pa.RecordBatch:
-        """Make the columns of `schema` by ENVELOPE or FLAT. Columns that FLAT does not have are the table's, in
-        order.
+        """Make the columns of `schema`.
+
+        Args:
+            schema: the query's schema.
+            columns: ENVELOPE or FLAT. Columns that FLAT does not have are the table's columns, in their order.
         """
         images = iter(self.changes.columns)
         arrays = [columns[f.name](self, f.type) if f.name in columns else next(images) for f in schema]
@@ -180,7 +195,7 @@ class ChangeRows:
 
 @lru_cache(maxsize=16)
 def _repeated(text: str, times: int) -> pa.Array:
-    """Return an array of one value. It is cached for all batches, some megabytes altogether."""
+    """Return an array of one repeated value. It is cached for all batches, some megabytes altogether."""
     return repeated(text, times)
 
 
@@ -274,13 +289,13 @@ def _commit_timestamp(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _position(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    if rows.facts.read is not None:  # no transaction wrote these rows at a place of the binlog
+    if rows.facts.read is not None:  # snapshot rows have no transaction and no place in the binlog
         return rows.nulls(kind)
     return array_of(rows.number("position"))
 
 
 def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
-    """Return the absent columns of both sides. The STRUCT is NULL if both images are whole."""
+    """Return the columns that the images lack. The STRUCT is NULL if both images are complete."""
     sides = rows.changes.absent_before, rows.changes.absent_after
     if sides[0] is None and sides[1] is None:
         return rows.nulls(kind)
@@ -292,7 +307,7 @@ def _absent(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
 
 
 def _or_null(column: Callable[[ChangeBatch], pa.Array | None]) -> Builder:
-    """Make a column that is None in batches in which all its values are NULL."""
+    """Return the builder of a column that the decoder leaves out (None) if all of its values in a batch are NULL."""
 
     def build(rows: ChangeRows, kind: pa.DataType) -> pa.Array:
         array = column(rows.changes)
@@ -364,8 +379,9 @@ _NAMES: Mapping[str, str] = {
 
 
 def numbers_of(schema: pa.Schema) -> frozenset[str]:
-    """Return which of NUMBERS a query's columns need. A column of a table with such a name may add one that is not
-    needed.
+    """Return the columns of NUMBERS that a query's columns need.
+
+    If a table has a column of such a name, the result may have a column that is not needed.
     """
     fields = [*schema, *(child for one in schema if pa.types.is_struct(one.type) for child in one.type)]
     return frozenset(_NAMES[one.name] for one in fields if one.name in _NAMES)
@@ -381,7 +397,7 @@ binlog file, modulo 4 GiB, from the header of its GTID event.
 
 
 class Numbers(NamedTuple):
-    """The requested columns by name, and how many rows have an xid and a thread that is not 0."""
+    """Requested columns by name, and the number of rows whose xid and thread are not 0."""
 
     columns: dict[str, Ints]
     present: dict[str, int]
@@ -392,7 +408,7 @@ def numbers(groups: Groups, group: GroupIndex, data: Bytes, wanted: Collection[s
 
     Args:
         groups: the groups of a range.
-        group: index of each row's group, int32.
+        group: index of each row's group, shape (rows,), int32.
         data: the range in which the groups were found.
         wanted: names of columns.
         memory: owner of the returned arrays. The next batch overwrites them.
@@ -414,7 +430,7 @@ def numbers(groups: Groups, group: GroupIndex, data: Bytes, wanted: Collection[s
 
 
 class RowMemory:
-    """Byte arrays by name, as large as the largest batch so far needed."""
+    """Byte arrays by name. Each is as large as the largest batch has needed."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray[Any, np.dtype[np.uint8]]] = {}

@@ -1,15 +1,15 @@
-"""The part of the stream that one Spark task reads: ranges of relay files, by path or with inline bytes, as plain
-values.
+"""Part of the stream that one Spark task reads: ranges of relay files, by path or with inline bytes.
 
-A range ends at the end of an event group, or is a part of one large group. A part comes with the events that it lacks:
-the group's GTID event and open table maps, and the event that ends the group.
+A range ends at the end of an event group, or is a part of one large group. Such a part comes with the events that it
+lacks: the group's GTID event and open table maps, and the event that ends the group. All values are plain, because
+Spark pickles them.
 
 * `bounds` is set only if a replayed range has its domains in another order than at its first read. Otherwise the range
   is exact.
 * `rows` lists the transactions of which only some rows are needed.
 * `file` is the primary's binlog file from which the range was copied.
 * `carried` are the XA groups that were prepared before the range and are committed in it.
-* With `lenient`, an XA COMMIT without its rows is not an error, because the planner has checked it.
+* With `lenient`, an XA COMMIT without its rows is no error, because the planner has checked it.
 * `delivered` filters changes while tables are being read.
 * `read` marks a range of snapshot rows.
 
@@ -50,16 +50,19 @@ Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
 
 CatalogChanges: TypeAlias = "tuple[tuple[tuple[str, str], TableSchema | None], ...]"
 
-"""Definitions of a range's tables, by (database, table), that differ from the query's catalog; None for an unknown
-one.
+"""Definitions of a range's tables, by (database, table), that differ from the query's catalog. None: the table is
+unknown.
 """
 
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """The needed groups of a range: in each domain those after `lower` and up to `upper`. None is no bound.
+    """Bounds of the needed groups of a range: in each domain, the groups after `lower` and up to `upper`.
 
-    A domain that `lower` does not list is needed from its first group on. One that `upper` does not list is not needed.
+    None is no bound.
+
+    If `lower` does not list a domain, its groups are needed from the first one on. If `upper` does not list a domain,
+    none of its groups is needed.
     """
 
     lower: Bounds | None
@@ -68,8 +71,11 @@ class GroupBounds:
 
 @dataclass(frozen=True)
 class RowBounds:
-    """The needed rows of the group `seq_no` of `domain`: those with an ordinal from `first` on and below `end`, if
-    set.
+    """Bounds of the needed rows of one group, which is the transaction `seq_no` of `domain`.
+
+    Attributes:
+        first: the first needed ordinal.
+        end: the ordinal after the last needed one; None for no bound.
     """
 
     domain: int
@@ -80,9 +86,12 @@ class RowBounds:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The events that a part of a group lacks: `head` before it and `tail` after it, as whole events.
+    """Events that a part of a group lacks.
 
-    `statement` is the place, in the range's file, of the text of the statement in which the part begins.
+    Attributes:
+        head: whole events to read before the part.
+        tail: whole events to read after the part.
+        statement: the place, in the range's file, of the text of the statement in which the part begins.
     """
 
     head: bytes = field(default=b"", repr=False)
@@ -99,10 +108,14 @@ class Surroundings:
 class ReadRows:
     """Metadata of a range of snapshot rows.
 
-    The rows hold after the transaction `seq_no` of `domain`, which `server_id` committed at `timestamp` (seconds; 0 if
-    unknown). `first` is the number of the first row among all snapshot rows. `lowest`: their position has several
-    domains. Sequence numbers of one domain have no order with another's, so `_sequence` then sorts these rows before
-    all changes, and every later change supersedes them.
+    The rows are valid after the transaction `seq_no` of `domain`, which `server_id` committed at `timestamp`.
+
+    Attributes:
+        timestamp: seconds since 1970; 0 if unknown.
+        first: the number of the first row among all snapshot rows.
+        lowest: whether the position of the rows has several domains. Sequence numbers of one domain have no order with
+            those of another. So `_sequence` sorts these rows before all changes, and every later change supersedes
+            them.
     """
 
     domain: int
@@ -140,14 +153,14 @@ class MappedRange:
 
     @property
     def place(self) -> str:
-        """The place in the file, in a short form for errors."""
+        """Place in the file, in a short form for error messages."""
         return f"bytes {self.start} to {self.end} of {self.path}{_copied_from(self.file)}"
 
     def data(self) -> memoryview:
-        """Return the range as mapped memory. Pages are loaded as the decoder walks, so a 2 GB transaction needs no 2 GB
-        of memory.
+        """Return the range as mapped memory.
 
-        A part of a group is read into memory with the events around it, because parts are as small as partitions.
+        Pages are loaded while the decoder walks, so a transaction of 2 GB needs no 2 GB of memory. A part of a group is
+        read into memory with the events around it, because parts are as small as partitions.
 
         Raises:
             DataLossError: the file was removed after the batch was planned.
@@ -216,7 +229,7 @@ class MappedRange:
 
 @dataclass(frozen=True)
 class InlineRange:
-    """A range of a relay file with its bytes, for executors that cannot read the driver's files."""
+    """Range of a relay file with its bytes, for executors that cannot read the driver's files."""
 
     content: bytes = field(repr=False)
     checksum: bool
@@ -237,7 +250,7 @@ class InlineRange:
 
     @property
     def place(self) -> str:
-        """The place in the file that the bytes came from, in a short form for errors."""
+        """Place in the file from which the bytes were copied, in a short form for error messages."""
         return f"{len(self.content)} bytes in the task{_copied_from(self.file)}"
 
     def data(self) -> memoryview:
@@ -253,7 +266,7 @@ ChangeRange: TypeAlias = "MappedRange | InlineRange"
 
 @dataclass(frozen=True)
 class ChangePartition(InputPartition):
-    """Adjacent ranges in the order of the stream. There are several if one would be too little for a task."""
+    """Adjacent ranges in the order of the stream, several if one would be too little work for a task."""
 
     ranges: tuple[ChangeRange, ...]
 
@@ -298,7 +311,11 @@ def _carried(parts: Sequence[ChangeRange]) -> list[CarriedGroup]:
 
 
 class RangeChoice:
-    """The choice for one range. `statements` is None if the query does not ask for DDL."""
+    """Choice of groups and rows in one range.
+
+    Attributes:
+        statements: the DDL rows of the range; None if the query does not ask for DDL.
+    """
 
     def __init__(
         self,
@@ -314,12 +331,12 @@ class RangeChoice:
 
     @property
     def of_groups(self) -> GroupChoice | None:
-        """The function that chooses groups for the decoder; None if there is no filter, no bound and no DDL to find."""
+        """Function that chooses groups for the decoder; None if there is no filter, no bound and no DDL to find."""
         filtered = self._filter is not None or self._bounds is not None or self._statements is not None
         return self.groups if filtered else None
 
     def groups(self, groups: Groups) -> Flags:
-        """Return a mask of the groups to decode."""
+        """Return a mask of the groups to decode, shape (groups,), bool."""
         wanted = np.ones(len(groups), np.bool_) if self._filter is None else self._filter.groups(groups)
         if self._bounds is not None:
             wanted &= wanted_groups(self._bounds, groups)
@@ -332,7 +349,7 @@ class RangeChoice:
         return wanted
 
     def rows(self, changes: ChangeBatch) -> Flags | None:
-        """Return a mask of the rows of a batch to keep; None for all."""
+        """Return a mask of the rows of a batch to keep, shape (rows,), bool. None: keep all rows."""
         if not self._rows:
             return changes.kept
         wanted = [wanted_rows(part, changes) for part in self._rows]
@@ -349,7 +366,7 @@ class RangeChoice:
 
 
 def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
-    """Return a mask of the needed groups of a range."""
+    """Return a mask of the needed groups of a range, shape (groups,), bool."""
     wanted = np.ones(len(groups), np.bool_)
     seq_no = groups.seq_no.view(np.uint64)
     for domain, number in bounds.lower or ():
@@ -363,7 +380,10 @@ def wanted_groups(bounds: GroupBounds, groups: Groups) -> Flags:
 
 
 def wanted_rows(part: RowBounds, changes: ChangeBatch) -> Flags:
-    """Return a mask of the needed rows of a batch: some of the group that `part` names, and all of other groups."""
+    """Return a mask of the needed rows of a batch, shape (rows,), bool.
+
+    All rows of groups that `part` does not name are needed.
+    """
     wanted = changes.ordinal >= part.first
     if part.end is not None:
         wanted &= changes.ordinal < part.end

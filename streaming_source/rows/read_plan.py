@@ -1,4 +1,4 @@
-"""The plan that a task needs to read a query's rows: plain values, pickled with Spark's reader into every task."""
+"""Plan that a task needs to read a query's rows: plain values, pickled with Spark's reader into every task."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """All data that a task needs, and no secret. `columns` are those of the option table, and None with the option
-    tables.
+    """All data that a task needs, without secrets.
+
+    Attributes:
+        columns: the columns of the option table; None with the option tables.
     """
 
     shape: Literal["envelope", "flat", "variant"]
@@ -87,17 +89,17 @@ class ReadPlan:
         return replace(self, columns=columns, schema=wanted)
 
 
-# `read_rows` takes the decoder's batches and the transaction at which the rows hold. It returns the same batches with
-# that transaction for each row. The row's number, above all ordinals of changes, is its ordinal, and no row is the
-# last of its transaction. So (GTID, ordinal) stays unique, and `_sequence` sorts a snapshot row after all changes up
-# to its position and before later ones. With several replication domains it sorts before all changes
-# (`ReadRows.lowest`).
+# `read_rows` takes the decoder's batches and the transaction after which the rows are valid. It returns the same
+# batches with this transaction for each row. The ordinal of a row is its number, which is above all ordinals of
+# changes, and no row is the last one of its transaction. So (GTID, ordinal) stays unique. `_sequence` sorts a snapshot
+# row after all changes up to its position and before later changes. With several replication domains it sorts the row
+# before all changes (`ReadRows.lowest`).
 
 
 FIRST_ORDINAL: Final = 900_000_000_000
 
-"""Ordinal of the first snapshot row. No transaction has so many row changes, and 12 digits have room for ten times
-10^10 more rows.
+"""Ordinal of the first snapshot row. No transaction has so many row changes, and 12 digits leave room for 10^11 more
+rows.
 """
 
 
@@ -116,7 +118,7 @@ def read_rows(decoded: Iterable[ChangeBatch], read: ReadRows) -> Iterator[Change
 
 def _groups(groups: Groups, read: ReadRows) -> Groups:
     records = groups.records.copy()
-    # Records have signed 64 bits.
+    # Sequence numbers in records are signed 64-bit integers.
     sequence = read.seq_no - (1 << 64) if read.seq_no >= 1 << 63 else read.seq_no
     values = {"domain": read.domain, "server": read.server_id, "sequence": sequence, "timestamp": read.timestamp}
     for name, value in {**values, "xid": 0, "thread": 0}.items():

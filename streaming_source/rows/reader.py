@@ -1,7 +1,7 @@
 """The work of a Spark task: from a range of a relay log to RecordBatches.
 
-`read_changes` takes a partition and the `ReadPlan` of the pickled reader. It is stateless, and runs again at every
-retry and action. The same partition always gives the same rows in the same order.
+`read_changes` takes a partition and the `ReadPlan` of the pickled reader. The function is stateless, and runs again at
+every retry and action. The same partition always gives the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 16_384
 
-"""Rows of a batch. Batches of 1000 rows halve Spark's rate, and larger ones than this exceed the cache."""
+"""Rows of a batch. Batches of 1000 rows halve Spark's rate, and larger batches than this exceed the CPU cache."""
 
 
 class RecordBatches:
-    """Makes the batches of a query from the decoder's."""
+    """Converter of the decoder's batches to the batches of a query."""
 
     def __init__(self, plan: ReadPlan) -> None:
         from streaming_source.rows import change_rows
@@ -127,7 +127,7 @@ def exempt_imports_from_collection() -> None:
     """Exempt all imported objects from garbage collection, once per process.
 
     Spark's worker collects garbage after every task. Walking the objects of numba takes 80 ms each time, three times as
-    long as decoding a partition. (Asking for the number of frozen objects walks them too: 15 ms.)
+    long as decoding a partition. (`gc.get_freeze_count()` walks them, too: 15 ms.)
     """
     gc.collect()
     gc.freeze()
@@ -137,7 +137,7 @@ _schemas: list[tuple[Any, pa.Schema]] = []
 
 
 def _arrow_schema(plan: ReadPlan) -> pa.Schema:
-    """Return the cached schema if the last task was of the same query. Making it takes a millisecond."""
+    """Return the Arrow schema of a query. It is cached, because making it takes a millisecond."""
     from streaming_source.schema.row_schema import arrow_schema
 
     key = (plan.shape, plan.columns, plan.schema, plan.wide_sequence)
@@ -150,7 +150,7 @@ _memories: list[tuple[ReadPlan, RowMemory]] = []
 
 
 def _memory_of(plan: ReadPlan) -> RowMemory:
-    """Return the cached memory if the last task was of the same query, as with `decoder_of`."""
+    """Return the memory of a query's batches, cached as in `decoder_of`."""
     from streaming_source.rows.change_rows import RowMemory
 
     if not (_memories and _memories[0][0] == plan):
@@ -162,8 +162,9 @@ _decoders: list[tuple[ReadPlan, RangeDecoder]] = []
 
 
 def decoder_of(plan: ReadPlan) -> RangeDecoder:
-    """Return the cached decoder if the last task was of the same query. Its tables are compiled, and its memory is
-    allocated.
+    """Return the decoder of a query.
+
+    The decoder of the last task's query is cached, with compiled tables and memory.
     """
     if not (_decoders and _decoders[0][0] == plan):
         _decoders[:] = [(plan, _new_decoder(plan))]
@@ -193,13 +194,13 @@ def _new_decoder(plan: ReadPlan) -> RangeDecoder:
 
 INTERPRETED_TASK_BYTES: Final = 256 << 10
 
-"""Largest partition in bytes that interpreted kernels decode, instead of waiting for the compiler. That takes some
-seconds at most. The limit is larger than batches are meanwhile, because one transaction is a batch, however large.
+"""Largest partition in bytes that interpreted kernels decode instead of waiting for the compiler, which takes some
+seconds. While the compiler runs, batches are smaller than this limit, unless a single transaction is larger.
 """
 
 
 class OpenRange(NamedTuple):
-    """A range whose decoding has begun: its batches, and the choice of their rows."""
+    """Range whose decoding has begun: its batches, and the choice of their rows."""
 
     decoded: Iterable[ChangeBatch]
     choice: RangeChoice
@@ -227,7 +228,13 @@ def interpret_little(partition: ChangePartition) -> None:
 
 
 def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) -> OpenRange:
-    """Begin to decode a range of a partition. `walked` gets all rows events of the range."""
+    """Begin to decode a range of a partition.
+
+    Args:
+        part: the range.
+        plan: the plan of the query.
+        walked: gets all row events of the range.
+    """
     tables = tables_in(part.catalog, plan)
     if part.read is not None:
         tables = _reading(tables)
@@ -254,12 +261,12 @@ def open_range(part: ChangeRange, plan: ReadPlan, walked: Walked | None = None) 
 
 
 def _reading(plan: ReadPlan) -> ReadPlan:
-    """Return the plan for snapshot rows, which are delivered whatever kinds of changes are selected."""
+    """Return the plan for snapshot rows, which are delivered whichever kinds of changes are selected."""
     return replace(plan, tables=replace(plan.tables, operations=OPERATIONS, skip_unchanged=False, include_ddl=False))
 
 
 def tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
-    """Return the plan with the definitions of tables in a range."""
+    """Return the plan with the definitions of the tables in a range."""
     if not changes:
         return plan
     catalog = {**plan.tables.catalog, **dict(changes)}
@@ -267,8 +274,8 @@ def tables_in(changes: CatalogChanges, plan: ReadPlan) -> ReadPlan:
     return replace(plan, tables=replace(plan.tables, catalog=known))
 
 
-# `tables_with_other_keys` takes the partitions of a batch's changes as tasks get them. A task that met such a table
-# would end the query, at each retry again, so the planner checks before it passes the tasks on.
+# `tables_with_other_keys` takes the partitions of a batch's changes as tasks get them. A task that met a table with
+# another key would end the query, again at each retry. So the planner checks the partitions before it passes them on.
 
 
 def tables_with_other_keys(partitions: Iterable[ChangePartition], plan: ReadPlan) -> set[TableName]:

@@ -1,12 +1,12 @@
 """Statements in the stream: DDL as rows, and changes that were logged as text.
 
 `DdlRows` takes the groups and bytes of a range and the selection. It returns `ChangeBatch`es without images, for the
-statements before a row change and for those after all of them. Their ordinals are negative and end with -1. So they
-sort before the rows of the same transaction (CREATE TABLE … SELECT), and no identity is given twice. Tables that are
-named and not selected count too, so that ordinals do not depend on the selection.
+statements before a row change and for those after all of them. Their ordinals are negative and end with -1. They sort
+before the rows of the same transaction (CREATE TABLE … SELECT), and no pair of GTID and ordinal occurs twice. Named
+tables that are not selected count, too, so that ordinals do not depend on the selection.
 
-It examines only groups that the server marks as DDL, or that have nothing but a statement. With `onStatementDml=row`,
-it also examines groups that have a change of rows as text, or commit an XA transaction with one.
+`DdlRows` examines only groups that the server marks as DDL, or that have nothing but a statement. With
+`onStatementDml=row`, it also examines groups that have a change of rows as text, or commit an XA transaction with one.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from replica.schema.effects.effect import StatementEffect
     from replica.schema.statements.statements import TemporaryTables
     from streaming_source.selection.resolver import SelectedTables
-# `named_tables` takes a `QueryEvent` as the server logs it. It returns the names in the statement's order, each once.
-# A database has no table name. Names without a database are in the session's database. Only statements on tables,
-# indexes, sequences and databases are examined. Other statements give nothing: data, views, routines, triggers, and
-# those that may have a password, such as those on accounts. Temporary tables do not count, because no other session
-# sees them. An ALTER that has only started, or was rolled back, has changed nothing. A statement on a table or
-# database whose names cannot be read counts as one on any table of the session's database.
+# `named_tables` takes a `QueryEvent` as the server logs it. It returns the names in the statement's order, each once. A
+# database has no table name. Names without a database are in the session's database. Only statements on tables,
+# indexes, sequences and databases are examined. Other statements have no names here: statements on data, views,
+# routines and triggers, and statements that may have a password, such as those on accounts. Temporary tables do not
+# count, because no other session sees them. An ALTER that has only started, or was rolled back, has changed nothing. A
+# statement on a table or database whose names cannot be read counts as one on any table of the session's database.
 
 
 _COMMENT: Final = rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)"
@@ -64,7 +64,7 @@ _FIRST: Final = re.compile(
     _COMMENT + rb"(?:CREATE|ALTER|DROP|RENAME|REPAIR|TRUNCATE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL
 )
 
-"""Beginning of statements to examine. Most statements do not match, and need no lexer."""
+"""Beginning of statements to examine. Most statements do not match, so the lexer does not run for them."""
 
 _ON_TABLES: Final = re.compile(
     r"(?:CREATE|ALTER|DROP|RENAME|REPAIR|TRUNCATE)\s(?:\s*(?:OR|REPLACE|ONLINE|IGNORE|LOCAL|UNIQUE|FULLTEXT|SPATIAL)\s)*"
@@ -76,7 +76,7 @@ _ON_TABLES: Final = re.compile(
 
 
 class Named(NamedTuple):
-    """A table; or a database, with '' as table. `database` is '' if not even that is clear."""
+    """Table, or database with '' as table. `database` is '' if not even the database is clear."""
 
     database: str
     table: str
@@ -108,10 +108,10 @@ def _names(effect: StatementEffect) -> list[Named]:
 
 
 def _renamed_tables(effect: StatementEffect) -> list[Named]:
-    """Return the other tables of an ALTER TABLE: its new name, and the table of a partition."""
+    """Return the other tables of an ALTER TABLE: its new name, and the table with which it exchanges a partition."""
     try:
         change = effect.alteration
-    except SchemaError:  # its own table is known
+    except SchemaError:  # then only the statement's own table is known
         return []
     names = () if change is None else (change.rename, change.to_table, change.from_table)
     return [Named(*table) for table in names if table is not None]
@@ -126,11 +126,12 @@ Found = TypeVar("Found")
 
 ANY_TABLE: Final = ("any table",)
 
-"""The tables of a statement whose text does not name them."""
+"""Tables of a statement whose text does not name them."""
 
 STATEMENT_CHARACTERS: Final = 200
 
-"""Most characters of a statement in a message: enough to identify it. A LOAD of text would hide the advice."""
+"""Most characters of a statement in a message, enough to identify it. The text of a large LOAD would hide the advice.
+"""
 
 CAUSE: Final = "These row changes are not in the binlog (binlog_format STATEMENT or MIXED)."
 
@@ -190,10 +191,14 @@ def commits(statement: Logged) -> bool:
 def completed(
     texts: Iterable[LoggedText], found: Callable[[LoggedText], Found | None], prepared: dict[XaId, list[Found]]
 ) -> Iterator[tuple[int, Found]]:
-    """Yield the results of `found` with the offset of their group. Those of an XA transaction are yielded at its
-    commit.
+    """Yield the results of `found` with the offset of their group.
 
-    `prepared`: the results of prepared transactions, which the caller keeps from call to call.
+    Results of an XA transaction are yielded at its commit.
+
+    Args:
+        texts: the statements, in the order of the log.
+        found: returns the result for a statement; None if it has none.
+        prepared: the results of prepared transactions. The caller keeps this dictionary from call to call.
     """
     for text in texts:
         ended, xid = completes(text.begin), prepares(text.begin)
@@ -228,9 +233,9 @@ def statement_error(
     )
 
 
-# `texts_of_changes` takes the bytes of a range and yields such statements. `changed_names` returns the tables that a
-# statement may have changed, or the database of its session if its text does not name them. Statements of an XA
-# transaction count at its commit, like its rows.
+# `texts_of_changes` takes the bytes of a range and yields the statements that changed rows and were logged as text.
+# `changed_names` returns the tables that a statement may have changed, or the database of its session if its text does
+# not name them. Statements of an XA transaction count at its commit, like its rows.
 
 
 QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all servers
@@ -244,7 +249,7 @@ _LENGTHS: Final = {
 
 @cache
 def description_of_texts(*, checksum: bool) -> FormatDescriptionEvent:
-    """Return a format description that is enough to read statements, if that of the file is not available."""
+    """Return a format description for reading statements of files whose own description is not available."""
     lengths = bytearray(EventType.QUERY_COMPRESSED)
     for kind, length in _LENGTHS.items():
         lengths[kind - 1] = length
@@ -255,10 +260,10 @@ def description_of_texts(*, checksum: bool) -> FormatDescriptionEvent:
 def texts_of_changes(
     data: Bytes, *, checksum: bool, carried: Sequence[CarriedGroup] = ()
 ) -> Iterator[tuple[int, Logged]]:
-    """Yield the statements that changed rows and are not DDL, with the offset of their group, or of the group that
-    commits it.
+    """Yield the statements that changed rows and are not DDL, with the offset of their group.
 
-    `carried`: groups that were prepared before the range.
+    The statements of an XA transaction have the offset of the group that commits it. `carried` are groups that were
+    prepared before the range.
     """
     parts = [(group.data, group.checksum) for group in carried] + [(data, checksum)]
     texts = (logged_texts(part, description_of_texts(checksum=summed)) for part, summed in parts)
@@ -267,7 +272,7 @@ def texts_of_changes(
 
 
 def changes_without_rows(data: Bytes, *, checksum: bool) -> bool:
-    """Return True if there is such a statement, also in a transaction that is only prepared."""
+    """Return True if a range has a statement that changed rows without row events, even in a prepared transaction."""
     texts = logged_texts(data, description_of_texts(checksum=checksum))
     return any(_changes_rows(text.statement) for text in texts)
 
@@ -282,7 +287,7 @@ def _changes_rows(statement: Logged) -> bool:
 
 
 def changed_names(tables: SelectedTables, statement: Logged) -> list[Named]:
-    """Return the tables that a statement may have changed, in each spelling that may be theirs, or its database."""
+    """Return the tables that a statement may have changed, in every possible spelling, or its session's database."""
     changed = changed_tables(statement, tables.server)
     if changed is None or (changed.removes and "delete" not in tables.operations):
         return []
@@ -298,8 +303,10 @@ _STATEMENTS: Final = (EventType.QUERY, EventType.QUERY_COMPRESSED)
 class DdlRow(NamedTuple):
     """One row of DDL.
 
-    `group`: its number in the range. `table`: '' if the statement names a database, or its table is not clear.
-    `context`: the session context that the statement depends on (`StatementContext.stored`).
+    Attributes:
+        group: the number of the statement's group in the range.
+        table: '' if the statement names a database, or its table is not clear.
+        context: the session context that the statement depends on (`StatementContext.stored`).
     """
 
     group: int
@@ -311,8 +318,10 @@ class DdlRow(NamedTuple):
 
 
 class DdlRows:
-    """The DDL rows of one range. `find` takes the groups when decoding begins. `carried`: groups prepared before the
-    range.
+    """DDL rows of one range. `find` takes the groups when decoding begins.
+
+    Args:
+        carried: groups that were prepared before the range.
     """
 
     def __init__(
@@ -326,17 +335,25 @@ class DdlRows:
         self._rows: list[DdlRow] = []
 
     def find(self, groups: Groups, wanted: npt.NDArray[np.bool_] | None = None) -> None:
-        """Find the statements in these groups of the range. `wanted` is a mask of groups."""
+        """Find the statements in these groups of the range.
+
+        Args:
+            groups: the groups.
+            wanted: mask of the groups to search, shape (groups,), bool. None searches all.
+        """
         self._groups = groups
         self._rows = [row for row in self._found(groups) if wanted is None or wanted[row.group]]
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Return the number of rows per group, int64."""
+        """Return the number of DDL rows in each group, shape (groups,), int64."""
         assert self._groups is not None, "find() comes first"  # noqa: S101
         return np.bincount([row.group for row in self._rows], minlength=len(self._groups)).astype(np.int64)
 
     def before(self, changes: ChangeBatch) -> list[tuple[int, ChangeBatch]]:
-        """Return the statements before rows of this batch, once: (index of the following row, statements)."""
+        """Return the statements before rows of this batch as (index of the following row, statements).
+
+        Each statement is returned once.
+        """
         found: list[tuple[int, ChangeBatch]] = []
         while self._rows and self._rows[0].group <= int(changes.group[-1]):
             group = self._rows[0].group
@@ -355,7 +372,10 @@ class DdlRows:
         return taken
 
     def _batch(self, rows: list[DdlRow], *, ends: bool) -> ChangeBatch:
-        """Return the statements of one group. `ends`: no row change of it follows."""
+        """Return the statements of one group.
+
+        `ends`: no row change of the group follows.
+        """
         assert self._groups is not None, "find() comes first"  # noqa: S101
         count = len(rows)
         return ChangeBatch(

@@ -1,1 +1,1 @@
-"""The columns of the rows, and the table definitions at each place of the stream."""
+"""Columns of the rows, and the table definitions at each place of the stream."""

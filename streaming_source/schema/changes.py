@@ -1,9 +1,9 @@
-"""The decision whether a query may continue after a change of a table: the option onSchemaChange.
+"""Decision whether a query may continue after a change of a table: the option onSchemaChange.
 
-`SchemaChanges.refusal` compares a table before and after a statement, and as the query was loaded with it. It returns
-None, or the error with which the query ends right before the change. A change counts only if the query was loaded with
-the earlier table. After a restart, the query is loaded with the new columns, so the same statement does not count. The
-comparison is by names and Spark types of columns, so a moved column or a longer VARCHAR changes nothing.
+`SchemaChanges.refusal` compares a table before and after a statement, and as it was when the query was loaded. It
+returns None, or the error with which the query ends right before the change. A change counts only if the query was
+loaded with the earlier table. After a restart, the query is loaded with the new columns, so the same statement does not
+count. The comparison is by names and Spark types of columns, so a moved column or a longer VARCHAR changes nothing.
 
 If the values of a column no longer fit its type in a typed query, the query ends in every mode.
 """
@@ -49,10 +49,12 @@ _UNDECODABLE = "a type that cannot be decoded"
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanges:
-    """The rule for one query.
+    """Rule for one query.
 
-    `columns`: those of a typed query, None for VARIANT. `loaded`: the tables as the query was loaded with them.
-    `shown`: the columns whose changes count; None for all.
+    Args:
+        columns: the columns of a typed query; None for VARIANT.
+        loaded: the tables as they were when the query was loaded.
+        shown: the columns whose changes count; None for all.
     """
 
     mode: OnSchemaChange
@@ -138,10 +140,12 @@ def _does_not_fit(where: str, column: TableColumn, kind: str) -> SchemaError:
 
 
 class TableStep(NamedTuple):
-    """One change: from the group at `location` on, `state` holds.
+    """One change of the state: from the group at `location` on, the tables have `state`.
 
-    `tables`: the changed tables. `reason`: the part that the parser did not understand. `late`: tables whose definition
-    is known only as after this statement.
+    Attributes:
+        tables: the changed tables.
+        reason: the part of the statement that the parser did not understand.
+        late: tables whose definition is known only as after this statement.
     """
 
     location: RelayLocation
@@ -155,10 +159,11 @@ class TableStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SchemaFollower:
-    """The parser's view of the stream.
+    """Follower of the statements of the stream.
 
-    `catalog`: the definitions that states are differences to. `selects`: the tables for which an unknown definition is
-    worth a question to the server.
+    Args:
+        catalog: the definitions to which states are differences.
+        selects: returns True for tables for which the server is asked if a definition is unknown.
     """
 
     catalog: Mapping[TableName, TableSchema]
@@ -184,7 +189,9 @@ class SchemaFollower:
     def anew(self, state: TableState, names: Iterable[TableName] | None = None) -> TableState:
         """Return the state after unknown changes: the server's current definitions, or unknown.
 
-        `names`: the tables; None for all selected ones, and then definitions of other tables are dropped.
+        Args:
+            state: the state before.
+            names: the tables. None: all selected tables, and definitions of other tables are dropped.
         """
         chosen = sorted(filter(self.selects, {**self.catalog, **state.changes} if names is None else names))
         changes: dict[TableName, TableSchema | None] = {} if names is None else dict(state.changes)
@@ -241,7 +248,7 @@ class SchemaFollower:
 
 
 class _BaseTables:
-    """The base of a history: the tables of a state, which are added to the history when a statement names them."""
+    """Base of a history: the tables of a state, which are added to the history when a statement names them."""
 
     def __init__(self, catalog: Mapping[TableName, TableSchema], state: TableState) -> None:
         self.state = state

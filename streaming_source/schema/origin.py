@@ -1,4 +1,4 @@
-"""The server's catalog together with the position of the binlog at which it holds, as a conversation.
+"""Server's catalog together with the position of the binlog at which the catalog was valid, as a conversation.
 
 `tables_and_origin` returns the selected tables and their `CatalogOrigin`. A server may change tables while they are
 read, so they are read before and after the position, until both readings are equal. If rows describe themselves, one
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
 
 READINGS: Final = 10
-"""Most readings. A reading takes milliseconds, and ALTERs of one selection do not follow each other so fast for
-long.
-"""
+"""Most readings of the catalog. A reading takes milliseconds, so ALTERs of one selection rarely hit each of them."""
 OPAQUE_TYPES: Final = frozenset({"uuid", "inet4", "inet6", "vector"})
 """Types that a row shows as BINARY or VARBINARY, whatever metadata it has."""
 
@@ -64,7 +62,7 @@ def tables_and_origin(
 
 
 def _describes_itself(table: TableSchema) -> bool:
-    """Return True if rows with full metadata have all that the catalog has."""
+    """Return True if rows with full metadata have all attributes that the catalog has."""
     return not any(map(_is_unknown, table.columns))
 
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 class RowColumn(NamedTuple):
-    """One column of the change rows. `type`: the name of its Spark type, or IMAGE for images of the table's rows."""
+    """One column of the change rows.
+
+    Attributes:
+        type: the name of its Spark type, or IMAGE for images of the table's rows.
+    """
 
     name: str
     type: str
@@ -33,7 +37,7 @@ SEQUENCE_NUMBER = "BIGINT"
 
 WIDE_SEQUENCE_NUMBER = "DECIMAL(20,0)"
 
-"""The type with sequenceNumbers=decimal: all 64 bits, unsigned."""
+"""Type with sequenceNumbers=decimal, for all 64 unsigned bits."""
 
 IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
 
@@ -121,10 +125,14 @@ _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 
 class TableColumn(NamedTuple):
-    """A column of the selected table in rows: the name of its Spark type, and MariaDB's metadata.
+    """Column of the selected table in rows: the name of its Spark type, and MariaDB's metadata.
 
-    `declared`: the declared type, '' if only the rows describe the column. `nullable` and `key` (of the primary key)
-    are MariaDB's, None if unknown. In rows every column is nullable.
+    In rows every column is nullable.
+
+    Attributes:
+        declared: the declared type; '' if only the rows describe the column.
+        nullable: whether the column is nullable in MariaDB; None if unknown.
+        key: whether the column belongs to the primary key; None if unknown.
     """
 
     name: str

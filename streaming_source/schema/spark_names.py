@@ -52,8 +52,9 @@ def catalog_key(name: str) -> str:
 
 
 def _ignoring_case(character: str) -> str:
-    """Return the lower case of the upper case, like Java's `String.regionMatches`. Both mappings are of one
-    character.
+    """Return the lower case of the upper case, like Java's `String.regionMatches`.
+
+    Both mappings are of one character.
     """
     upper = character.upper()
     if len(upper) != 1:

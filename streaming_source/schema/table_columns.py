@@ -1,4 +1,4 @@
-"""The columns of the one table of a typed query, as its rows show them.
+"""Columns of the one table of a typed query, as its rows show them.
 
 `catalog_table_columns` takes the table from the catalog, and `logged_table_columns` from its rows. Both return the
 `TableColumn`s that the option `columns` selects, in the table's order. A name in `columns` that the table does not have
@@ -74,11 +74,12 @@ def logged_table_columns(
     return tuple(found)
 
 
-# `declared_tables` returns the tables of the file. A file that cannot be read, or has other statements, is an error.
+# `declared_tables` returns the tables in the file that the option schemaFile names. A file that cannot be read, or has
+# other statements than CREATE TABLE, is an error.
 
 
 def declared_tables(path: str | None) -> SchemaHistory | None:
-    """Return the tables of the file; None if the option is not set.
+    """Return the tables of the option schemaFile; None if the option is not set.
 
     Raises:
         ConfigError: the file cannot be read.

@@ -1,10 +1,10 @@
-"""The definitions of a query's tables at one position of the binlog: plain values, and their text in an offset.
+"""Definitions of a query's tables at one position of the binlog: plain values, and their text in an offset.
 
-`TableState` is the difference to the catalog that the query was loaded with. Rows that do not name their columns
+`TableState` is the difference to the catalog with which the query was loaded. Rows that do not name their columns
 (binlog_row_metadata=NO_LOG) have the columns of the state at their position, not those of the current catalog. So an
-offset carries the state as text, and a restart continues with it however far the server's catalog has changed. A
-catalog is read at some position, `as_of`. Until the stream reaches it, later statements of the stream may already be in
-the catalog. A text in another form is an error.
+offset carries the state as text, and a restart continues with it, even if the server's catalog has changed since. A
+catalog is read at some position, `as_of`. Until the stream reaches this position, later statements of the stream may
+already be in the catalog. A text in another form is an error.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ def with_changes(catalog: Mapping[TableName, TableSchema], changes: Changes | No
 
 @dataclass(frozen=True, slots=True)
 class CatalogOrigin:
-    """The origin of the catalog of a query.
+    """Origin of the catalog of a query.
 
-    `position`: all its tables hold there. `described`: the rows describe as much as the catalog does
-    (binlog_row_metadata=FULL, and no type that rows cannot describe), so that no state has to be kept. `databases`: the
-    default collation of each. `from_rows`: the definition of the one table from its newest rows, if no server is asked;
-    then each row is decoded only by its own metadata.
+    Attributes:
+        position: the position at which all its tables are valid.
+        described: whether the rows describe as much as the catalog, so that no state has to be kept. This needs
+            binlog_row_metadata=FULL, and no type that rows cannot describe.
+        databases: the default collation of each database.
+        from_rows: the definition of the one table from its newest rows, if no server is asked. Each row is then decoded
+            only by its own metadata.
     """
 
     position: GtidPosition
@@ -73,11 +76,13 @@ class CatalogOrigin:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The state of the tables: `changes` to the catalog of the query, and per database the collation or character set
-    of new tables.
+    """State of the tables.
 
-    `as_of`: the position of the catalog's other tables until the stream reaches it. `read_at`: the same for tables in
-    `changes` that were read from the server again.
+    Attributes:
+        changes: the differences to the catalog of the query.
+        databases: for each database, the collation or character set of new tables.
+        as_of: the position of the catalog's other tables, until the stream reaches it.
+        read_at: the same for tables in `changes` that were read from the server again.
     """
 
     changes: Mapping[TableName, TableSchema | None] = field(default_factory=dict)
@@ -86,9 +91,7 @@ class TableState:
     read_at: Mapping[TableName, GtidPosition] = field(default_factory=dict)
 
     def includes(self, name: TableName, gtid: Gtid) -> bool:
-        """Return True if the definition of the table was read after this transaction, so that it includes its
-        outcome.
-        """
+        """Return True if the definition of the table was read after this transaction, and so includes its outcome."""
         read = self.read_at.get(name) if name in self.changes else self.as_of
         last = None if read is None else read.get(gtid.domain_id)
         return last is not None and last.seq_no >= gtid.seq_no
@@ -101,8 +104,9 @@ class TableState:
 def state_to_text(
     state: TableState, catalog: Mapping[TableName, TableSchema], kept: Callable[[TableName], bool]
 ) -> str:
-    """Return the text of the kept tables at this state. It has them all, so it does not depend on the catalog of a
-    later start.
+    """Return the text of the kept tables at this state.
+
+    The text has all kept tables, so it does not depend on the catalog of a later start.
     """
     tables = {name: table for name, table in with_changes(catalog, tuple(state.changes.items())).items() if kept(name)}
     value: dict[str, Any] = {"tables": tables_to_json(tables)}
@@ -169,8 +173,8 @@ MAX_INLINE: Final = 64 << 10
 
 FILES_KEPT: Final = 32
 
-"""Unused files to keep. Each is a change of a table, and an operator resets a checkpoint by some batches, not by many
-changes.
+"""Most unused files to keep. Each file is a change of a table, and an operator resets a checkpoint by some batches, not
+by many changes.
 """
 
 _FILE: Final = "file:"
@@ -179,7 +183,11 @@ _SUFFIX: Final = ".tables"
 
 
 class SchemaStore:
-    """The store of one query. If `folder` is None, offsets carry the text."""
+    """Store of one query.
+
+    Args:
+        folder: the folder of the files. None: offsets carry the text.
+    """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -189,7 +197,7 @@ class SchemaStore:
         """Store a text; return the value for the offset.
 
         Raises:
-            ConfigError: it is too long for an offset, or the folder cannot be written.
+            ConfigError: the text is too long for an offset, or the folder cannot be written.
         """
         if self._folder is None:
             if len(text) > MAX_INLINE:

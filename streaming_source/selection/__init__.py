@@ -1,1 +1,1 @@
-"""The tables, columns and rows that a query selects."""
+"""Selection of tables, columns and rows by a query."""

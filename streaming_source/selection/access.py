@@ -45,8 +45,9 @@ _log = logging.getLogger(__name__)
 
 
 def refuse_capitals_in_options(options: SourceOptions) -> Steps[None]:
-    """Refuse names with capitals in the options if the server stores names in lower case, because such names match no
-    table.
+    """Refuse names with capitals in the options if the server stores names in lower case.
+
+    Such names match no table.
 
     Raises:
         ConfigError: there is such a name.
@@ -61,8 +62,8 @@ def refuse_absent(table: TableName) -> Steps[None]:
     """Raise the reason why the catalog does not have the table of the option `table`.
 
     Raises:
-        AuthenticationError: the account may not read it.
-        SchemaError: it does not exist, or is not a table.
+        AuthenticationError: the account may not read the table.
+        SchemaError: the table does not exist, or is not a table.
     """
     name = table_text(table)
     answer = yield from may_read(*table)
@@ -106,7 +107,7 @@ def check_access(options: SourceOptions, catalog: Collection[TableName]) -> Step
     described = str(metadata).upper() == "FULL" or options.schema_file is not None
     if options.resnapshot_requests is not None and catalog:
         described = True  # the program that writes requests handles each table
-    if denied and (options.table is not None or not described):  # the columns of the option table are the query's
+    if denied and (options.table is not None or not described):  # the option table needs the columns
         raise _denial(found, denied)
     for pattern in found.patterns:
         _log.warning(

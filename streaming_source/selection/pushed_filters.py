@@ -6,7 +6,7 @@ op, database, table, on columns of `transaction` that all its rows share, and on
 transactions are dropped before decoding, rows of other operations and tables are skipped, and ranges without matching
 transactions are not read. The filter does not change the values of other columns, above all `transaction.is_last`.
 
-No filter is an error: Spark gets back each filter that is not understood exactly.
+A filter never raises an error: Spark gets back each filter that the source does not understand exactly.
 """
 
 from __future__ import annotations
@@ -82,8 +82,11 @@ _OF_RANGES: Final[dict[str, Callable[[int, int, Any], bool]]] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition. `test`: the name of Spark's filter class. `value`: timestamps are microseconds since 1970. NULL
-    passes no condition.
+    """One condition, which NULL never passes.
+
+    Attributes:
+        test: the name of Spark's filter class.
+        value: the value to compare with. Timestamps are microseconds since 1970.
     """
 
     field: str
@@ -112,7 +115,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class ChangeFilter:
-    """A filter of several conditions: a row passes if all hold."""
+    """Filter of several conditions. A row passes if it passes all conditions."""
 
     conditions: tuple[Condition, ...]
 
@@ -173,8 +176,8 @@ def push_filters(
 ) -> tuple[ChangeFilter | None, list[spark.Filter]]:
     """Divide the filters into those of the source (None if there are none) and those that Spark has to apply.
 
-    The second list has the given objects. `ddl`: statements come as rows. Then Spark applies filters on operations,
-    because whether a statement is the last row of its transaction depends on the row changes after it.
+    The second list has the given objects. With `ddl`, statements come as rows. Then Spark applies filters on
+    operations, because the row changes after a statement decide whether it is the last row of its transaction.
     """
     conditions: list[Condition] = []
     left: list[spark.Filter] = []
@@ -249,9 +252,10 @@ def _of_gtid(value: object) -> list[Condition]:
 
 
 class GroupExtent(NamedTuple):
-    """The extent of the transactions of a range: (domain, lowest, highest sequence number) of each of its domains.
+    """Extent of the transactions of a range: (domain, lowest, highest sequence number) of each of its domains.
 
-    `seconds`: the earliest and the latest commit, in seconds since 1970; None if unknown.
+    Attributes:
+        seconds: the earliest and the latest commit, in seconds since 1970; None if unknown.
     """
 
     domains: tuple[tuple[int, int, int], ...]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming_source.options.row_options import RowOptions
 # The option `columns` has names and patterns with `*`, compared without regard to case, as MariaDB compares column
 # names. `column_matcher` returns a matcher of names. `check_columns` refuses a name or pattern that matches no column,
-# with the nearest name. resolver.py selects tables.
+# with the nearest name.
 
 
 SHOWN: Final = 12
@@ -75,15 +75,20 @@ Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
 
 @dataclass(frozen=True)
 class SelectedTables:
-    """The selected part of the stream.
+    """Selected part of the stream.
 
-    `patterns`: the option tables, or the one name of the option table. `exclude`: overrides them. `catalog`:
-    definitions by (database, table). `columns`: names or patterns of columns in VARIANT, all if empty (the plan has
-    typed columns). `shadows`: whether copies that tools make of a table to change it count as tables. `include_ddl`:
-    whether statements that define the tables come as rows. `statement_rows`: whether statements that changed rows and
-    were logged without them come as rows. `push_filters`: whether a batch read accepts conditions. `filter`: the
-    accepted conditions. `unreadable`: tables that the catalog may hide from the account. `server`: the rules for
-    reading statements.
+    Attributes:
+        patterns: the option tables, or the one name of the option table.
+        catalog: definitions by (database, table).
+        exclude: patterns of tables that are not selected, although `patterns` match them.
+        columns: names or patterns of the columns in VARIANT; empty for all. The plan has the columns of typed images.
+        include_ddl: whether statements that define the tables come as rows.
+        statement_rows: whether statements that changed rows and were logged without row events come as rows.
+        push_filters: whether a batch read accepts conditions.
+        shadows: whether the copies of a table that schema change tools make count as tables.
+        filter: the accepted conditions.
+        unreadable: tables that the catalog may hide from the account.
+        server: the rules for reading statements.
     """
 
     patterns: tuple[str, ...]
@@ -110,14 +115,15 @@ class SelectedTables:
     def spelled(self, name: tuple[str, str]) -> tuple[tuple[str, str], ...]:
         """Return the names that a name in a statement may stand for.
 
-        If no server was asked, it is unknown whether the server stores names in lower case, because no binlog has that.
+        If no server was asked, it is unknown whether the server stores names in lower case: no binlog records this.
         """
         small = (lowered(name[0]), lowered(name[1]))
         return (name,) if small == name or self.server != ANY_SERVER else (name, small)
 
     def selects_statement(self, database: str, table: str) -> bool:
-        """Return True if a statement on a table comes with the rows. '' as table is every table of the database, and ''
-        as database is any database.
+        """Return True if a statement on a table comes with the rows.
+
+        '' as table stands for every table of the database, and '' as database for any database.
         """
         return self.selects(database, table) if table else not database or self.selects_database(database)
 
@@ -171,7 +177,15 @@ def selected_tables(
     unreadable: Unreadable | None = None,
     server: ServerRules = ANY_SERVER,
 ) -> SelectedTables:
-    """Return the selection of these options. `patterns`: theirs, or the one table in the server's spelling."""
+    """Return the selection of these options.
+
+    Args:
+        options: the options of the query.
+        patterns: the patterns of the options, or the one table in the server's spelling.
+        catalog: the definitions by (database, table).
+        unreadable: the tables that the catalog may hide from the account.
+        server: the rules for reading statements.
+    """
     return SelectedTables(
         patterns,
         catalog,
@@ -188,14 +202,16 @@ def selected_tables(
     )
 
 
-# `Unreadable.refusal` makes the error for rows of such a table that do not name their columns, with the GRANT that
-# allows reading it.
+# `Unreadable.refusal` makes the error for rows that do not name their columns, if the account may not read their table.
+# The error has the GRANT that allows reading the table.
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """The patterns of which `account` may not read all tables. `grant`: the statement that helps, with PLACE for its
-    object.
+    """Patterns of which `account` may not read all tables.
+
+    Attributes:
+        grant: the statement that allows reading, with PLACE for its object.
     """
 
     PLACE: ClassVar[str] = "{table}"

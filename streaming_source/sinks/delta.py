@@ -30,8 +30,9 @@ def path_of(table: str) -> str | None:
 
 
 def folder_of(spark: SparkSession, table: str) -> str | None:
-    """Return the folder of a table. For a table in another catalog, this takes DESCRIBE DETAIL, a second in which Spark
-    reads the log.
+    """Return the folder of a table.
+
+    For a table in another catalog, Spark needs a second for DESCRIBE DETAIL, in which it reads the log.
     """
     known = _known_location(spark, table)
     return _local(known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]))
@@ -64,7 +65,7 @@ def _known_location(spark: SparkSession, table: str) -> str | None:
 
 
 def _location(spark: SparkSession, table: str, of_catalog: Callable[[Any, Any], object]) -> str | None:
-    """Return the path that a table is named by, or what Spark's own catalog says of it; None for other catalogs."""
+    """Return the path in a table's name, or the location that Spark's own catalog has for it; else None."""
     path = path_of(table)
     if path is not None:
         return path
@@ -90,8 +91,8 @@ _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 _JAR: Final = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?2\.\d+-((4\.\d+|\d+)\.[\w.]*\w)[\w-]*\.jar")
 
-"""File name of Delta's jar. From 4.1 on, it has the Spark version. Delta 4.0 was for Spark 4.0, and Delta 3 for Spark
-3.
+"""File name of Delta's jar. From 4.1 on, the name has the Spark version. Delta 4.0 was for Spark 4.0, and Delta 3 for
+Spark 3.
 """
 
 
@@ -124,9 +125,7 @@ def check_delta(spark: SparkSession, *, required: bool = False) -> None:
 
 
 def _versions_in(jar: str) -> tuple[str | None, str]:
-    """Return the Spark version that a jar of Delta is for, and its release; None if its name does not have the
-    version.
-    """
+    """Return the Spark version of a jar of Delta, and its release; None if the jar's name lacks the version."""
     found = _JAR.search(jar)
     return (None, jar) if found is None else (found[1] or found[3], found[2])
 

@@ -1,9 +1,9 @@
 """Running queries: their start, parallel work, short errors, jobs of ended executions.
 
 `started` returns when a query has its source process, so that the next query can start. Spark keeps one entry, for all
-sessions of the driver, for a source that it found by its name. The first start of a query writes variables into it
-without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1). Two starts at the same moment can damage it, and then no
-query of the source can send a task until the driver restarts.
+sessions of the driver, for a source that it found by its name. The first start of a query writes variables into this
+entry without a lock (PythonStreamingSourceRunner.init, Spark 4.2.1). Two starts at the same moment can damage the
+entry, and then no query of the source can send a task until the driver restarts.
 
 Spark waits ten seconds for the source process, a constant in its code (PythonWorkerFactory.createSimpleWorker, Spark
 4.2.1 and 4.3.0; its other Python processes have a minute). The process imports PySpark, numpy and pyarrow before it
@@ -32,7 +32,7 @@ POLL_S: Final = 0.1
 
 TRIES: Final = 6
 
-"""Starts of a query, a minute in all. A Python that cannot start at all gives the same message, and would fail
+"""Most starts of a query, a minute in all. A Python that can never start gives the same message, and would fail
 forever.
 """
 
@@ -81,17 +81,17 @@ def _was_too_slow(query: StreamingQuery) -> bool:
     return not query.isActive and TOO_SLOW in str(query.exception() or "")
 
 
-# `forget_ended` runs between two micro-batches of a query and makes Spark's scheduler drop them. DAGScheduler keeps
-# the jobs of each execution until that ends (activeQueryToJobs, cleanupQueryJobs). Commands of Delta start jobs for an
-# execution that has just ended, and these jobs are never dropped. Each holds its plan and the table's snapshot: some
-# 20 MB for a batch of MERGEs into ten tables. A driver of 1 GB fails after thirty such batches (Spark 4.2.1, Delta
-# 4.4.0).
+# `forget_ended` runs between two micro-batches of a query and makes Spark's scheduler drop the jobs of ended
+# executions. DAGScheduler keeps the jobs of each execution until the execution ends (activeQueryToJobs,
+# cleanupQueryJobs). Commands of Delta start jobs for an execution that has just ended, and the scheduler never drops
+# these jobs. Each holds its plan and the table's snapshot: some 20 MB for a batch of MERGEs into ten tables. A driver
+# of 1 GB fails after thirty such batches (Spark 4.2.1, Delta 4.4.0).
 
 
 def forget_ended(spark: SparkSession) -> int:
     """Make the scheduler drop the jobs of all ended SQL executions; return the number of these executions.
 
-    It changes nothing in a Spark whose scheduler has no such list or another one, or on the server of Spark Connect.
+    The call has no effect if Spark's scheduler has no such list or another one, or on the server of Spark Connect.
     """
     if getattr(spark, "_jvm", None) is None:
         return 0
@@ -109,10 +109,10 @@ def forget_ended(spark: SparkSession) -> int:
     return len(ended)
 
 
-# `query.stop()` cancels the job of the running batch. The function of foreachBatch then fails with Java's text of
-# that, with its stack: 8 to 12 thousand characters. Spark (4.2) searches that text for the name of an interruption.
-# Its regular expression takes 300 bytes of stack for each character after "An error occurred while calling". From 1200
-# to 3500 characters on, depending on what the JVM has compiled, the thread of the query ends in a StackOverflowError.
+# `query.stop()` cancels the job of the running batch. The function of foreachBatch then fails with Java's error text
+# and stack, which have 8 to 12 thousand characters. Spark (4.2) searches that text for the name of an interruption. Its
+# regular expression takes 300 bytes of stack for each character after "An error occurred while calling". From 1200 to
+# 3500 characters on, depending on what the JVM has compiled, the thread of the query ends in a StackOverflowError.
 
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
@@ -121,8 +121,8 @@ SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
 
 LONGEST_TEXT = 600
 
-"""Most characters of a text: half of those that overflowed the 1 MB stack of a Java thread in the slowest execution
-mode of the JVM.
+"""Most characters of a text. This is half of those that overflowed the 1 MB stack of a Java thread in the slowest
+execution mode of the JVM.
 """
 
 
@@ -132,7 +132,7 @@ def message_of(error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of that text. The rest is the plan, or the place of an error in SQL."""
+    """Return the first line of the text of an error. The rest is the plan, or the place of an error in SQL."""
     return message_of(error).strip().splitlines()[0]
 
 
@@ -142,8 +142,9 @@ def without_plan(error: Exception) -> str:
 
 
 class ShortJavaError(Py4JJavaError):
-    """The error of a Spark job with Java's first words, for callers that catch Py4JJavaError. `java_exception` has the
-    rest.
+    """Error of a Spark job with Java's first words, for callers that catch Py4JJavaError.
+
+    `java_exception` has the rest.
     """
 
     def __str__(self) -> str:

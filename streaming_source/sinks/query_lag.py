@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class NewestCommit:
-    """The newest commit time of one stream."""
+    """Newest commit time of one stream."""
 
     def __init__(self) -> None:
         self._newest: float | None = None
@@ -88,7 +88,7 @@ def progress_line(value: dict[str, Any]) -> str:
 
 OLD_S: Final = 15
 
-"""Seconds after which figures count as old. An idle query reports every ten seconds; older figures are from before a
+"""Seconds after which figures count as old. An idle query reports every ten seconds. Older figures are from before a
 running batch, or before a trigger that waits.
 """
 
@@ -191,7 +191,7 @@ def lag(query: Any) -> Lag:
         query: a StreamingQuery, or a StreamingQueryProgress such as `event.progress` of a StreamingQueryListener.
 
     Returns:
-        The query's progress, as old as Spark's last progress report, which is all that it reads.
+        The query's progress at the time of Spark's last progress report.
 
     Raises:
         ConfigError: the query has reported progress, and none of its sources is mariadb-binlog.
@@ -241,8 +241,10 @@ def _of(source: Mapping[str, Any], progress: Mapping[str, Any], running: bool | 
 
 
 def _offset(text: Any) -> dict[str, Any] | None:
-    """Return an offset of this source from the JSON text of Spark's report; None if it is absent or another
-    source's.
+    """Return an offset of this source from the JSON text of Spark's report.
+
+    Returns:
+        None if the text is absent, or is an offset of another source.
     """
     try:
         value = text if isinstance(text, dict) else json.loads(text)
@@ -252,8 +254,10 @@ def _offset(text: Any) -> dict[str, Any] | None:
 
 
 def _distance(position: str, head: str) -> int | None:
-    """Return the most transactions between two positions; None if a domain has begun in between, whose first number is
-    unknown.
+    """Return the most transactions between two positions.
+
+    Returns:
+        None if a domain has begun in between, because its first number is unknown.
     """
     try:
         reached = {gtid.domain_id: gtid.seq_no for gtid in GtidPosition.parse(position)}
@@ -272,7 +276,7 @@ def _age_s(timestamp: str) -> int:
 
 def _rate(value: Any) -> float:
     number = float(value or 0)
-    return number if math.isfinite(number) else 0.0  # Spark divides by the time after a batch that may not exist
+    return number if math.isfinite(number) else 0.0  # Spark may divide by the time since a batch that does not exist
 
 
 def _losses_text(losses: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""The construction of Spark SQL text from names and values. No other module quotes them.
+"""Construction of Spark SQL text from names and values. No other module quotes names or values.
 
 Names are in backquotes. A text is a literal of letters, digits, blanks and escapes. So no rule of a session changes it
 (variable substitution, parameters of `spark.sql`, double quotes as identifiers). Names have no escapes, so SQL with

@@ -1,4 +1,4 @@
-"""The function for foreachBatch that keeps a table equal to the server's, with one MERGE a micro-batch.
+"""Function for foreachBatch that keeps a table equal to the server's table, with one MERGE for each micro-batch.
 
 `upsert_into` takes the name of a table that Spark can MERGE into (Delta, or another with row-level operations) and the
 key columns. Its result works on classic Spark and on Spark Connect. A micro-batch ends at the end of a transaction, and
@@ -68,8 +68,8 @@ def row_events(batch: DataFrame, keys: Sequence[str], *, partial: bool) -> DataF
     Args:
         batch: change rows of this source.
         keys: the columns that identify a row. An update row records every change of them.
-        partial: whether images may lack columns (binlog_row_image). False is faster for flat rows, and then a row that
-            lacks some makes the query fail.
+        partial: whether images may lack columns (binlog_row_image). False is faster for flat rows, but a row that lacks
+            columns makes the query fail.
 
     Raises:
         ConfigError: the batch has no image columns, or lacks these keys.
@@ -268,7 +268,7 @@ def latest_per_key(batch: DataFrame, keys: Sequence[str]) -> DataFrame:
 def reduced(
     batch: DataFrame, keys: Sequence[str], *, partial: bool, domains: bool, last_values: bool = False
 ) -> DataFrame:
-    """Reduce a batch like `latest_per_key`, with what the caller knows of it.
+    """Reduce a batch like `latest_per_key`, but skip work that the caller knows to be unnecessary.
 
     Args:
         batch: as in `latest_per_key`.
@@ -362,8 +362,9 @@ def upsert_into(table: str, keys: Sequence[str], *, columns: Sequence[str] | Non
 
 
 class Upsert:
-    """A function that applies batches of change rows to a table, made by `upsert_into`. It has plain values, so that
-    Spark Connect can send it.
+    """Function that applies batches of change rows to a table, made by `upsert_into`.
+
+    It has plain values, so that Spark Connect can send it.
     """
 
     def __init__(self, table: str, keys: tuple[str, ...], columns: tuple[str, ...] | None) -> None:
@@ -443,7 +444,7 @@ def _short_errors() -> AbstractContextManager[None]:
 
 
 class _BatchFacts(NamedTuple):
-    """The properties of a batch: whether it has a row, an image that lacks columns, and a second domain."""
+    """Properties of a batch: whether it has a row, an image that lacks columns, and a second domain."""
 
     rows: bool
     partial: bool

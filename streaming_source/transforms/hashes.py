@@ -2,8 +2,8 @@
 
 `hashed` takes rows whose images are structs, with the columns to hash as text. It returns the same rows with the
 HMAC-SHA-256 of each text in its place, and NULL for NULL. The workers get the key in the pickled state of the function.
-A SQL expression would show it in plans, in the UI and in the event log. Whole rows pass through the function. With a
-function of single columns, Spark would spill waiting rows to disk when memory is short.
+A SQL expression would show the key in plans, in the UI and in the event log. Whole rows pass through the function. With
+a function of single columns, Spark would spill waiting rows to disk when memory is short.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def hashed(rows: DataFrame, names: Iterable[str], key: HashKey, *, sides: Iterab
 
 
 class _KeyedHash:
-    """The function on one batch."""
+    """Function that hashes one batch."""
 
     __slots__ = ("_key", "_names", "_sides")
 
@@ -103,10 +103,10 @@ _log = logging.getLogger(__name__)
 
 
 class HashKey:
-    """A key that no text shows.
+    """Key of hashes, which never appears as text.
 
-    Both SHA-256 states of HMAC have processed it already. The module `hmac` would start them again for each value, and
-    take twice as long.
+    Both SHA-256 states of HMAC have already processed the key. The module `hmac` would start them again for each value,
+    and take twice as long.
     """
 
     __slots__ = ("_bytes", "_inner", "_outer")
@@ -124,7 +124,7 @@ class HashKey:
 
     @property
     def fingerprint(self) -> str:
-        """The identity of the key: equal for equal keys. It reveals nothing about the key."""
+        """Identity of the key: equal for equal keys. It reveals nothing about the key."""
         return self.hash(_LABEL)[:_DIGITS]
 
     def hash(self, value: bytes) -> str:

@@ -1,8 +1,8 @@
 """The rules of a mirror's tables: which rows and columns a target has, and in which form.
 
 `table_rules` takes the argument `rules` of `mirror()`, a mapping from patterns (as in `tables`) to rules, and returns
-`TableRules`. The first pattern that matches a table is its rule. A ConfigError names the rule for unknown fields,
-values of the wrong type, a column in two fields, and hashes without a key file.
+`TableRules`. A table has the rule of the first pattern that matches it. Unknown fields, values of the wrong type, a
+column in two fields, and hashes without a key file raise a ConfigError that names the rule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ _EXAMPLE: Final = 'For example rules={"shop.orders": {"leaveOut": ["secret"], "h
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """The rule of one table. Columns have their names in the table. `rename`: their names in the target."""
+    """Rule of one table. Columns have their names in the table.
+
+    Attributes:
+        rename: the names of columns in the target, by their names in the table.
+    """
 
     mode: Mode = "current"
     leave_out: tuple[str, ...] = ()
@@ -52,13 +56,13 @@ class TableRule:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that the rule names, without those in its filter."""
+        """Columns that the rule names, without those in its filter."""
         return tuple(dict.fromkeys((*self.leave_out, *self.mask, *self.hash, *self.rename)))
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules by pattern, in the given order."""
+    """Rules by pattern, in the given order."""
 
     given: tuple[tuple[str, TableRule], ...] = ()
 
@@ -73,7 +77,11 @@ class TableRules:
 
 
 def table_rules(given: object, *, has_key: bool) -> TableRules:
-    """Check and parse the argument `rules`. `has_key`: there is a file with the key of hashes.
+    """Check and parse the argument `rules`.
+
+    Args:
+        given: the argument.
+        has_key: whether there is a file with the key of hashes.
 
     Raises:
         ConfigError: a rule is invalid.

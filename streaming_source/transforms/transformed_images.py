@@ -1,9 +1,9 @@
-"""The row images of a batch after the rule of their table.
+"""Row images of a batch after the rule of their table.
 
 `target_images` takes envelope rows of one table, with images that are VARIANT or STRUCTs of all its columns. It returns
-the rows that match the filter, with images as structs of the target's columns. These lack omitted columns, and have
-constants for masked ones, hashes, and new names. A row that begins to match the filter becomes an insert, and one that
-stops matching becomes a delete.
+the rows that match the filter, with images as structs of the target's columns. These structs lack omitted columns, and
+have constants for masked columns, hashes, and new names. A row that begins to match the filter becomes an insert, and
+one that stops matching becomes a delete.
 
 The rule is applied to each row before a shuffle, so that no shuffle file has hidden values. A value that does not have
 its type fails the batch with an error that names only its column.
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from streaming_source.transforms.hashes import HashKey
 # `target_columns` takes a table definition, the policy for values and the table's rule, and returns `TargetColumn`s. A
-# TIME is text as SELECT prints it, because Delta has no intervals. A column is NOT NULL only if no row can violate
-# that, so not for types whose impossible values become NULL. Columns that the rule omits are absent, and hashes are
-# text. A column whose type cannot be decoded is an error.
+# TIME is text as SELECT prints it, because Delta has no intervals. A column is NOT NULL only if no row can have NULL in
+# it. So columns are nullable if impossible values of their type become NULL. Columns that the rule omits are absent,
+# and hashes are text. A column whose type cannot be decoded is an error.
 
 
 KEY: Final = "mariadb.key"
@@ -66,7 +66,11 @@ _INTERVAL: Final = "INTERVAL DAY TO SECOND"
 
 
 class TargetColumn(NamedTuple):
-    """A column of the target. `source`: its name in the table, if that differs."""
+    """Column of the target.
+
+    Attributes:
+        source: its name in the table, if the names differ.
+    """
 
     name: str
     type: str
@@ -76,7 +80,7 @@ class TargetColumn(NamedTuple):
 
     @property
     def of(self) -> str:
-        """The column of the table that it is made from."""
+        """Name of the table's column from which the column is made."""
         return self.source or self.name
 
 
@@ -129,10 +133,12 @@ _LOGGED = "_logged"
 
 
 class Transformed(NamedTuple):
-    """A table with its rule.
+    """Table with its rule.
 
-    `filtered`: the columns that the rule's filter names. `left_out`: the values of columns that images of inserts omit;
-    None if no image omits columns, or none has to be completed.
+    Attributes:
+        filtered: the columns that the rule's filter names.
+        left_out: the values of columns that images of inserts omit. None: no image omits columns, or none has to be
+            completed.
     """
 
     table: TableSchema
@@ -144,23 +150,23 @@ class Transformed(NamedTuple):
 
     @property
     def columns(self) -> tuple[TargetColumn, ...]:
-        """The columns of the target."""
+        """Columns of the target."""
         return target_columns(self.table, self.policy, self.rule)
 
     @property
     def source_columns(self) -> tuple[TargetColumn, ...]:
-        """The columns that the target would have without the rule."""
+        """Columns that the target would have without the rule."""
         return target_columns(self.table, self.policy)
 
     @property
     def read_columns(self) -> tuple[TargetColumn, ...]:
-        """The columns of the table whose values the rule needs."""
+        """Columns of the table whose values the rule needs."""
         unseen = folded((*self.rule.leave_out, *self.rule.mask)) - folded(self.filtered)
         return tuple(column for column in self.source_columns if column_key(column.name) not in unseen)
 
     @property
     def hashes(self) -> tuple[str, ...]:
-        """The columns of the target that have hashes."""
+        """Columns of the target that have hashes."""
         wanted = folded(self.rule.hash)
         return tuple(column.name for column in self.columns if column_key(column.of) in wanted)
 
@@ -333,7 +339,8 @@ def _filter_result(rows: DataFrame, image: str, ruled: Transformed) -> DataFrame
     """Replace an image by the result of the filter."""
     from pyspark.sql import functions as f
 
-    # The filter names columns and not fields of a struct. The envelope keeps other columns' names out of its way.
+    # The filter names columns and not fields of a struct. All other columns move into one struct, the envelope, so that
+    # their names cannot clash with those in the filter.
     envelope = "_envelope"
     while envelope in {spark_column_key(name) for name in ruled.filtered}:
         envelope += "_"

@@ -1,7 +1,7 @@
-"""Make docs/api.md from the docstrings of what may be imported: `python -m tools.pages.api > docs/api.md`.
+"""Generator of docs/api.md from the docstrings of all importable names: `python -m tools.pages.api > docs/api.md`.
 
-In: the public names of both packages and their docstrings. Out: the page. A test compares the page with what this
-makes, so the page cannot fall behind the code; another runs its examples.
+In: the public names of both packages and their docstrings. Out: the page. One test compares docs/api.md with the output
+of this module, so that the page cannot become outdated. Another test runs its examples.
 """
 
 from __future__ import annotations

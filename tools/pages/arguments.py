@@ -1,6 +1,6 @@
-"""Write the table of `mirror()`'s arguments into docs/mirror-reference.md: `python -m tools.pages.arguments`.
+"""Generator of the table of `mirror()`'s arguments in docs/mirror-reference.md: `python -m tools.pages.arguments`.
 
-A test compares the page with the table that this makes.
+A test compares the page with the generated table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Draw docs/*.svg from docs/diagrams/*.mmd with Mermaid: `python -m tools.pages.diagrams MERMAID.min.js`.
+"""Generator of docs/*.svg from docs/diagrams/*.mmd with Mermaid: `python -m tools.pages.diagrams MERMAID.min.js`.
 
-It needs Chromium and the file `dist/mermaid.min.js` of the npm package mermaid. Pages show pictures, so that readers
-load no script. Each picture has the digest of its source, which a test compares.
+The module needs Chromium and the file `dist/mermaid.min.js` of the npm package mermaid. The pages contain pictures, so
+that readers load no script. Each picture contains the digest of its source, which a test compares.
 """
 
 from __future__ import annotations

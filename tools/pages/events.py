@@ -1,6 +1,6 @@
-"""Write docs/events.md from the table of event types: `python -m tools.pages.events > docs/events.md`.
+"""Generator of docs/events.md from the table of event types: `python -m tools.pages.events > docs/events.md`.
 
-A test compares the page with what this makes, so the page cannot fall behind the table.
+A test compares the page with the output of this module, so that the page cannot become outdated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Write docs/records.md from the layouts themselves: `python -m tools.pages.records > docs/records.md`.
+"""Generator of docs/records.md from the record layouts: `python -m tools.pages.records > docs/records.md`.
 
-A test compares the page with what this makes, so the page cannot fall behind the layouts.
+A test compares the page with the output of this module, so that the page cannot become outdated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""docs/types.md, made from the registry of types: `python -m tools.pages.types > docs/types.md`.
+"""Generator of docs/types.md from the registry of types: `python -m tools.pages.types > docs/types.md`.
 
-A test compares the page with what this makes, so the page cannot fall behind the registry.
+A test compares the page with the output of this module, so that the page cannot become outdated.
 """
 
 from __future__ import annotations

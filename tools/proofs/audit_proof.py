@@ -1,9 +1,9 @@
-"""The proof of the audit: four damaged rows of a large table are found and named, and nothing else is.
+"""Proof of the audit: the audit of a large table finds and names four damaged rows, and reports no other row.
 
-In: a number of rows, a seed, a server version. Out: what the audits took, or an AssertionError with what one said
-instead. A mirror brings a table into Delta, and changes of it. The audit has to call it equal. Then one bit is flipped
-in the target, one row is taken out, one is doubled, one is put back to what it was before the changes: the next audit
-has to name these four. Both audits run while the server's table is written.
+In: a number of rows, a seed, a server version. Out: the durations of the audits, or an AssertionError with the
+unexpected result. A mirror copies a table and its changes to Delta, and the first audit has to report equality. Then
+four rows of the target are damaged. One gets a flipped bit, one is removed, one is duplicated, and one is reset to its
+values before the changes. The next audit has to name these four rows. The server's table is written during both audits.
 """
 
 from __future__ import annotations

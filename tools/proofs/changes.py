@@ -1,8 +1,9 @@
-"""What a stream delivered against what was written: row identities once, the model's changes, the server's tables.
+"""Comparison of the rows that a stream delivered with the changes that were written.
 
-In: rows as the job wrote them (identity columns, images as JSON text) and a workload. Out: nothing, or an
-AssertionError that names the first difference. Nothing of the project's decoder is used here: the images are compared
-as the JSON that Spark prints, with the values of the model brought to the same form.
+In: rows as the job wrote them (identity columns, images as JSON text) and a workload. Every row identity has to occur
+once, the changes have to equal those of the model, and their replay has to give the server's tables. Out: nothing, or
+an AssertionError that names the first difference. This module uses no decoder of the project. It compares the JSON that
+Spark prints with the model's values in the same form.
 """
 
 from __future__ import annotations

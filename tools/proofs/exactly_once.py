@@ -1,12 +1,13 @@
-"""Exactly once, proven by killing: a workload, a connection cut at random, a Spark query killed at random.
+"""Proof of exactly-once delivery: a workload, connections that are reset and a Spark query that is killed at random
+times.
 
     scripts/prove exactly-once [--version 10.11] [--transactions 100000] [--kills 8] [--seed N]
 
 A writer commits mixed transactions over three tables and two GTID domains. Spark streams them through a proxy that
-resets the connection every second or so, inside packets and between them, and the whole Spark application (JVM, source
-process, Python workers) gets SIGKILL at random times and starts again from its checkpoint. At the end the union of all
-batches must hold every row identity exactly once, each image as written, and replaying it must give the server's
-tables.
+resets the connection about once a second, between packets and inside them. The whole Spark application (JVM, source
+process, Python workers) gets SIGKILL at random times and restarts from its checkpoint. At the end, the union of all
+batches must contain every row identity exactly once, with each image as it was written. A replay of the union must give
+the server's tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The Spark application that the kill tests kill: every change of `shop.*` as text into Parquet, until it is stopped.
+"""Spark application that the kill tests kill: it writes every change of `shop.*` as text to Parquet until it is
+stopped.
 
     python -m tools.proofs.job '{"host": …}' CHECKPOINT OUTPUT
 
-Identity and images go into plain columns, so that the union of all batches can be checked without our code.
+Identity and images are plain columns, so that the union of all batches can be checked without code of the project.
 """
 
 from __future__ import annotations

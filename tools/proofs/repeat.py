@@ -1,7 +1,7 @@
-"""The command that repeats a run of a proof or a soak.
+"""Command that repeats a run of a proof or a soak.
 
-In: a program and the values that the run had. Out: a command for a shell, which that program's parser reads as the same
-values: numbers are written with all of their digits.
+In: a program, and the values of the run. Out: a shell command that the program's parser reads as the same values.
+Numbers are written with all of their digits.
 """
 
 from __future__ import annotations

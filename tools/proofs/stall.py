@@ -1,8 +1,8 @@
-"""Run a command as a busy, shared machine would: `python -m tools.proofs.stall [--max S] [--hogs N] COMMAND...`.
+"""Run a command as on a busy, shared machine: `python -m tools.proofs.stall [--max S] [--hogs N] COMMAND...`.
 
-At random moments one of the processes below it, or all of them, stand still for up to `--max` seconds; `--hogs` busy
-loops compete with them. A test that fails here and nowhere else depends on the machine, and will fail elsewhere once.
-Exit code: the command's.
+At random moments, one or all of the command's processes are paused for up to `--max` seconds. `--hogs` busy loops
+compete with them for the CPU. A test that fails only here depends on the machine's speed, and will also fail on some
+other machine. The exit code is the command's.
 """
 
 from __future__ import annotations

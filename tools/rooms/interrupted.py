@@ -1,7 +1,9 @@
-"""Run a command in a session of its own, press Ctrl-C behind a text that it prints, and print as JSON what is left.
+"""Run a command in a new session, send Ctrl-C after it prints a text, and print the leftovers as JSON.
 
-python interrupted.py TEXT SECONDS COMMAND...: to be run inside a clean room, which has no other processes. `code` is
-the command's exit code, `left` are the command lines of what still runs ten seconds later, `files` what is new in /tmp.
+    python interrupted.py TEXT SECONDS COMMAND...
+
+Run this program inside a clean room, which has no other processes. `code` is the command's exit code. `left` are the
+command lines of processes that still run ten seconds later. `files` are the new files in /tmp.
 """
 
 from __future__ import annotations

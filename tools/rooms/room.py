@@ -1,8 +1,8 @@
-"""A clean room: a bare Debian as a machine of its own, with a copy of this project and nothing else of this machine.
+"""Clean room: a bare Debian as a separate machine, with a copy of this project and nothing else of this machine.
 
-In: the files below, and what is laid over them by commands in the room. Out: what a command printed, its exit code, its
-seconds. A room can be laid over another, so that what took minutes to set up is set up once. Needs root, debootstrap
-and the kernel's overlay file system; anything that is missing is an error, because a room that is left out proves
+In: the files below, and commands that run in the room. Out: the output of a command, its exit code, its duration in
+seconds. A room can be an overlay of another one, so that a slow setup runs only once. A room needs root, debootstrap
+and the kernel's overlay file system. If one of them is missing, an error is raised, because a skipped room proves
 nothing.
 """
 

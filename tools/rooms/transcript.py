@@ -1,8 +1,8 @@
-"""The first hour of someone who has a wheel, a MariaDB server, and none of this project's scripts, as it is printed.
+"""Transcript of a user's first hour with a wheel, a MariaDB server, and none of this project's scripts.
 
-Root in a bare Debian installs what the README names, makes a server of the distribution's packages, does what
-docs/tutorial.md says, mirrors the database into Delta tables, audits it, and reads the table again on another Spark.
-`python -m tools.rooms.transcript` prints docs/first-hour.md.
+Root in a bare Debian installs the packages that the README names, and creates a server from the distribution's
+packages. Then root follows docs/tutorial.md: mirror the database into Delta tables, audit the tables, and read them
+with another Spark. `python -m tools.rooms.transcript` prints docs/first-hour.md.
 """
 
 from __future__ import annotations

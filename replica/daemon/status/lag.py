@@ -3,10 +3,10 @@
 In: samples in order of time. Out: lag in seconds, bytes and event groups, and how long our place in the primary's
 binlog is safe. The primary's position at this very moment is unknown, so each figure needs a definition:
 
-* seconds: 0 after a heartbeat, because the primary had nothing to send. 0 also after an answer without a missing group
-  that was requested after the newest group arrived. Else the age of the newest group on its arrival, by the primary's
-  clock. While nothing arrives, or an answer names missing groups, it grows with the time since we last had everything.
-  Binlog timestamps have whole seconds, so their possible missing fraction is not counted.
+* seconds: 0 after a heartbeat, because the primary had nothing to send. Also 0 if the monitor asked after the newest
+  group arrived, and the answer shows no missing group. Otherwise the age of the newest group on its arrival, by the
+  primary's clock. While nothing arrives, or the answer shows missing groups, the lag grows with the time since no group
+  was missing. Binlog timestamps have whole seconds, so up to one second of the age is not counted.
 * groups: number of missing sequence numbers, summed over the domains. An upper bound, because sequence numbers may
   jump.
 * bytes: distance between our place and the primary's, at its last answer. None if the file sizes are not visible to us.
@@ -34,7 +34,7 @@ Purge = Literal["never", "unknown", "by age", "by size", "gone"]
 
 TIMESTAMP_STEP_S = 1.0
 
-"""Event headers count whole seconds."""
+"""Resolution in seconds of the timestamps in event headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class LagFigures:
 
 
 class PrimaryLag:
-    """Lag over time. It remembers what earlier samples have proved. Use it in one thread."""
+    """Lag over time, with the facts that earlier samples have proved. Not thread-safe."""
 
     def __init__(self) -> None:
         self._complete_at = 0.0
@@ -105,10 +105,10 @@ class PrimaryLag:
             self._age_s = max(0.0, self._arrived_at + _offset_s(known) - head.timestamp - TIMESTAMP_STEP_S)
         if progress.heartbeats != self._heartbeats:
             self._heartbeats = progress.heartbeats
-            # It arrived after the last sample, so the primary had nothing to send at that sample's time.
+            # The heartbeat arrived after the last sample, so the primary had nothing to send at that sample's time.
             self._complete_at = max(self._complete_at, min(self._sampled_at, known.now))
             if progress.primary is not None and progress.primary >= head.primary:
-                self._age_s = 0.0  # and it arrived after the newest group
+                self._age_s = 0.0  # the heartbeat arrived after the newest group
 
     def _seconds(self, known: Sample, *, covered: bool) -> float | None:
         answer, progress, now = known.answer, known.progress, known.now
@@ -126,7 +126,7 @@ class PrimaryLag:
     def _committed_at(self, known: Sample) -> float:
         """Return the commit time of the newest group by our clock.
 
-        It is never later than the group's arrival, whatever the clock of its session was (SET timestamp).
+        The result is never later than the group's arrival, because a session may set its clock (SET timestamp).
         """
         return min(known.head.timestamp - _offset_s(known), self._arrived_at)
 
@@ -136,13 +136,13 @@ class PrimaryLag:
             return None, "unknown"
         if not covered and _same_server(known) and answer.file_kept is False:
             return 0.0, "gone"
-        # A file is purged by its last write, which is not before our last group's. If we have everything, what we need
-        # next was not written yet when the primary answered.
+        # The primary purges a file by the time of its last write, which is not earlier than our last group. If we have
+        # everything, the next group was not written yet when the primary was asked.
         last = min(known.now, answer.asked_at)
         if not covered and known.head.timestamp:
             last = max(self._complete_at, self._committed_at(known))
         if answer.max_total_bytes is not None and not covered:
-            return None, "unknown"  # by size: it depends on future writes
+            return None, "unknown"  # purging by size depends on future writes
         if answer.expiry_s is not None:
             return max(0.0, last + answer.expiry_s - known.now), "by age"
         return (None, "never") if answer.max_total_bytes is None else (None, "by size")
@@ -158,7 +158,10 @@ def groups_between(ours: GtidPosition, theirs: GtidPosition) -> int:
 
 
 def bytes_between(ours: BinlogPosition, theirs: BinlogPosition, binlogs: tuple[ListedBinlog, ...] | None) -> int | None:
-    """Return the number of bytes of one server's binlog from one place to a later one; None if a size is unknown."""
+    """Return the number of bytes of one server's binlog from `ours` to the later place `theirs`.
+
+    None means that the size of a file in between is unknown. `binlogs` are the server's files with their sizes.
+    """
     if ours.file == theirs.file:
         return max(0, theirs.position - ours.position)
     sizes = {one.name: one.size for one in binlogs or ()}
@@ -211,7 +214,7 @@ SAID_EVERY_S: Final = 10.0
 
 """Seconds between two lines.
 
-A person who watches the first start sees progress, and a day of it logs some thousand lines.
+A long first start then shows its progress, and logs less than 10 000 lines a day.
 """
 
 FAR_S: Final = 30.0

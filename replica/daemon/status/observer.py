@@ -52,7 +52,7 @@ HOUR_S = 3600.0
 
 
 class Observer:
-    """Observer of the daemon.
+    """Observer of all parts of the daemon.
 
     `record()` returns the newest record. `failed` is set once, by the error that ended the daemon.
     """
@@ -224,6 +224,7 @@ CONNECTED: Final = ("streaming", "paused")
 
 
 def connection(p: Progress, ack_policy: str) -> Connection:
+    """Return the `connection` part of the status record."""
     return Connection(
         endpoint=p.endpoint,
         primary_version=p.primary_version,
@@ -244,6 +245,7 @@ def connection(p: Progress, ack_policy: str) -> Connection:
 
 
 def primary(known: MonitorAnswer | None) -> Primary | None:
+    """Return the `primary` part of the status record; None before the monitor's first answer."""
     if known is None:
         return None
     answer = known.answer
@@ -260,6 +262,7 @@ def primary(known: MonitorAnswer | None) -> Primary | None:
 
 
 def stream(p: Progress) -> Stream:
+    """Return the `stream` part of the status record."""
     return Stream(
         received_bytes=p.received_bytes,
         groups=p.groups,
@@ -276,6 +279,7 @@ def stream(p: Progress) -> Stream:
 
 
 def acks(p: Progress) -> Acks:
+    """Return the `acks` part of the status record."""
     latency = p.ack_latency
     return Acks(
         count=p.acks,

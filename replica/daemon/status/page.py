@@ -24,6 +24,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def moment(at: float) -> str:
+    """Return a time (Unix seconds) as text in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 
@@ -54,6 +55,14 @@ MAX_READERS_SHOWN = 20
 
 
 def page(record: StatusRecord | None, head: RelayHead | None, verdict: Verdict, now: float) -> str:
+    """Return the page of `mariadb-replica status`, with ANSI colours.
+
+    Args:
+        record: newest status record, if there is one.
+        head: end of the relay log; used if the daemon is down.
+        verdict: verdict on the record.
+        now: current time in seconds since 1970.
+    """
     title = click.style(verdict.word, fg=verdict.colour, bold=True)
     lines = [f"{title}: {one_line(verdict.reason)}" if verdict.reason else title]
     if verdict.advice:

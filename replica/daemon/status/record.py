@@ -146,7 +146,7 @@ class StatusRecord(_Part):
     v: Literal[1] = 1
     version: str
     cluster: str = ""
-    """The option `cluster`; empty without one."""
+    """Value of the option `cluster`; empty without the option."""
     pid: int
     written_at: float
     started_at: float

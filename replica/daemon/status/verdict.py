@@ -1,7 +1,7 @@
 """Verdict on a status record for a person on call: one word, one sentence, a hint, and an exit code.
 
 In: the newest record (or None), the current time, and whether a process holds the relay log. Out: a `Verdict`. The
-record alone is not sufficient: a killed process leaves one that looks healthy.
+record alone is not sufficient, because a killed process leaves a record that looks healthy.
 
     0   healthy: connected, and not further behind than ready_lag_s
     3   not running: stopped, failed, or killed

@@ -2,7 +2,7 @@
 
 In: the ranges of a `Reading`. Out: a `Summary`, as a table for people or one JSON object. Changes that were logged as
 statements are counted by the tables in their text. Events of transactions that are not selected are not counted. Row
-changes are counted once, and those of XA transactions at their commit.
+changes are counted once; the row changes of XA transactions are counted at their commit.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Domain:
 
     @property
     def disorder(self) -> str:
-        """Out-of-order transactions of the domain in words; '' if there are none."""
+        """Text about out-of-order transactions of the domain; '' if there are none."""
         if self.first_out_of_order is None:
             return ""
         return f"; {self.out_of_order:,} out of order, the first one {self.first_out_of_order}"
@@ -67,6 +67,8 @@ class Domain:
 
 @dataclass(slots=True)
 class Summary:
+    """Counts of all files so far. `rows`: for each table, int64 counts of its row changes by operation."""
+
     files: list[str] = field(default_factory=list)
     domains: dict[int, Domain] = field(default_factory=dict)
     first_commit: int | None = None
@@ -81,7 +83,7 @@ class Summary:
     _texts: StatementChanges | None = None
 
     def add(self, part: Part, reading: Reading) -> None:
-        """Count one range."""
+        """Count the transactions, rows and events of the part `part` of `reading`."""
         if not self.files or self.files[-1] != part.name:
             self.files.append(part.name)
         if not part.piece.whole:
@@ -282,7 +284,7 @@ def _columns(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def write_counts(reading: Reading, out: BinaryIO, *, as_json: bool) -> None:
-    """Write the summary, even if damage or a torn end stops the reading."""
+    """Write the summary as a table or as JSON to `out`, even if damage or a torn end stops the reading."""
     summary = Summary()
     try:
         for part in reading.parts():

@@ -2,7 +2,7 @@ r"""Default output of the dump: events of each transaction under its GTID, rows 
 
 The format follows mariadb-binlog -vv: `# at OFFSET` before each event, `#Q>` before the text of a statement, `###`
 before rows. All times are UTC. Text values keep their characters; control characters are shown as \x1b. With patterns
-of tables, only transactions that change such tables are shown, and of their events only the rows.
+of tables, only transactions that change such tables are shown, and only with their rows.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ _LARGE = frozenset({"images", "payload", "content"})
 
 
 def write_events(reading: Reading, out: BinaryIO) -> None:
+    """Write one JSON object per event to `out`, for `dump --events`."""
     for part in reading.parts():
         visible = reading.visible(part)
         tracker = GroupTracker()
@@ -59,7 +60,7 @@ def write_events(reading: Reading, out: BinaryIO) -> None:
 
 
 def event_object(part: Part, found: FileEvent) -> Mapping[str, Any]:
-    """Return an event as plain values."""
+    """Return an event of the part as values that JSON can represent."""
     header = found.header
     return {
         "file": part.name,
@@ -174,6 +175,7 @@ def program(table: CompiledTable, image: Image, *, unnamed: bool) -> Program:
 
 
 def write_json_rows(reading: Reading, out: BinaryIO, *, image: Image = "both") -> None:
+    """Write one JSON object per row to `out`, for `dump --json`. `image` selects the written images."""
     texts = RowTexts(JSON, lambda table: program(table, image, unnamed=reading.names.is_unnamed(table.table_map)))
     for part in parts_with_notice(reading):
         place = RangeOrigin(part.name, part.piece.offset)

@@ -4,9 +4,9 @@ The output is for the mariadb client. Each statement finds one row: by the prima
 columns of the before image, compared exactly. Literals are exact: FLOAT with the digits of the equal double, bytes in
 hex, times in UTC, with session settings in the output. Statements run with the settings of their original session.
 
-Content that cannot be reproduced is reported in the output as a comment, on standard error, and in the exit code. That
-is LOAD DATA that was logged as a statement, tables whose column names are unknown, and text that is invalid in its
-character set. Old row versions of system-versioned tables are left out, because the server writes them itself.
+Content that cannot be reproduced is reported in the output as a comment, on standard error, and in the exit code. Such
+content is LOAD DATA that was logged as a statement, tables whose column names are unknown, and text that is invalid in
+its character set. Old row versions of system-versioned tables are left out, because the server writes them itself.
 """
 
 # ruff: noqa: S608  (SQL is what this makes)
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 ROWS_MODE: Final = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
 
-"""The mode stores values unchanged, even zeros and dates that no calendar has.
+"""sql_mode that stores values unchanged, even zeros and dates that no calendar has.
 
-It is not strict, because generated columns are recomputed.
+The mode is not strict, because generated columns are recomputed.
 """
 
 # Bits of the status variable flags2 (the server's OPTION_* flags).
@@ -107,7 +107,7 @@ def settings_of_rows(flags: int, timestamp: int) -> dict[str, str]:
 
 
 def settings_of(event: QueryEvent) -> dict[str, str]:
-    """Return the settings with which the statement ran. It does not depend on settings that were not logged."""
+    """Return the settings with which the statement ran, as far as they were logged."""
     status = event.status
     fraction = f".{status.microseconds:06}" if status.microseconds else ""
     found = {"timestamp": f"{event.header.timestamp}{fraction}"}
@@ -134,7 +134,7 @@ SET time_zone = '+00:00', sql_mode = '{ROWS_MODE}';
 
 _EXACT: Final = " COLLATE utf8mb4_nopad_bin"
 
-"""Text that is equal in its table's collation may still differ."""
+"""Collation for exact comparison, because texts that are equal in the table's collation may still differ."""
 
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
@@ -188,7 +188,7 @@ class SqlDump:
     def __init__(self, reading: Reading, out: BinaryIO, *, only_rows: bool) -> None:
         self._reading = reading
         self._out = out
-        self._only_rows = only_rows  # with patterns of tables: statements have no known table
+        self._only_rows = only_rows  # with patterns of tables, because the tables of a statement are unknown
         self._texts = RowTexts(SQL, program)
         self._session = SessionSettings()
         self._waiting: list[str] = []

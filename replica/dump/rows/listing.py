@@ -1,8 +1,8 @@
-"""A range event by event, with the rows of each rows event after it, for the human dump and the SQL dump.
+"""Events of a range with the rows of each rows event, for the human dump and the SQL dump.
 
-In: a `Part` and the texts of its rows. Out: items in the order of the log. Rows are after their event. Rows that come
-with the end of their group (an XA transaction that was prepared elsewhere) are before the event that ends it. Groups
-that are not selected are left out, and so are events between groups unless everything is selected.
+In: a `Part` and the texts of its rows. Out: items in the order of the log. Rows follow their event. The rows of an XA
+transaction that was prepared elsewhere precede the event that ends the group. Groups that are not selected are left
+out, and so are events between groups unless everything is selected.
 
 An event whose rows cannot be decoded (INCIDENT, an unknown event, a damaged image) raises an error after all events and
 rows before it.
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 class ItemKind(Enum):
+    """Kind of an item: the place of an event in its group, or an item that is no event."""
+
     OUTSIDE = "outside"  # outside of every group
     BEGIN = "begin"
     MEMBER = "member"
@@ -64,7 +66,7 @@ def listing(reading: Reading, part: Part, texts: RowTexts) -> Iterator[Item]:
     feed, visible, failure = None, None, None
     try:
         feed = RowFeed(part, reading.rows(part), texts)
-        visible = reading.visible(part)  # only now: the feed may have found groups that cannot be read
+        visible = reading.visible(part)  # only now, because the feed may have found groups that cannot be read
     except ProtocolError as error:
         failure = error
     tracker = GroupTracker()
@@ -122,7 +124,7 @@ class Chunk(NamedTuple):
 class RowFeed:
     """Texts of a range. Rows come in the order of the log, those of an XA transaction at its commit.
 
-    `failure` is the error that ends them. It is known before the events that precede it are listed.
+    `failure` is the error that ends the texts. The error is known before the preceding events are listed.
     """
 
     def __init__(self, part: Part, rows: Iterator[ShownRows], texts: RowTexts) -> None:

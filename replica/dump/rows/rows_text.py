@@ -104,7 +104,9 @@ class Program:
         self.addresses.append(self._hold(record))
 
     def all_addresses(self) -> list[int]:
-        """Return the addresses for current rows and for old versions. They are the same unless both were added."""
+        """Return the addresses for current rows and for old versions. The two are equal unless `add` was called for
+        both.
+        """
         return self.addresses if len(self.addresses) == k.PROGRAMS else self.addresses * 2
 
     def _piece(self, text: str) -> tuple[int, int]:
@@ -184,7 +186,7 @@ class RangeOrigin:
 
 
 class RowTexts:
-    """Writer of batches in one notation. `compile_` makes the program of a new table."""
+    """Writer of batches in one notation. `compile_` returns the program of a new table."""
 
     def __init__(self, notation: int, compile_: Callable[[CompiledTable], Program]) -> None:
         self._notation = notation

@@ -1,4 +1,5 @@
-"""Conversation from the greeting to the final OK. Plugins answer, and the server may switch between them.
+"""Conversation of a login, from the server's greeting to the final OK. Plugins answer, and the server may switch
+plugins.
 
 No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's payloads. It yields None
 if there is nothing to send and the next payload is expected. The caller handles an ERR packet, which ends the
@@ -41,13 +42,16 @@ Respond = Callable[[str, bytes], bytes]
 
 
 def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Respond) -> Conversation:
-    """Log in.
+    """Log in: yield the payloads to send, and return the plugin that the server accepted.
 
     Args:
         greeted_with: the plugin named in the greeting.
         scramble: the greeting's 20 random bytes.
         secret: the account's password.
         respond: wraps the first answer.
+
+    Returns:
+        The plugin, and the text of the server's OK packet.
 
     Raises:
         AuthenticationError: the server asks for a plugin that is unknown or that would expose the password.

@@ -1,9 +1,9 @@
-"""A compressed connection: an asyncio.Transport over another one, with frames in between.
+"""Compressed connection: an asyncio.Transport over another one, with frames in between.
 
 In: the transport of a connection, plain or TLS, whose two sides have just agreed on CLIENT_COMPRESS. Out: the same
 interface, so that driver and session need not know of frames. Every `write` becomes frames in a single write of the
 transport below, because a semi-synchronous primary depends on that. The protocol above may pause reading at any byte.
-Inflated bytes then wait here, and so does the end of the connection.
+This transport then holds back the inflated bytes and the end of the connection.
 
 Refused: damaged frames. The protocol above then loses its connection with the ChecksumError.
 
@@ -130,7 +130,7 @@ class CompressedTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _deliver(self) -> None:
-        """Pass complete data up while the protocol above reads it, then the end of the connection, if it has come."""
+        """Pass complete data up while the protocol above reads, then the end of the connection if it was received."""
         try:
             while not self._paused and not self._aborted and self._pass_on():
                 pass

@@ -1,9 +1,9 @@
-"""The driver's connection with our own login: TLS that never falls back, every plugin, compression.
+"""Driver connection with our own login: TLS that never falls back to plain text, every plugin, compression.
 
-In: a configuration and an endpoint. Out: a connection that has logged in. aiomysql's own login is not used. It
-continues in plain text if the server offers no TLS, knows two plugins, and stops at a second change of plugin. It
-neither compresses nor checks a certificate through the password. It also accepts replies of any size, and sends our
-files to a server that asks for them.
+In: a configuration and an endpoint. Out: a connection that has logged in. aiomysql's own login is not used, for these
+reasons. It continues in plain text if the server offers no TLS, knows two plugins, and ends at a second change of
+plugin. It does not compress, and does not verify a certificate through the password. It accepts replies of any size,
+and sends local files to a server that requests them.
 
 Refused: a server without TLS or compression if they are configured; replies of more bytes than `expect` allows, before
 they are read.
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 MAX_LOGIN_BYTES: Final = 256 << 10
 
-"""Maximum number of bytes of a server during the login.
+"""Maximum number of bytes that a server may send during the login.
 
-It sends a dozen packets, the largest of them a public key or an error.
+A server sends about a dozen packets; the largest is a public key or an error.
 """
 
 PACKET_COST: Final = 64
@@ -147,7 +147,7 @@ class DriverConnection(Driver):
         A payload longer than `longest` bytes is cut there, and the connection is closed.
 
         Raises:
-            ProtocolError: the payload is empty, or longer than the rest of the bytes that `expect` allows.
+            ProtocolError: the payload is empty, or exceeds the number of bytes that `expect` allows.
         """
         payload = bytearray()
         length = MAX_PIECE
@@ -247,17 +247,22 @@ _DIGEST_CHARACTERS = 64
 
 _DIGEST_HEAD = bytes((1 + _DIGEST_CHARACTERS, 1))
 
-"""Length of the rest, and its kind: a digest with SHA-256."""
+"""First two bytes of the digest text: its remaining length, and its kind (SHA-256)."""
 
 _OTHER_WAY = "Use tls=verify-identity with the server's certificate authority as tls_ca."
 
 
 def check_certificate(done: Authenticated, scramble: bytes, certificate: bytes) -> None:
-    """Compare the server's digest with the one that `certificate` (DER) requires.
+    """Compare the server's digest with the one that the certificate requires.
+
+    Args:
+        done: the finished login, whose OK packet has the server's digest.
+        scramble: random bytes of the server's greeting.
+        certificate: the server's TLS certificate in DER.
 
     Raises:
-        AuthenticationError: the certificate does not belong to a server that knows the password, or this cannot be
-            checked.
+        AuthenticationError: the certificate does not belong to a server that knows the password, or the comparison is
+            impossible.
     """
     stored = done.plugin.stored()
     if stored is None:

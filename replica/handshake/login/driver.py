@@ -1,9 +1,9 @@
-"""The only module that uses private names of aiomysql, PyMySQL and asyncio, and gives them public names.
+"""Adapter to aiomysql, PyMySQL and asyncio. Only this module uses their private names, and it gives them public names.
 
 In: an endpoint, and a subclass that handles the greeting. Out: packets in both directions, and finally the streams
 without the driver. The driver opens the connection, counts packets, escapes values and sets autocommit. It calls three
 private methods that we override, and we read or set seven of its private names. The test
-tests/unit/handshake/login/test_driver.py lists them all, with the effect that a change in the driver would have.
+tests/unit/handshake/login/test_driver.py lists all of these names, and what breaks if the driver changes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHARSET: Final = charset_by_name("utf8mb4")
 
 
 class Driver(Connection):
-    """A connection whose subclass reads the greeting, logs in and reads packets."""
+    """Driver connection whose subclass handles the greeting, logs in and reads packets."""
 
     _reader: Any
     _writer: Any
@@ -47,7 +47,7 @@ class Driver(Connection):
             conv={},
         )
 
-    # -- what the driver calls, and what it means here ------------------------------------------------------------
+    # -- methods that the driver calls -----------------------------------------------------------------------------
 
     async def _get_server_information(self) -> None:
         await self.greeted(await self.read_reply())
@@ -70,7 +70,7 @@ class Driver(Connection):
         """Return the next payload, at most `longest` bytes of it."""
         raise NotImplementedError
 
-    # -- what a login does with the driver ------------------------------------------------------------------------
+    # -- methods for a login ---------------------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Connect with TCP_NODELAY and keep-alive, log in, and set autocommit."""
@@ -91,7 +91,7 @@ class Driver(Connection):
         return data
 
     def count_on(self, sequence_id: int) -> None:
-        """Give the next packet that is written this sequence id. Every command begins with 0."""
+        """Set the sequence id of the next written packet. Every command begins with 0."""
         self._next_seq_id = sequence_id & 0xFF
 
     @property
@@ -104,7 +104,7 @@ class Driver(Connection):
     def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """The reader and writer of the connection, or None after it is closed.
 
-        They may be replaced by others over them.
+        A caller may replace them, for example by streams that add compression.
         """
         return None if self._writer is None else (self._reader, self._writer)
 

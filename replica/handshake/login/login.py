@@ -1,15 +1,15 @@
-"""Connect, log in, run steps, and hand over the socket.
+"""Login to a server: connect, authenticate, run steps, and hand over the socket.
 
-In: a configuration and an endpoint. Out: a `Login` that runs step generators, and finally a `Detached` transport. That
-is the same connection without the driver and with reading paused, so that no byte of the stream passes through
-aiomysql's packet reader. That reader is five times slower and stops at the sequence numbers of a semi-synchronous
-stream.
+In: a configuration and an endpoint. Out: a `Login` that runs step generators, and finally a `Detached` transport.
+`Detached` is the same connection without the driver and with reading paused, so that no byte of the stream passes
+through aiomysql's packet reader. aiomysql's reader is five times slower, and fails at the sequence numbers of a
+semi-synchronous stream.
 
-The peer may be anything. Whatever it sends ends in a `ReplicaError`, after a bounded number of bytes and a bounded
-time.
+The peer may be any program. Invalid data of the peer ends in a `ReplicaError`, after a bounded number of bytes and a
+bounded time.
 
-Source: sql/sql_parse.cc, 10.11: a dump command ends its connection, so `dump` uses up a login. The source for the
-restart of the sequence numbers is in protocol/packets/packets.py.
+Source: sql/sql_parse.cc, 10.11: a connection cannot be used after a dump command, so `dump` uses up a login. The source
+for the restart of the sequence numbers is in protocol/packets/packets.py.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NO_SERVER = "No MariaDB server answers like this. Check which program listens t
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """The connection without the driver. Reading is paused. `leftover` holds bytes that had already arrived.
+    """Connection without the driver, with reading paused. `leftover` holds bytes that were received before.
 
     Keep this object as long as the transport is used: asyncio's StreamWriter closes its transport when it is collected.
     """
@@ -64,12 +64,14 @@ class Detached:
     leftover: bytes
     writer: asyncio.StreamWriter
     tls: str = ""
-    """TLS version and cipher; empty without."""
+    """TLS version and cipher; empty without TLS."""
     compressed: bool = False
 
 
 class Login:
-    """A logged-in connection. `run()` drives step generators over it, and `detach()` ends the driver's part."""
+    """Logged-in connection. `run()` runs step generators over the connection, and `detach()` takes the socket from the
+    driver.
+    """
 
     def __init__(self, connection: DriverConnection, endpoint: Endpoint) -> None:
         self._connection = connection
@@ -82,7 +84,7 @@ class Login:
 
     @property
     def tls(self) -> str:
-        """TLS version and cipher in use; empty without."""
+        """TLS version and cipher in use; empty without TLS."""
         return self._connection.tls
 
     @property
@@ -121,7 +123,7 @@ class Login:
         except (ReplicaError, StopIteration):
             raise
         except Exception as error:
-            # Generators assume that an answer fits their statement, but a peer that is no server sends anything.
+            # Generators assume that an answer fits their statement, but another kind of peer may send any data.
             what = step.sql if isinstance(step, Query) else "a command"
             message = f"{self.endpoint} answered {what[:_SHOWN_SQL]!r} with an invalid reply: {error!r}."
             raise ProtocolError(message, hint=_NO_SERVER) from error
@@ -222,7 +224,7 @@ class Login:
 
 
 def said_by(endpoint: Endpoint, error: ProtocolError) -> ProtocolError:
-    """Return the same error with the server's name, because one of several hosts may be no server."""
+    """Return the same error with the server's name, which shows the wrong one of several hosts."""
     return type(error)(f"{endpoint}: {error.message}.", hint=error.hint or _NO_SERVER)
 
 

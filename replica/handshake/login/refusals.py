@@ -2,7 +2,7 @@
 show whether a retry may help.
 
 Source: the numbers are those of the server's sql/share/errmsg-utf8.txt (1000 to 1999, 4000 and above), of a client's
-errmsg.h (2000 to 2999) and of MySQL (3159). Which of them end a login was measured on 10.5, 10.11 and 11.8.
+errmsg.h (2000 to 2999) and of MySQL (3159). The numbers that end a login are measured on 10.5, 10.11 and 11.8.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ CONNECTION_CODES = frozenset(
 )
 """Too many connections, shutting down, killed, lost, init_connect failed. A retry may succeed."""
 _CANNOT_CONNECT = 2003
-"""The driver's text for this error names another product's server, and no port. The cause has the details."""
+"""Driver's error for a failed connection. Its text names a MySQL server and no port, so the message shows the cause
+instead.
+"""
 _OF_DRIVER = range(2000, 3000)
 """Errors that the driver detects itself. Texts of a server are shown unchanged."""
 _NO_WAY_IN: Final[tuple[tuple[type[OSError], str, str], ...]] = (

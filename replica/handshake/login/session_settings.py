@@ -1,9 +1,10 @@
-"""Settings of every session of ours: set after the login, read back, and refused if the server keeps other values.
+"""Settings of every session, set after the login and read back. A session in which the server keeps other values is
+refused.
 
 A server gives a new session its global variables, and then runs init_connect in it, for accounts without SUPER or
-CONNECTION ADMIN. Either may change the meaning of a statement and the character set of its answer. Either may also cut
-the answer without an error. `login.log_in` runs `settle_session` on every connection, before any other statement. A
-session that needs more (`snapshot/connection/session.py`) adds its own settings to these.
+CONNECTION ADMIN. Both may change the meaning of a statement and the character set of its answer, or cut the answer
+without an error. `login.log_in` runs `settle_session` on every connection, before any other statement. A session that
+needs more (`snapshot/connection/session.py`) adds its own settings to these.
 
 A setting that the server does not know is left out. Such a server is no MariaDB, and later checks refuse it.
 """
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SessionSetting(NamedTuple):
-    """A session variable.
+    """Session variable with its required value.
 
     `value` is its value for SET. `shown` is the text that SHOW prints, or None to skip the check.
     """
@@ -34,8 +35,8 @@ class SessionSetting(NamedTuple):
 
 
 NAMES: Final = "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci"
-"""Makes statements and answers UTF-8. The handshake asks for the same, but a server with
-skip_character_set_client_handshake ignores that, and init_connect may change it.
+"""Statement that makes statements and answers UTF-8. The handshake requests UTF-8 too, but a server with
+skip_character_set_client_handshake ignores the request, and init_connect may change the character set.
 """
 SPOKEN: Final = dict.fromkeys(("character_set_client", "character_set_connection", "character_set_results"), "utf8mb4")
 MOST_ROWS: Final = "18446744073709551615"

@@ -94,7 +94,7 @@ def may_read_all(database: str | None) -> Steps[bool]:
 def read_in_part(among: Collection[tuple[str, str]]) -> Steps[list[tuple[str, str]]]:
     """Return the tables of which the account may read only some columns, by column grants.
 
-    The catalog hides the rest.
+    The catalog hides the other columns.
     """
     found = []
     for database, table in (yield Query(_COLUMN_GRANTS)):

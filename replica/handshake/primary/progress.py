@@ -1,11 +1,11 @@
 """Progress of a primary and retention of its binlog, which the monitor queries beside the stream.
 
-In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. An account with REPLICATION SLAVE gets all of
-it except the sizes of the binlog files. These need BINLOG MONITOR and are None without it. Variables that a version
-does not know are None too.
+In: the primary's file that our log has reached. Out: a `PrimaryAnswer`. An account with REPLICATION SLAVE gets all
+fields except the sizes of the binlog files. The sizes need BINLOG MONITOR and are None without this privilege.
+Variables that a version does not know are None too.
 
-Source: which privilege each statement needs, and its answer without that privilege, was measured on 10.5, 10.11 and
-11.8, each statement with each grant. BINLOG_GTID_POS returns NULL for a purged file (the same versions).
+Source: the privilege that each statement needs, and its answer without the privilege, are measured on 10.5, 10.11 and
+11.8. BINLOG_GTID_POS returns NULL for a purged file (the same versions).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ DENIED_CODES = (1227, 1045)
 SECONDS_A_DAY = 86_400.0
 
 _CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-"""The clock without a time zone.
+"""SQL expression for the server's clock in microseconds since 1970, independent of its time zone.
 
-UNIX_TIMESTAMP(NOW(6)) is wrong by an hour for an hour when the clocks are put back.
+UNIX_TIMESTAMP(NOW(6)) is wrong by one hour during the hour that is repeated when daylight saving time ends.
 """
 _VARIABLES = ("binlog_expire_logs_seconds", "expire_logs_days", "max_binlog_total_size", *PLACE_OF_A_SERVER)
 _STATUS = (

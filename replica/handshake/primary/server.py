@@ -1,9 +1,9 @@
 """Prerequisites of a primary, and one error that reports all unmet ones.
 
 `inspect_server()` queries the server, as a generator of steps. `check()` evaluates the answers without I/O. Every unmet
-prerequisite comes with the exact statement that meets it. All are reported at once, because an administrator who learns
-one problem a run gives up at the third. Settings that only make work harder (no column names in the binlog, partial row
-images, no checksums) are warnings.
+prerequisite comes with the exact statement that meets it. All are reported at once, so that an administrator can fix
+them before the next run. Settings that are only unfavourable (no column names in the binlog, partial row images, no
+checksums) are warnings.
 
 Source: sql/repl_failsafe.cc (register_slave), 10.11, for the requirements and traces of a registration. The variables
 and their effects on the binlog were measured on 10.5, 10.11 and 11.8.
@@ -79,7 +79,7 @@ _TRUE = ("ON", "1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """Settings of a server that matter to a replica, as it reports them. None: the server lacks the variable."""
+    """Settings of a server that matter to a replica, as reported by the server. None: it lacks the variable."""
 
     version: str
     server_id: int
@@ -105,7 +105,7 @@ class ServerInfo:
 
     @property
     def is_mariadb(self) -> bool:
-        # A configuration file can set the version text to anything, but not this variable.
+        # A configuration file can set any version text, but not this variable.
         return self.gtid_domain_id is not None
 
     @property
@@ -253,7 +253,13 @@ def _warnings(server: ServerInfo, hosts: int) -> Iterator[Finding]:
 
 
 def grant(privilege: str, account: str, on: str = "*.*") -> str:
-    """Return the statement that grants a privilege to an account (in the notation of CURRENT_USER())."""
+    """Return the GRANT statement for an account.
+
+    Args:
+        privilege: privilege in SQL.
+        account: account in the notation of CURRENT_USER(): user@host.
+        on: object of the grant in SQL.
+    """
     user, _, host = account.rpartition("@")
     return f"GRANT {privilege} ON {on} TO {_quote(user)}@{_quote(host)};"
 
@@ -264,7 +270,7 @@ def _quote(name: str) -> str:
 
 
 def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError | None:
-    """Return one error for all unmet prerequisites, or None.
+    """Return one error for all unmet prerequisites of a server, or None. `where` is the name of the server in messages.
 
     If only a privilege is missing, the error is an AuthenticationError.
     """
@@ -282,10 +288,10 @@ def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError 
     return PrerequisiteError(message, hint=hint)
 
 
-# A primary notices that a client vanished only when it next has something to send. Until then it counts the client as
-# a semi-sync replica. So a replica that stops ends its dump on the primary, and one that returns after a crash ends
-# the dump that it left. Both need no privilege, because an account may end its own threads. Neither touches a thread
-# that is not proven ours.
+# A primary notices that a client vanished only when it next has something to send. Until then it counts the client as a
+# semi-sync replica. So a replica that stops ends its dump on the primary, and a replica that starts after a crash ends
+# the dump of its earlier process. Both need no privilege, because an account may end its own threads. Neither ends a
+# thread unless the thread is proven to be ours.
 #
 # Source: the server's sql/sql_repl.cc (kill_zombie_dump_threads) and sql/repl_failsafe.cc (register_slave,
 # show_slave_hosts), 10.11; its own replica ends its dump in the same way (semisync_slave.cc: kill_connection).
@@ -297,8 +303,8 @@ NAMESAKE_STEP_S = 0.25
 
 """Seconds between two checks whether a replica with our server id has vanished from the list of replicas."""
 
-# The difference is the start time of the server process, whatever happened to its clock since. The server computes
-# Uptime from the statement's time, which is UNIX_TIMESTAMP() (sql/mysqld.cc: show_starttime).
+# The difference is the start time of the server process, even if its clock was set later. The server computes Uptime
+# from the statement's time, which is UNIX_TIMESTAMP() (sql/mysqld.cc: show_starttime).
 _SELF = (
     "SELECT @@GLOBAL.server_id, CAST(UNIX_TIMESTAMP() - s.VARIABLE_VALUE AS SIGNED), p.ID, p.HOST "
     "FROM information_schema.GLOBAL_STATUS s JOIN information_schema.PROCESSLIST p "
@@ -347,9 +353,9 @@ def end_dump(thread: ServerThread) -> Steps[bool]:
 def is_leaving(thread: ServerThread) -> Steps[bool]:
     """Return True if another connection of this account was killed and still exists.
 
-    It is registered, but never served again.
+    Such a connection is still registered, but never receives another event.
 
-    Mostly that lasts a moment. A 10.11 was seen to keep such a thread until another replica came (state "Waiting to
+    This state usually lasts a moment. 10.11 may keep such a thread until another replica connects (state "Waiting to
     finalize termination").
     """
     return (yield from _listed_as("Killed", thread))

@@ -77,7 +77,7 @@ async def event_at(login: Login, place: BinlogPosition, *, longest: int = PROBE_
 class GroupHere(NamedTuple):
     """Event group at a place.
 
-    `inside`: whether the place is inside of an event group. `gtid`: GTID of the first group that begins at the place or
+    `inside`: whether the place is inside an event group. `gtid`: GTID of the first group that begins at the place or
     after it.
     """
 
@@ -115,7 +115,8 @@ async def fingerprint_of(login: Login, gtid: Gtid, position: GtidPosition) -> Fi
         ServerError: the transactions with which the dump would begin were purged.
     """
     others = tuple(one for one in position if one.domain_id != gtid.domain_id)
-    # The number before it, whether or not a group has that number: outside of strict mode a server starts after a hole.
+    # Use the preceding sequence number, whether or not a group has it: without gtid_strict_mode, a server starts after
+    # a gap.
     before = (gtid._replace(seq_no=gtid.seq_no - 1),) if gtid.seq_no > 1 else ()
     await login.run(_announce())
     await login.run(_ask_for(GtidPosition((*others, *before)), strict_mode=False, ignore_duplicates=False))
@@ -167,7 +168,7 @@ async def probe(
 
 async def _events_from(login: Login, place: BinlogPosition, longest: int = PROBE_BYTES) -> AsyncGenerator[bytes]:
     await login.run(_announce())
-    # With annotations, else the server would skip one and send the event after it.
+    # With annotations, because otherwise the server would skip an annotation and send the event after it.
     flags = DumpFlag.NON_BLOCK | DumpFlag.SEND_ANNOTATE_ROWS
     command = com_binlog_dump(0, flags=flags, file=place.file, position=place.position)
     async with contextlib.aclosing(login.dump(command, longest=longest)) as events:
@@ -257,7 +258,7 @@ async def begun_at(config: ReplicaConfig, endpoint: Endpoint, file: str) -> int 
 
 
 async def last_begun_by(config: ReplicaConfig, endpoint: Endpoint, files: BinlogFiles, time_s: int) -> BegunFile | None:
-    """Return the last file that was begun at `time_s` or before; None if even the oldest was begun later."""
+    """Return the last of `files` that began at or before `time_s` (Unix seconds); None if all of them began later."""
     found = None
     low, high = files.oldest, files.newest + 1  # the first file begun later is in [low, high]
     while low < high:

@@ -1,17 +1,19 @@
-"""Check that the server's binlog is still the one we were reading, before every start from a stored position.
+"""Check before every start from a stored position: the server's binlog is still the one that this replica was reading.
 
 The server accepts positions that it should refuse: a GTID of an unknown domain, and a GTID whose sequence number a new
-log has reached again. Both occur after RESET MASTER or on a foreign server. The server raises no error, and changes are
-lost. So the stored GTIDs are looked up in @@gtid_binlog_state. On the same server, BINLOG_GTID_POS() of the place where
-the last stored group ended must return the stored GTIDs. A file that was purged since gives NULL, which is legitimate;
-a file in the server's future is not.
+binlog has reached again. Both occur after RESET MASTER or on a foreign server, and changes are then lost without an
+error. Two checks prevent this.
 
-A reset server that has written similar transactions again may pass these checks, and another server has other places,
-so resume.py compares the content. The server id does not identify a server: all nodes of a Galera cluster may share
-one, and a clone has its original's. `ServerInfo.uid` does. A position that was stored without a uid is looked up at its
-place, and compared by content if that fails.
+`verify` looks up the stored GTIDs in @@gtid_binlog_state. On the same server, BINLOG_GTID_POS() of the stored place
+must also return the stored GTIDs. NULL means that the file was purged, which is legitimate, or that its number is above
+the server's newest file, which is an error.
 
-Source: the server's sql/sql_repl.cc (check_slave_start_position) decides what it accepts; that it silently loses
+`verify_content` compares the last stored transaction itself, because a reset server that has written similar
+transactions may pass `verify`. `ServerInfo.uid` identifies the server. The server id does not: all nodes of a Galera
+cluster may share one id, and a clone has the id of its original. A position that was stored without a uid is looked up
+at its place, and its content is compared if that fails.
+
+Source: the server's sql/sql_repl.cc (check_slave_start_position) decides what the server accepts. The silent loss of
 changes was measured on 10.11 and 11.8.
 """
 
@@ -57,11 +59,11 @@ HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The point where we stopped.
+    """Point at which the replica stopped.
 
     `primary` is the place where the last group of `position` ended in the binlog of the server `uid`. If `reached` is
-    set, the dump starts at `position`, but we had read up to `reached`, and `primary` belongs to `reached`. That is so
-    while XA transactions are prepared, because their groups are read again. `last` identifies the last group.
+    set, the dump starts at `position`, but we had read up to `reached`, and `primary` belongs to `reached`. `reached`
+    is set while XA transactions are prepared, because their groups are read again. `last` identifies the last group.
     """
 
     position: GtidPosition
@@ -88,7 +90,7 @@ class Stored:
 
 
 class PlaceState(Enum):
-    """What a server has at the point where we stopped."""
+    """State of a server's binlog at the stored place."""
 
     PLACE = "our place is in its binlog: the event there can be compared"
     GONE = "it is the server we stopped at, and has removed that file since"
@@ -98,6 +100,14 @@ class PlaceState(Enum):
 def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Steps[PlaceState]:
     """Raise an error unless the server has everything up to the stored position, at the place where we stopped.
 
+    Args:
+        stored: the point at which the replica stopped.
+        server: the server's answers.
+        may_lag: whether the server may receive the missing transactions later, or another host may have them.
+
+    Returns:
+        What the server has at the stored place, for `verify_content`.
+
     Raises:
         PositionLostError: its binlog was reset or is another one, or (without `may_lag`) ends before the position.
         PrerequisiteError: it is a replica at that position which does not log what it replicates.
@@ -106,7 +116,7 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
     """
     position = stored.position if stored.reached is None else stored.reached
     if not position:
-        return PlaceState.GONE  # from the very beginning, which the server refuses itself if it was purged
+        return PlaceState.GONE  # from the very beginning; the server itself refuses if it has purged transactions
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos, @@GLOBAL.log_slave_updates")
     state, replicated = frozenset(gtids(rows[0][0])), gtids(rows[0][1])
     unlogged = [gtid for gtid in position if not _contains(state, gtid)]
@@ -114,7 +124,7 @@ def verify(stored: Stored, server: ServerInfo, *, may_lag: bool = False) -> Step
     if missing and stored.primary is not None and stored.is_of(server) is not False:
         at_place = yield from state_at(*stored.primary)
         if at_place is not None and _matches_stored(position, frozenset(gtids(at_place))):
-            return PlaceState.PLACE  # numbers went back since, and the state has only the last of them
+            return PlaceState.PLACE  # sequence numbers went back, and the state has only the last one
     if missing:
         raise _missing(missing, state, replicated, may_lag=may_lag)
     if unlogged and rows[0][2] != "1":
@@ -202,7 +212,7 @@ def _verify_place(position: GtidPosition, primary: BinlogPosition) -> Steps[bool
 
 
 def _matches_stored(position: GtidPosition, logged: frozenset[Gtid]) -> bool:
-    """Return True if the last group is in both; other domains may be ahead if the start position already was."""
+    """Return True if at least one GTID of `position` is logged, and its other GTIDs are ahead of the log."""
     seen = {gtid.domain_id: gtid for gtid in logged}
     others = [gtid for gtid in position if gtid not in logged]
     ahead = all(gtid.domain_id not in seen or seen[gtid.domain_id].seq_no < gtid.seq_no for gtid in others)
@@ -224,7 +234,7 @@ def _number(file: str) -> int | None:
 
 
 class Compared(NamedTuple):
-    """Outcome of a comparison."""
+    """Outcome of `verify_content`. `why`: why the content was not compared."""
 
     unchanged: bool
     elsewhere: bool = False
@@ -258,7 +268,7 @@ async def verify_content(
                 if stored.uid is not None or stored.last is None:
                     raise
                 here = PlaceState.ELSEWHERE  # only the server id, which is not unique, says that it is the same server
-    if here is not PlaceState.ELSEWHERE or place is None:  # without a place, someone gave the position
+    if here is not PlaceState.ELSEWHERE or place is None:  # without a place, a user gave the position
         return Compared(unchanged=here is PlaceState.PLACE)
     login = await log_in(config, endpoint)
     with contextlib.closing(login):
@@ -276,7 +286,7 @@ async def verify_event(login: Login, position: GtidPosition, place: BinlogPositi
     """
     start = BinlogPosition(place.file, place.position - len(event))
     try:
-        # One byte more than our event, because a longer event is a different one, whatever its length.
+        # Read one byte more than our event, because any longer event is a different one.
         found = await event_at(login, start, longest=max(len(event) + 1, PROBE_BYTES))
     except ServerError as error:
         if error.code != ER_NO_SUCH_PLACE:

@@ -1,7 +1,8 @@
 """Start and end of a dump: positions, and places of the binlog.
 
-The server has no value for either. An empty position means the very first transaction ever, which is refused once a
-binlog file was purged, and no value means "from now on". Both positions are looked up with REPLICATION SLAVE alone.
+The server has no keyword for its latest or its earliest position. No value means "from now on". An empty position means
+the very first transaction ever, which the server refuses after a binlog file was purged. Both positions are therefore
+queried, for which REPLICATION SLAVE is sufficient.
 
 Source: the server's sql/sql_repl.cc (check_slave_start_position, gtid_find_binlog_file), 10.11.
 """
@@ -48,7 +49,7 @@ def starting_position(start: str) -> Steps[GtidPosition]:
 def latest_position() -> Steps[GtidPosition]:
     """Return the position after the last transaction in the server's binlog.
 
-    @@gtid_current_pos would be wrong: on a server that was a replica it may name GTIDs that are not in the binlog.
+    @@gtid_current_pos would be wrong: on a former replica, this variable may name GTIDs that are not in the binlog.
     """
     rows = yield Query("SELECT @@GLOBAL.gtid_binlog_pos")
     return GtidPosition.parse(rows[0][0] or "")
@@ -125,7 +126,7 @@ def gtids(text: str | None) -> tuple[Gtid, ...]:
     return tuple(Gtid.parse(part) for part in (text or "").split(",") if part.strip())
 
 
-# A place names one point of one server's binlog, whatever the sequence numbers do. If sequence numbers went back, a
+# A place names one point of one server's binlog, even if sequence numbers go back. If sequence numbers went back, a
 # position may name another point, and rows would be lost or delivered twice. So the place is used whenever the server
 # still has it. A position that names more than one place is refused (`ambiguous` in protocol/gtid.py).
 #

@@ -1,8 +1,8 @@
 """Binlog and relay files: a reader of their bytes, and encoders of the events that we write into relay files.
 
 A file is the magic, a FORMAT_DESCRIPTION event, and further events without gaps. It may end with a ROTATE or STOP
-event; after a crash, and while it is written, it ends anywhere. `walk` finds the events without decoding them, and
-`decode_file` decodes them. Refused: another magic, files encrypted by the server, and an event that exceeds the end
+event. After a crash, and while it is written, a file may end anywhere. `walk` finds the events without decoding them,
+and `decode_file` decodes them. Refused: another magic, files encrypted by the server, and an event that exceeds the end
 (TruncatedError, whose offset is the start of the torn tail).
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class FileEvent(NamedTuple):
-    """An event in its file."""
+    """Undecoded event and its place in the file."""
 
     offset: int
     header: EventHeader

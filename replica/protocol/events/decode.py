@@ -2,7 +2,7 @@
 
 `decode` takes one whole event with header and checksum. It refuses damaged events (ChecksumError, TruncatedError,
 ProtocolError) and types that it cannot read (UnsupportedEventError). An unreadable event with the IGNORABLE flag
-becomes an UnknownEvent with its bytes. So skipping it is a visible decision of the caller.
+becomes an UnknownEvent with its bytes, so that only the caller decides to skip an event.
 """
 
 from __future__ import annotations
@@ -134,11 +134,11 @@ def decode(
 
     Args:
         event: the whole event, with header and checksum.
-        description: the last FORMAT_DESCRIPTION event, or None before the first. Before it only FORMAT_DESCRIPTION and
+        description: the last FORMAT_DESCRIPTION event; None before the first one, when only FORMAT_DESCRIPTION and
             ROTATE can be decoded.
-        checksum: the algorithm, if it is not the description's. After a change of binlog_checksum, the artificial
-            ROTATE still has the algorithm of the old file. If it is None before the first description, the algorithm of
-            a ROTATE is found by trial.
+        checksum: the checksum algorithm, if it differs from the description's. After a change of binlog_checksum, the
+            artificial ROTATE still has the algorithm of the old file. If `description` and `checksum` are None, the
+            algorithm of a ROTATE is found by trial.
 
     Raises:
         ProtocolError: the event is damaged or not supported. Offsets in errors count from the start of the event.

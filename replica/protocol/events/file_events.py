@@ -1,6 +1,6 @@
 """Events about the binlog itself: ROTATE, STOP, HEARTBEAT (V2), BINLOG_CHECKPOINT, START_ENCRYPTION, INCIDENT.
 
-None of them belongs to a transaction.
+These events belong to no transaction.
 """
 
 from __future__ import annotations

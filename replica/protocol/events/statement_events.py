@@ -1,8 +1,8 @@
 """Events of statements: QUERY, ANNOTATE_ROWS, and the context of statements that are logged as text.
 
 INTVAR, RAND, USER_VAR and the LOAD DATA events appear only in statement format. A ROW server also writes them for
-single statements, such as CREATE USER or an unsafe function in MIXED. They are decoded so that their group can be
-shown.
+single statements, such as CREATE USER or an unsafe function in MIXED. These events are decoded so that their group can
+be shown.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def read_status_vars(block: Cursor) -> StatusVars:
             field, read = _READERS[code]
             values[field] = read(block)
         else:
-            # DUMMY marks the rest as padding. A server leaves it when it replaces an event for an old replica.
+            # DUMMY marks the rest as padding, which a server leaves when it replaces an event for an old replica.
             block.rest()
             if code != StatusVar.DUMMY:
                 values["unknown"] = code

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replica.protocol.wire import Cursor
 
 _MAX_XID_PART: Final = 64
-"""MAXGTRIDSIZE and MAXBQUALSIZE of the XA specification."""
+"""Maximum bytes of gtrid and of bqual (MAXGTRIDSIZE and MAXBQUALSIZE of the XA specification)."""
 _ENDS_ALTER: Final = GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 
@@ -55,7 +55,7 @@ class GtidEvent(Event):
 class GtidListEvent(Event):
     """The binlog state at the start of a file, with one entry for each (domain, server id).
 
-    Never resume from an artificial one: it holds the state up to which the dump thread has scanned.
+    Never resume from an artificial GTID_LIST: it holds the state up to which the dump thread has scanned.
     """
 
     flags: int

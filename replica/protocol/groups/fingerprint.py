@@ -34,7 +34,7 @@ ROW_BYTES: Final = 4096
 LONGEST_EVENT: Final = 64 << 10
 """Event length in bytes above which rows are not compared (one huge row, or a raised binlog_row_event_max_size)."""
 STATEMENT_BYTES: Final = 256
-"""Number of bytes that a statement counts beside its rows, because parsing its events costs more than their bytes."""
+"""Bytes of ROW_BYTES that a statement uses in addition to its rows, because parsing its events takes time."""
 _ENDS: Final = frozenset({b"COMMIT", b"ROLLBACK"})
 _READ: Final = frozenset({EventType.QUERY, EventType.QUERY_COMPRESSED, EventType.TABLE_MAP})
 
@@ -71,7 +71,7 @@ class Fingerprint:
         return cls(Gtid.parse(gtid), int(time), tables, layout, rows)
 
     def difference(self, other: Self) -> str:
-        """Return the proof that the two are not the same transaction, in words; '' if there is none."""
+        """Describe why the two fingerprints cannot be of the same transaction; '' if they can."""
         found = ""
         if self.gtid != other.gtid:
             found = f"it is {other.gtid}"
@@ -108,8 +108,7 @@ class FingerprintBuilder:
         try:
             self._take(header, event, description)
         except (ProtocolError, UnsupportedColumnError):
-            # The group may hold a column type that we do not know, in a table that no query selects. That must not stop
-            # us.
+            # A column type that we do not know, in a table that no query selects, must not stop the reader.
             self._only_time(header)
 
     def _take(self, header: EventHeader, event: Buffer, description: FormatDescriptionEvent) -> None:

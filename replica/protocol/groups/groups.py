@@ -13,7 +13,7 @@ A position may advance at END only. Group members outside of a group are refused
 because they belong to a transaction whose start was missed. The exception are the dummy events that servers write in
 place of events that an old replica cannot read.
 
-This is the rule in plain Python. Kernels use native/kernel_group.py, and a test compares the implementations.
+This module is the rule in plain Python. Kernels use native/kernel_group.py, and a test compares the implementations.
 
 Sources: MariaDB 10.11.18, sql/slave.cc, queue_event (1 to 4); sql/log_event_server.cc,
 Query_log_event::peek_is_commit_rollback (3); sql/log_event.cc, Log_event::read_log_event (what may be ignored),

@@ -4,13 +4,13 @@ Servers write both statements themselves (`SAVEPOINT ` or `ROLLBACK TO ` and the
 client sent. RELEASE SAVEPOINT is not written. ROLLBACK TO is written only if the transaction touched something that
 cannot be rolled back, such as a temporary table. Otherwise the server removes the rows from its binlog cache.
 
-The rule: the rows between a ROLLBACK TO and the last savepoint of its name do not exist. Rows of non-transactional
-tables are in groups of their own, so no row between the two survives.
+The rule: the rows between a ROLLBACK TO and the last savepoint of its name do not exist. No row between the two
+survives, because rows of non-transactional tables are in groups of their own.
 
 A trigger or function has its own savepoints, which end with it. The binlog does not show where the routine ends. If it
 sets a savepoint of a name that its caller has set too, a later ROLLBACK TO of the caller means the caller's savepoint.
-That is assumed under two conditions. The routine's savepoint was set inside of a statement (`inside_statement`). Its
-character sets or SQL mode differ from those of the ROLLBACK TO.
+This module assumes that case if two conditions hold: the routine's savepoint was set inside of a statement
+(`inside_statement`), and its character sets or SQL mode differ from those of the ROLLBACK TO.
 
 Sources: MariaDB 10.11.18, sql/log.cc, binlog_savepoint_set and binlog_savepoint_rollback; sql/transaction.cc,
 find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/test_savepoints.py).
@@ -126,9 +126,9 @@ def last_named(
 def inside_statement(data: memoryview, before: int, at: int) -> bool:
     """Return True if the surrounding events show that a routine set a SAVEPOINT while a statement ran.
 
-    They show that in two cases. The rows after the SAVEPOINT do not end a statement before the next QUERY. Or the same
-    two or more tables are mapped before and after it, because a statement maps the tables of all routines that it
-    calls.
+    The result is True if the rows after the SAVEPOINT do not end a statement before the next QUERY. It is also True if
+    the same two or more tables are mapped before and after the SAVEPOINT, because a statement maps the tables of all
+    routines that it calls.
 
     Args:
         data: buffer that holds the group.
@@ -205,4 +205,4 @@ _OTHER_WEIGHTS: Final = {
     0x1F7B: 0x1FEB,
     0x1F7D: 0x1FFB,
 }
-"""Both tables equal WEIGHT_STRING() on 10.5, 10.11 and 11.8."""
+"""Weights of single characters. With `_BLOCKS`, they equal WEIGHT_STRING() on 10.5, 10.11 and 11.8."""

@@ -26,7 +26,7 @@ from replica.protocol.rows import values as v
 from replica.protocol.wire import Buffer, Cursor
 
 MAX_DEPTH: Final = 100
-"""MySQL's JSON_DOCUMENT_MAX_DEPTH."""
+"""Maximum depth of nested containers (MySQL's JSON_DOCUMENT_MAX_DEPTH)."""
 
 
 class _Type(IntEnum):

@@ -2,7 +2,7 @@
 
 A MySQL GTID is the uuid of the server that committed first, an optional tag (8.3+), and a number. The number counts up
 for each uuid and tag. Each of the first three events opens an event group. GTID_TAGGED_LOG has the same fields in
-MySQL's serialization format: numbered fields in rising order, without those that have their default value.
+MySQL's serialization format: numbered fields in rising order, without the fields that have their default value.
 """
 
 from __future__ import annotations
@@ -89,14 +89,14 @@ class MySqlGtidEvent(Event):
     transaction_length: int | None = None
     """Length of the whole group in bytes, including this event."""
     immediate_server_version: int | None = None
-    """90704 for 9.7.4"""
+    """Version of the server that wrote this log, as a number: 90704 for 9.7.4."""
     original_server_version: int | None = None
     commit_group_ticket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GtidInterval:
-    """The numbers `first` to `last` of one uuid and tag, both included."""
+    """Numbers `first` to `last`, inclusive, of one uuid and tag."""
 
     uuid: UUID
     tag: str

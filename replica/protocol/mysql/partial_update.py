@@ -1,12 +1,12 @@
-"""PARTIAL_UPDATE_ROWS: from the row images of a MySQL UPDATE with JSON diffs to the images of a plain UPDATE.
+"""Conversion of PARTIAL_UPDATE_ROWS: from row images with JSON diffs to the images of a plain UPDATE.
 
-After each before image come the value options and, if they include PARTIAL_JSON, one bit for every JSON column of the
-table. A bit of 1 means that the after image holds diffs in place of the value. Such a column is a length of four bytes
-and that many bytes of diffs.
+In: alternating before and after images. After each before image come the value options and, if they include
+PARTIAL_JSON, one bit for every JSON column of the table. A bit of 1 means that the after image holds diffs in place of
+the value: a length of four bytes and that many bytes of diffs.
 
-Out: alternating before and after images as in UPDATE_ROWS. Every JSON value is text after a length of four bytes, ready
+Out: alternating before and after images as in UPDATE_ROWS. Every JSON value is text after a length of four bytes, as
 for a reader that treats JSON as text. Refused: unknown value options, and diffs of a column that the before image lacks
-(binlog_row_image=MINIMAL), because the value before is nowhere in the binlog.
+(binlog_row_image=MINIMAL), because the binlog does not contain the value before the change.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _plain(cursor: Cursor, column: ColumnDef) -> memoryview:
 
 # With binlog_row_value_options=PARTIAL_JSON, an UPDATE logs a list of diffs, which are applied in order. A diff is an
 # operation, a path and, except for REMOVE, a new binary value. A diff that does not fit the document was made for
-# another row than the before image. It is a ProtocolError, because the after image cannot be determined.
+# another row than the before image. That is a ProtocolError, because the after image cannot be determined.
 
 MAX_MOVED: Final = 1 << 28
 """Maximum number of elements that array insertions and removals may move, which takes about a second.

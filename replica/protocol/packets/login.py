@@ -34,7 +34,7 @@ class Capability(IntFlag):
     """Capability flags that a replica uses."""
 
     CLIENT_MYSQL = 1
-    """We send no extended capabilities. (MariaDB's servers leave the flag out because they have some.)"""
+    """The client has no extended capabilities. MariaDB's servers do not set this flag, because they have some."""
     LONG_FLAG = 1 << 2
     COMPRESS = 1 << 5
     PROTOCOL_41 = 1 << 9

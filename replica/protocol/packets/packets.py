@@ -34,9 +34,9 @@ MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
 
 """Maximum size of a payload in bytes.
 
-It covers the largest event of a server, the status bytes before the event, and a reserve for further bytes of newer
-servers. The largest event has MAX_MAX_ALLOWED_PACKET bytes (sql/sql_repl.cc: mysql_binlog_send sets its limit to that,
-10.11 and 11.8).
+The limit covers the largest event of a server, the status bytes before the event, and a reserve for further bytes of
+newer servers. The largest event has MAX_MAX_ALLOWED_PACKET bytes (sql/sql_repl.cc: mysql_binlog_send sets its limit to
+this number, 10.11 and 11.8).
 """
 
 OK, EOF, ERR = 0x00, 0xFE, 0xFF
@@ -68,7 +68,7 @@ class PacketSplitter:
         self._chunks: deque[memoryview] = deque()
         self._header = bytearray()
         self._payload = bytearray()
-        self._missing: int | None = None  # bytes of the current packet still to come; None while in its header
+        self._missing: int | None = None  # bytes of the current packet that have not arrived; None while in its header
         self._continued = False  # whether the current packet has the maximum length
 
     def feed(self, chunk: Buffer) -> Iterator[memoryview]:

@@ -36,7 +36,7 @@ _LOCAL_INFILE: Final = 0xFB
 
 _NULL: Final = 0xFB
 
-_EOF_MAX_LENGTH: Final = 9  # a row whose first value has that prefix is longer
+_EOF_MAX_LENGTH: Final = 9  # a row whose first value begins with 0xFE is longer
 
 Row = tuple[str | None, ...]
 
@@ -161,10 +161,10 @@ _ITERATIONS: Final = 1  # "must be 1" since 4.1
 
 _DEFINITION: Final = struct.Struct(
     "<"
-    "B"  # length of what follows, 12
-    "H"  # charset    number of a collation; 63 for what is no text
-    "I"  # length     in bytes, the most
-    "B"  # type       ColumnType's codes, without the binlog's own
+    "B"  # length of the following fields, 12
+    "H"  # charset    collation id; 63 for columns without text
+    "I"  # length     maximum length of a value in bytes
+    "B"  # type       ColumnType, without the codes that only binlogs use
     "H"  # flags
     "B"  # decimals
     "H"  # unused
@@ -219,7 +219,7 @@ def prepare_reply() -> Generator[None, bytes, Prepared]:
     """
     prepared = _prepared((yield))
     if prepared.columns:
-        # The server sends the columns again before the rows, and only those are current.
+        # The server sends the columns again before the rows, and only that second list is current.
         yield from _definitions(prepared.columns)
     return prepared
 
@@ -270,7 +270,7 @@ def parse_column(payload: Buffer) -> ResultColumn:
 
 
 def row_end(payload: Buffer) -> None:
-    """Check a packet among rows that is no row; return if it ends the result.
+    """Check a packet, among rows, that is not a row; return normally if it ends the result.
 
     Raises:
         ErrorReply: an ERR packet.

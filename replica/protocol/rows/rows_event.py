@@ -1,9 +1,9 @@
 """Rows events: the table, the columns that are present, and the undecoded row images.
 
-In: the body of WRITE, UPDATE and DELETE rows events of version 1 (all MariaDB servers) and version 2 (MySQL). MariaDB's
-compressed forms and MySQL's PARTIAL_UPDATE are read too; `mysql/partial_update.py` converts the images of the latter to
-plain ones. Out: a `RowsEvent`, whose `images` is a view of the event. The table map is needed to split the images into
-rows and values, which other modules do.
+In: the body of WRITE, UPDATE and DELETE rows events of version 1 (all MariaDB servers) and version 2 (MySQL), including
+MariaDB's compressed forms and MySQL's PARTIAL_UPDATE. Out: a `RowsEvent`, whose `images` is a view of the event. Other
+modules split the images into rows and values, with the table map. `mysql/partial_update.py` converts the images of a
+PARTIAL_UPDATE to those of a plain UPDATE.
 """
 
 from __future__ import annotations
@@ -168,16 +168,17 @@ def decode_rows(header: EventHeader, body: Cursor, description: FormatDescriptio
     return RowsEvent(header, kind, version, table_id, flags, width, before, after, body.rest(), compressed, extra)
 
 
-# Each fragment has the number of fragments and its own number; the first one also has the total size. The joined
-# chunks are the rows event with its header. Its table map is before the first fragment. The rows event may be
-# compressed, and may end with its own checksum, which its length then includes.
+# A PARTIAL_ROW_DATA event (MariaDB 12.3) is a fragment of a large rows event. Each fragment has the number of fragments
+# and its own number; the first one also has the total size. The joined chunks are the rows event with its header, and
+# its table map is before the first fragment. The rows event may be compressed, and may end with its own checksum, which
+# its length then includes.
 #
-# Implemented from the documented layout and not tested with a server that writes these events.
+# The code follows the documented layout and is not tested with a server that writes these events.
 
 
 HAS_ORIGINAL_SIZE: Final = 1
 
-"""FL_ORIG_EVENT_SIZE"""
+"""Flag of a fragment that has the total size (the server's FL_ORIG_EVENT_SIZE)."""
 
 
 @dataclass(frozen=True, slots=True)

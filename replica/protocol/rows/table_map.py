@@ -106,7 +106,7 @@ class ColumnDef:
     dimension: int | None = None
     """MySQL's VECTOR: number of dimensions."""
     visible: bool | None = None
-    """MySQL only."""
+    """Whether SELECT * returns the column. MySQL only."""
 
 
 def read_column_type(code: int, block: Cursor, index: int) -> ColumnDef:
@@ -196,7 +196,7 @@ class OptionalMetadata:
     key_prefixes: tuple[int, ...] = ()
     unknown: tuple[int, ...] = ()
     mysql: bool = False
-    """Whether MySQL wrote it. MySQL does not count GEOMETRY among the columns with a character set."""
+    """Whether MySQL wrote the table map. MySQL does not count GEOMETRY among the columns with a character set."""
 
     def __post_init__(self) -> None:
         self.columns = [{} for _ in self.types]

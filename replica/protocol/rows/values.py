@@ -1,8 +1,8 @@
 """Decoders of column values, one for each layout in a row image: exact bytes to exact Python values.
 
-This is the reference: slow, obvious, and complete. Dates are numbers, not `datetime`, because the server stores dates
-that no calendar has (0000-00-00, 2024-02-31). `as_date` and `as_datetime` return None for such dates. Every function
-gets exactly the bytes of one value; the caller knows the length.
+This module is the reference for the kernels: slow, obvious, and complete. Dates are numbers, not `datetime`, because
+the server stores dates that no calendar has (0000-00-00, 2024-02-31). `as_date` and `as_datetime` return None for such
+dates. Every function gets exactly the bytes of one value; the caller knows the length.
 
 Layouts: the server's `Field_*::pack` and, for DATETIME2, TIME2 and TIMESTAMP2, my_time.c and compat56.cc.
 """
@@ -79,7 +79,7 @@ def decimal(data: bytes, precision: int, scale: int) -> Decimal:
     if negative:
         raw = bytes(b ^ 0xFF for b in raw)
     whole = precision - scale
-    # Left-over digits are before the groups of the whole part and after those of the fraction.
+    # Left-over digits are before the groups of the whole part and after the groups of the fraction.
     groups = [whole % 9] + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9]
     unscaled = at = 0
     for digits in groups:

@@ -1,7 +1,7 @@
 """Write helpers for the files of a relay directory, and typed errors for the system's errors.
 
-`disk_error` maps a full disk or quota to DiskFullError, because this is the only error that ends without an operator.
-Every other cause (an I/O error, a read-only file system, a missing folder) becomes RelayError.
+`disk_error` maps a full disk or quota to DiskFullError, because a full disk is the only error that may end without an
+operator. Every other cause (an I/O error, a read-only file system, a missing folder) becomes RelayError.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
 
 
 class Access(NamedTuple):
-    """Access rights of a directory. `mode`: mode of the directory; `group`: its group, None for the group of the
-    process.
+    """Access rights of a directory.
+
+    `mode` is the mode of the directory. `group` is its group, None for the group of the process.
     """
 
     mode: int
@@ -157,8 +158,9 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_error(directory: Path, error: OSError) -> RelayError:
-    """Return the error for an `OSError` during a write to `directory`: DiskFullError, or RelayError for other
-    causes.
+    """Return the error for an `OSError` during a write to `directory`.
+
+    A full disk or quota is a DiskFullError, any other cause a RelayError.
     """
     what = f"Writing the relay log {directory} failed: {error.strerror or error}"
     if error.errno in FULL:
@@ -177,16 +179,18 @@ def disk_error(directory: Path, error: OSError) -> RelayError:
 
 
 def free_bytes(directory: Path) -> int:
-    """Return the bytes that this user may still write there (statvfs f_bavail). A quota shows only when it is
-    reached.
+    """Return the bytes that this user may still write to the disk of `directory` (statvfs f_bavail).
+
+    The result ignores quotas, which show only when they are reached.
     """
     status = os.statvfs(directory)
     return status.f_bavail * status.f_frsize
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of `data` at the descriptor's offset. A disk that fills up may accept a part before it raises the
-    error.
+    """Write all of `data` at the descriptor's offset.
+
+    A disk that fills up may accept a part of `data` before it raises the error.
     """
     rest = memoryview(data)
     while rest:
@@ -194,7 +198,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
+    """Make the names of the files in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -4,10 +4,13 @@ The writer publishes after every chunk that completes a group, without fsync. Th
 what survives a power cut, so recovery does not use it. A log without a group has offset 0 and its start position. The
 primary position `BEGUN` then says that the start is settled, even at the empty position. A half-written record has a
 wrong CRC32, and the reader retries. The writer uses a system call and no mapped memory. A copy-on-write file system may
-run out of space, which must be an error and not a signal.
+run out of space, and a system call reports that as an error and not as a signal.
 
-    8 magic "RELAYHED", 4 version = 1, 4 length of the record, 4 relay file, 4 time, 8 offset in it, 8 primary position,
-    2 length of the primary's file name, 2 number of domains, the name, 16 for each domain, 4 CRC32 of all before
+Fields by size in bytes, little endian:
+
+    8 magic "RELAYHED", 4 version = 1, 4 length of the record, 4 number of the relay file, 4 commit time in seconds
+    since 1970, 8 offset in the relay file, 8 position in the primary's file, 2 length of that file's name, 2 number of
+    domains, the name, 16 for each domain, 4 CRC32 of all bytes before
 """
 
 from __future__ import annotations
@@ -48,8 +51,9 @@ _PAUSE_S = 0.001
 
 
 class Snapshot(NamedTuple):
-    """Head record before its position is decoded into a `RelayHead`; `domains` holds the raw rows of the domain
-    table.
+    """Head record before its position is decoded into a `RelayHead`.
+
+    `domains` holds the raw rows of the domain table.
     """
 
     file: int

@@ -3,8 +3,9 @@
 `relay.identity` is a small JSON file that is replaced as a whole. It contains:
 
 * The server id. If none is configured, a random one is stored, so that a restarted replica has the same id.
-* The connections, with which a replica ends only its own dump threads after a kill or a lost connection. Thread ids
-  start again when a server restarts, so the server's start time is part of the proof.
+* The connections. After a kill or a lost connection, they show which dump threads on a primary belong to this replica,
+  so that it ends no other thread. Thread ids start again when a server restarts, so the server's start time is recorded
+  too.
 * The sources: the server from which each relay file was copied. Server ids in events may belong to several servers.
 * Whether the primary stores table names in lower case. This decides how statements are read, and no event contains it.
 
@@ -76,8 +77,9 @@ class Identity:
         return replace(self, connections=tuple(one for one in self.connections if not _same_place(one, ended)))
 
     def with_source(self, source: CopiedFrom) -> Identity:
-        """Return the identity with a new source from this file on; it replaces the sources of this and later files,
-        which do not exist yet.
+        """Return the identity with a new source from this file on.
+
+        The source replaces the recorded sources of this and later files, which do not exist yet.
         """
         kept = [one for one in self.sources if one.file < source.file]
         if kept and kept[-1].uid == source.uid:
@@ -94,18 +96,19 @@ def source_of(directory: Path, file: int) -> str | None:
     try:
         identity = read_identity(directory)
     except RelayError:
-        return None  # the code that opens the log says so
+        return None  # the code that opens the log reports the error
     return None if identity is None else identity.source_of(file)
 
 
 def stores_lower_case(directory: Path) -> bool:
-    """Return True if the primary of a relay directory stores table names in lower case; False if this was not
-    recorded.
+    """Return True if the primary of a relay directory stores table names in lower case.
+
+    Return False if the identity does not record the setting.
     """
     try:
         identity = read_identity(directory)
     except RelayError:
-        return False  # the code that opens the log says so
+        return False  # the code that opens the log reports the error
     return identity is not None and identity.lower_case
 
 

@@ -1,7 +1,8 @@
 """Lock that allows one writer per relay directory: an advisory lock on a file, held for the life of the process.
 
-The kernel releases the lock when the process dies, so the mere existence of the lock file means nothing. If the file is
-removed, the lock does not exclude others any more; the holder detects this with `RelayLock.file`.
+The kernel releases the lock when the process dies, so the mere existence of the lock file means nothing. If the lock
+file is removed, another process can lock a new file of that name. The first holder detects the removal with
+`RelayLock.file`.
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ class RelayLock:
 
 
 def lock_holder(directory: Path) -> str | None:
-    """Return the process that holds the lock, "unknown" if its id is missing; None if no process does. OSErrors are
-    passed on.
+    """Return the id of the process that holds the lock; None if no process holds it.
+
+    If the lock file has no process id, return "unknown". OSErrors are passed on.
     """
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)

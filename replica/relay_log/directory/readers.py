@@ -55,14 +55,17 @@ class Reader(NamedTuple):
 
 
 class RegisteredReaders(NamedTuple):
-    """Readers of a folder. `ignored`: why a file is no registration, by file name."""
+    """Readers of a folder.
+
+    `ignored` has the reason why a file is no registration, by file name.
+    """
 
     readers: list[Reader]
     ignored: dict[str, str]
 
 
 class ReaderRegistration:
-    """Registration of one reader. It starts with the first `keep_from`, and two readers must not share a name."""
+    """Registration of one reader, which begins with the first `keep_from`. Two readers must not share a name."""
 
     def __init__(self, directory: Path, name: str) -> None:
         """Create a registration; ConfigError if the name is empty or too long for a file name."""
@@ -85,7 +88,7 @@ class ReaderRegistration:
             "offset": location.offset,
             "position": position,
         }
-        # Only at the first call, a removal may be running that does not know this reader.
+        # Only at the first call, a removal that does not know this reader may be running.
         first = self._last is None
         with self._writing(), _locked(self._directory, fcntl.LOCK_SH) if first else contextlib.nullcontext():
             replace_file(self._path, json.dumps(content).encode(), mode=_FILE_MODE)
@@ -210,8 +213,9 @@ def survey_readers(directory: Path) -> RegisteredReaders:
 
 
 def mark_dropped(directory: Path, reader: Reader, oldest: int, reason: str) -> None:
-    """Tell a reader, before its files are removed, that the log will start with file `oldest`. OSErrors are passed
-    on.
+    """Mark a reader as dropped, before its files are removed: the log will start with file `oldest`.
+
+    OSErrors are passed on.
     """
     path = directory / READERS_NAME / f"{_file_stem(reader.name)}.json"
     content = {"version": VERSION, "file": oldest, "reason": reason}

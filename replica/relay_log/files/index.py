@@ -97,8 +97,11 @@ class IndexEntry(NamedTuple):
         return bool(self.flags & PLAIN_LOG_FLAG)
 
     def judged(self, *, plain: bool, before: bool) -> IndexEntry:
-        """Return the sealing entry with its flags; `plain`: the earlier entries are plain, `before`: the earlier files
-        are plain.
+        """Return the sealing entry with the flags of plain files.
+
+        Args:
+            plain: Whether all earlier entries of the file are plain.
+            before: Whether all earlier files of the log are plain.
         """
         plain = plain and not self.flags & _ODD_FLAGS
         return self._replace(flags=self.flags | PLAIN_FILE_FLAG * plain | PLAIN_LOG_FLAG * (plain and before))
@@ -133,8 +136,9 @@ def encode_entry(entry: IndexEntry) -> bytes:
 
 
 def decode_entries(data: bytes) -> tuple[list[IndexEntry], int]:
-    """Return the complete entries at the start of `data` and the number of their bytes; stop at the first torn
-    entry.
+    """Return the complete entries at the start of `data`, and the number of their bytes.
+
+    Decoding stops at the first torn entry.
     """
     entries: list[IndexEntry] = []
     offset = 0
@@ -208,8 +212,9 @@ class FileIndex:
         return self.entries[found] if found < len(self.ends) else None
 
     def xa_marks(self, begin: int, limit: int, max_bytes: int) -> list[tuple[int, int]]:
-        """Return the parts of [begin, limit), two group ends, that may contain XA groups; neighbours are joined up to
-        `max_bytes`.
+        """Return the parts of [begin, limit), two group ends, that may contain XA groups.
+
+        Neighbouring parts are joined up to `max_bytes`.
         """
         marks: list[tuple[int, int]] = []
         at = begin
@@ -246,8 +251,9 @@ def _header(data: bytes) -> tuple[bytes, int, int]:
 
 
 def last_entry(path: Path) -> IndexEntry | None:
-    """Return the last entry of an index file if it seals the relay file; None otherwise. Reads only the end of the
-    file.
+    """Return the last entry of an index file if it seals the relay file; None otherwise.
+
+    Only the end of the file is read.
     """
     try:
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
 """Files of a relay log: numbers, heads, index files, ends, and their removal.
 
 `RelayFiles` works while a writer writes and retention removes files, and caches facts while they hold. File numbers
-have no gaps, so the oldest file and the published head determine all numbers. No call looks at more than a few files. A
-file that is removed meanwhile raises RelayFileRemovedError. Not thread-safe.
+have no gaps, so the oldest file and the published head determine all numbers. A call opens only a few files. A file
+that is removed meanwhile raises RelayFileRemovedError. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ MAX_HEAD_BYTES = (64 << 10) + 16 * MAX_DOMAINS  # FORMAT_DESCRIPTION and ROTATE 
 
 
 class FileHead(NamedTuple):
-    """Head of a relay file. `format`: raw FORMAT_DESCRIPTION event; `data_start`: offset of the first group."""
+    """Head of a relay file.
+
+    `format` is the raw FORMAT_DESCRIPTION event, `data_start` the offset of the first group.
+    """
 
     format: bytes
     checksum: bool
@@ -55,7 +58,7 @@ class FileHead(NamedTuple):
 
 
 def file_identity(fde: bytes, primary_file: str) -> tuple[str, bytes]:
-    """Return what is equal in two dumps of one binlog file: its name, and the constant part of its FORMAT_DESCRIPTION.
+    """Return what identifies a binlog file in every dump: its name, and the constant part of its FORMAT_DESCRIPTION.
 
     If a dump starts inside a file, the dump thread changes log_pos, the IN_USE flag, `created` and the checksum
     (sql_repl.cc: send_format_descriptor_event). Server id and time stay.
@@ -223,8 +226,9 @@ class RelayFiles:
         return self.head(number).position.compare(position) in (Order.EQUAL, Order.BEFORE)
 
     def may_hold(self, numbers: range, position: GtidPosition) -> list[int]:
-        """Return the files in which a binary search may have missed `position`, newest first; none if numbers only
-        grow.
+        """Return the files in which a binary search may have missed `position`, newest first.
+
+        There are none if the sequence numbers only grow.
         """
         unordered = self.unordered(numbers)
         if not unordered:
@@ -234,7 +238,8 @@ class RelayFiles:
     def unordered(self, numbers: range) -> set[int]:
         """Return the files in which sequence numbers went back.
 
-        This object looks at each file once, and skips all files before one whose index covers the earlier files.
+        Each index file is read once. An index that covers all earlier files makes reading their index files
+        unnecessary.
         """
         for number in reversed(range(max(self._checked, numbers.start), numbers.stop)):
             entry = last_entry(index_path(self.directory, number))
@@ -253,10 +258,10 @@ class RelayFiles:
         return self._unordered
 
     def not_plain(self, first: int, last: int) -> Iterator[int]:
-        """Yield the files from `first` to `last`, without those whose index says that they contain no XA groups.
+        """Yield the files from `first` to `last` that may contain XA groups, including always `first` and `last`.
 
-        A binary search finds the first file in between that is not plain or follows one, so most files are not looked
-        at.
+        A file between the two is omitted if its index says that it has no XA group. A binary search finds the first
+        file that is not plain or follows such a file, so most index files are not opened.
         """
         yield first
         numbers = range(first + 1, last)
@@ -281,8 +286,9 @@ class RelayFiles:
         self._checked = 0 if before == _ALL else self._checked
 
     def _find_oldest(self, last: int) -> _Oldest | None:
-        """Find the oldest file by binary search: files are removed oldest first, so the remaining numbers have no
-        gap.
+        """Find the oldest file by binary search.
+
+        Files are removed oldest first, so the remaining numbers have no gap.
         """
         while True:
             number = bisect_left(range(1, last + 1), 1, key=lambda n: int(relay_path(self.directory, n).exists())) + 1
@@ -371,8 +377,8 @@ class SealedFiles:
             return None
 
 
-# A relay file is removed before its index. The next start removes an index without a file, but would scan a file
-# without an index. A file's name is off the disk before the next file is removed. After a power cut, the newest
+# A relay file is removed before its index: the next start removes an index without a file, but would scan a file
+# without an index. The removal of each file is durable before the next one begins. So after a power cut, the newest
 # removed files come back first, and never an old one alone. OSErrors are passed on.
 
 

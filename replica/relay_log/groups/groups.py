@@ -1,4 +1,4 @@
-"""Look up single event groups of a relay log by time, by place on the primary or by GTID.
+"""Lookup of single event groups of a relay log by time, by place on the primary or by GTID.
 
 `RelayGroups` returns the first matching group with its start and end. It uses the index files and the group ends that
 the kernel finds, and decodes nothing. A binary search skips files if the searched value grows along the log. Files that
@@ -52,8 +52,9 @@ class LogGroup(NamedTuple):
 
     @property
     def begins(self) -> int:
-        """Offset of the group's first event in the primary's file. It is too late by the size of events that the
-        primary omitted.
+        """Byte offset of the group's first event in the primary's file.
+
+        The offset is too high by the size of the events that the primary omitted from the dump.
         """
         return self.after.primary.position - (self.after.location.offset - self.before.location.offset)
 
@@ -67,7 +68,7 @@ class Around(NamedTuple):
     before: RelayHead
     group: LogGroup | None
     inside: bool
-    """Whether the place is inside `group`, or among events without a group directly before it."""
+    """Whether the place is inside `group`, or between events without a group that directly precede `group`."""
 
 
 class _Stretch(NamedTuple):
@@ -128,11 +129,11 @@ class RelayGroups:
         return Around(end, self.next_to(end.location), inside=False)
 
     def find(self, search: GtidSearch, start: RelayLocation | None = None) -> LogGroup | None:
-        """Return the group that `search` looks for, from `start` on or in the whole log; otherwise `search` has its
-        neighbours.
+        """Return the group that `search` looks for, from `start` on or in the whole log.
 
-        Without `start`, a binary search over files and index entries is followed by a scan of 64 KB. If sequence
-        numbers went back, the binary search may miss the group. Then every file is scanned, newest first.
+        If the log lacks the group, return None; `search` then has its neighbours. Without `start`, a binary search over
+        files and index entries is followed by a scan of 64 KB. If sequence numbers went back, the binary search may
+        miss the group. Then every file is scanned, newest first.
         """
         numbers = self.files.numbers()
         if start is not None:
@@ -185,8 +186,9 @@ class RelayGroups:
         return None
 
     def _begins_by(self, number: int, place: BinlogPosition, numbers: range) -> bool:
-        """Return True if a file begins at or before the place. The first relay file of a primary's file covers it from
-        its head.
+        """Return True if a relay file begins at or before the place.
+
+        The first relay file of a primary's file counts from the start of the primary's file.
         """
         begin = self.files.head(number).primary
         whole = number - 1 in numbers and not self._of(number - 1, begin.file)
@@ -204,7 +206,7 @@ class RelayGroups:
         return last or self.files.base(number, None)
 
     def _latest(self, number: int) -> int:
-        """Return the latest time in a file's index, so that one group with an odd time does not hide the others.
+        """Return the latest commit time in a file's index, so that one early time does not hide the other groups.
 
         The index of a file is incomplete until it is sealed; such a file returns _ANY_TIME.
         """

@@ -1,4 +1,4 @@
-"""Record where sequence numbers went back in a relay log, because a GTID position is then ambiguous (`ambiguous`).
+"""Record of where sequence numbers went back in a relay log, which makes GTID positions ambiguous (`ambiguous`).
 
 `relay.order` is a small JSON file beside the relay log that exists only if numbers went back. It holds the highest
 number of each such domain before its numbers went back, and the place at which the log began. It is on disk before the
@@ -40,7 +40,7 @@ MAX_BYTES: Final = 256 << 10
 
 
 class Begun(NamedTuple):
-    """The first group of the log, in relay file `number`, is the one after `place` on the primary."""
+    """Start of the log: the first group, in relay file `number`, is the group after `place` on the primary."""
 
     number: int
     place: BinlogPosition

@@ -1,4 +1,4 @@
-"""Read the statements in a part of the relay log that are logged as text, with the start of their event groups.
+"""Reader of the statements that a part of the relay log has as text, with the start of their event groups.
 
 `statements_between` yields statements that may be DDL, and `texts_between` yields all statements except transaction
 borders. Files are mapped, and a kernel goes from event header to event header without looking at rows. The scan is
@@ -82,7 +82,10 @@ class RelayStatement(NamedTuple):
 
 
 class RelayText(NamedTuple):
-    """Any statement in the log. `location`: start of its group; `begin`: first event of the group."""
+    """Any statement in the log.
+
+    `location` is the start of its group, `begin` the first event of the group.
+    """
 
     location: RelayLocation
     begin: GtidEvent

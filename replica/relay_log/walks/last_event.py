@@ -1,4 +1,4 @@
-"""Read the last group of a relay log, which a primary must have too: its last event, or its fingerprint."""
+"""Last group of a relay log, which a primary must have too: its last event, or its fingerprint."""
 
 from __future__ import annotations
 

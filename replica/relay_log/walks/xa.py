@@ -1,8 +1,8 @@
-"""Find the XA transactions that are prepared at a location, and the earlier groups that a range of the log needs.
+"""XA transactions that are prepared at a location, and the earlier groups that a range of the log needs.
 
-`follow` takes consecutive ranges and the transactions open at the start. For each range, it returns the prepared groups
-that an XA COMMIT in the range releases. It also returns the transactions open at the end. Only the parts that the index
-files mark are read. A log without XA costs a look into the index files and at its last 64 KB.
+`follow` takes consecutive ranges and the transactions open at the start. For each range, `follow` returns the prepared
+groups that an XA COMMIT in the range commits, and then the transactions open at the end. Only the parts that the index
+files mark are read. For a log without XA, the index files and the last 64 KB of the log are read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ MAX_OPEN: Final = 65_536
 
 
 class PreparedGroup(NamedTuple):
-    """Prepared group in the log. `location`: its start, which is the end of the previous group."""
+    """Prepared group in the log.
+
+    `location` is the start of the group, which is the end of the previous group.
+    """
 
     xid: XaId
     gtid: Gtid

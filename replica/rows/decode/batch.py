@@ -60,18 +60,17 @@ class Groups:
 
 @dataclass(slots=True)
 class ChangeBatch:
-    """Row changes in stream order. Arrays have one entry per row; the next batch may reuse the memory of the Arrow
-    arrays.
+    """Row changes in stream order, as arrays with one entry per row.
 
-    Typed columns are NULL if the image lacks the column.
+    The next batch may reuse the memory of the Arrow arrays. Typed columns are NULL if the image lacks the column.
 
     Attributes:
         op: 0 insert, 1 update, 2 delete. In the flat shape: 0 insert, 1 update_preimage, 2 update_postimage, 3 delete;
             both rows of an update have the same ordinal.
         absent_before: Lists of output column names that the row's before image left out, as binlog_row_image=MINIMAL
             does. For VARIANT, the names are those of the shown columns. A list distinguishes an absent column from a
-            NULL value. NULL if the image is whole or missing; None instead of the array if that holds for every row. A
-            column that the table does not have is in no list.
+            NULL value. NULL if the image is whole or missing; None instead of the array if every image is. A column
+            that the table does not have is in no list.
         absent_after: The same for after images.
         absent: The same for the flat shape.
         history: For rows of system-versioned tables, True if the row is a closed version: its `row_end` is before the

@@ -62,7 +62,7 @@ class DecodeOptions:
         invalid_text: See `ValuePolicy`.
         geometry: See `ValuePolicy`.
         stored_digits: See `ValuePolicy`.
-        batch_rows: Rows of a batch at most.
+        batch_rows: Maximal number of rows of a batch.
         batch_bytes: Bytes of row images after which a batch ends. A row is never split.
         want_sql: True if batches carry the statement's text as the server logged it (ANNOTATE_ROWS).
         reuse_buffers: True if each batch overwrites the previous one, and each range overwrites its groups. The reader

@@ -1,4 +1,4 @@
-"""Delivered part of the tables while their snapshot is running, and open ends of a range, as plain values that pickle.
+"""Delivered part of the tables while their snapshot is running, and open ends of a range, as plain picklable values.
 
 `DeliveredKeys` says which rows of the stream count: tables are delivered in the order of their names, and a table in
 the order of its key. A change counts if its row lies inside the delivered part. The snapshot delivers other rows later.

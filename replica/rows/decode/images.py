@@ -97,8 +97,8 @@ class ImageFault(NamedTuple):
 class PlainImages:
     """The images of one worklist. `found` is the scan to decode; `advance` rewrites the next slice.
 
-    It stops at images that cannot be rewritten. `fault` has their error; the caller must handle everything before it
-    first.
+    Rewriting stops at images that cannot be rewritten, with their error in `fault`. The caller must handle the slices
+    before the fault first.
     """
 
     def __init__(
@@ -253,7 +253,8 @@ class PlainImages:
 def _event_words(work: npt.NDArray[np.uint32], todo: npt.NDArray[np.intp], events: Records) -> Iterator[list[int]]:
     """Yield number, `images`, `end`, `form` and `slot` of each event to rewrite.
 
-    It must not refer to PlainImages, which holds it: a reference cycle would keep the range until garbage collection.
+    The generator must not refer to PlainImages, which holds it: a reference cycle would keep the range until garbage
+    collection.
     """
     for first in range(0, len(todo), _CHUNK):
         numbers = work[todo[first : first + _CHUNK]]

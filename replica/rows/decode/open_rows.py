@@ -2,8 +2,8 @@
 
 `OpenRows` removes tables of which nothing is delivered. For partly delivered tables, `find` decides which rows the
 worklist must contain, and `settle` corrects the batch. An update that crosses the border counts as an insert or a
-delete: `op` says which, and `kept` marks the rows that count. Images without their key are refused, and so are rows
-that enter with some of their columns: both require binlog_row_image=FULL.
+delete: `op` says which, and `kept` marks the rows that count. Images without their key are refused, and so are partial
+images of rows that enter the delivered part: both need binlog_row_image=FULL.
 """
 
 from __future__ import annotations

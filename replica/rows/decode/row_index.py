@@ -1,10 +1,10 @@
 """Borders where a large event group may be cut, and the number of row changes before each.
 
-`index_rows` makes a `RowIndex` from the bytes of one group. A border is between rows events. A group has at most about
-16 K borders, whatever its size. A border has the number of rows before it, which is the ordinal of the next row. It
-also has what a reader that starts there needs: the table maps of the running statement, and the offset of its text. The
-group is walked once, without decoding values; images of compressed events are inflated. A group with events that
-contain other events (large events of 12.3, sent in fragments) has no index (None).
+`index_rows` makes a `RowIndex` from the bytes of one group. A border is between rows events, and a group has at most
+about 16 K borders, whatever its size. Each border stores the number of rows before it, which is the ordinal of the next
+row. It also stores the table maps of the running statement and the offset of its text, which a reader needs to start
+there. The group is walked once, without decoding values; images of compressed events are inflated. A group with events
+that contain other events (large events of 12.3, sent in fragments) has no index (None).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BORDERS: Final = 1 << 14
 
 """Maximal number of borders of a group.
 
-In a group of 1 GB they are 64 KB apart, while a partition has some megabytes. They take 1 MB of memory.
+In a group of 1 GB, the borders are 64 KB apart and take 1 MB of memory. Partitions are larger, some megabytes each.
 """
 
 LEAST_BORDER_BYTES: Final = 8 << 10
@@ -159,8 +159,8 @@ class _Walk:
     def _table_maps(self, block: EventBlock, borders: Ints) -> Ints:
         """Return, per border, the index of its table maps in `_heads`; -1 if a statement ends there.
 
-        The table maps at a border are those that the rest of the statement uses. If the statement continues after the
-        block, they are all that it has mapped.
+        A border gets the table maps that the rest of its statement uses. If the statement continues after the block,
+        the rest is unknown, and the border gets all table maps of the statement so far.
         """
         events = block.found.events
         fields = block.found.data[events["start"][:, None] + _ID_AND_FLAGS].astype(np.int64)

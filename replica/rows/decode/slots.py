@@ -163,7 +163,7 @@ def label_table(labels: tuple[str, ...]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(head + b"".join(texts) + bytes(32), np.uint8)
 
 
-# Distinct table maps kept. Beyond this number the oldest are dropped, for servers that alter tables all day.
+# Maximal number of cached tables. The oldest are dropped, because some servers alter tables all day.
 MAX_TABLES: Final = 4096
 
 SELECTION: Final = np.dtype([("operations", np.int64), ("delivered", np.int64), ("skips", np.int64)])
@@ -176,8 +176,9 @@ VERSIONED, COMPARES, REWRITES = 1, 2, 4
 
 
 class SlotTemplate(NamedTuple):
-    """The part of a table's slot that is equal in every range. It is made once, because a range may have thousands of
-    tables.
+    """The part of a table's slot that is equal in every range.
+
+    A template is made once per table, because a range may have thousands of tables.
     """
 
     record: bytes
@@ -238,8 +239,8 @@ class CompiledTable:
     def walk(self) -> Template:
         """A plan that steps over every column.
 
-        It takes two facts from the catalog: the widths of old temporal formats, and the column that marks history rows.
-        The catalog's definition may be newer or older than the rows.
+        The plan takes only two facts from the catalog, whose definition may be newer or older than the rows: the widths
+        of old temporal formats, and the column that marks history rows.
         """
         if self._walk is None:
             schema = self.schema
@@ -351,8 +352,12 @@ class TableCache:
         self._tables: dict[bytes, CompiledTable] = {}
 
     def table(self, body: memoryview, offset: int, *, mysql: bool = False) -> CompiledTable:
-        """Return the compiled table of a TABLE_MAP body at `offset` of the range; `mysql` is True for a log written by
-        MySQL.
+        """Return the compiled table of a TABLE_MAP body.
+
+        Args:
+            body: The body, without header and checksum.
+            offset: The byte offset of the body in the range, for errors.
+            mysql: True for a log that MySQL wrote.
         """
         content = bytes(body[ID_AND_FLAGS:])
         return self._tables.get(content) or self._compiled(content, offset, mysql=mysql)
@@ -377,7 +382,7 @@ class TableCache:
         return self._with_fault(table_map, target)
 
     def _with_fault(self, table_map: TableMapEvent, target: TableTarget) -> CompiledTable:
-        """Compile a selected table leniently."""
+        """Compile a selected table; an error of its definition becomes the `fault` of the result."""
         try:
             if target.schema is None:
                 check_named(table_map)
@@ -451,25 +456,25 @@ class SlotTable:
         return self._tables[slot]
 
     def leave_out(self, left_out: npt.NDArray[np.bool_]) -> None:
-        """Remove these tables from the selection, in this range."""
+        """Remove tables from the selection in this range; `left_out` is a mask over the slots."""
         self.wanted &= ~left_out
         self._masks[left_out] = 0
         self._selected[left_out] = self._delivered[left_out] = False
         self._everything = bool(self._selected.all())
 
     def leave_out_faulty(self, errors: Mapping[int, ReplicaError]) -> None:
-        """Remove tables from the selection, in this range, and keep their errors. Each is given by the slot of a table
-        map.
-        """
+        """Remove tables from the selection in this range, and keep their errors. `errors` is keyed by slot."""
         for slot, error in errors.items():
             self.faults.setdefault(self._tables[slot].name, error)
         left_out = np.array([table.name in self.faults for table in self._tables], np.bool_)
         self.leave_out(left_out)
 
     def take_halves(self, tables: npt.NDArray[np.bool_]) -> None:
-        """Let updates of these tables count as selected if inserts or deletes are: an update may become one of them.
+        """Select the updates of these tables if their inserts or deletes are selected.
 
-        Such updates are not compared: an update that changes no column that is read may still change the key.
+        An update of a row that enters or leaves the delivered part becomes an insert or a delete. Such updates are not
+        compared: an update that changes no column that is read may still change the key. `tables` is a mask over the
+        slots.
         """
         self._halved |= tables
         halves = 1 << r.OP_INSERT | 1 << r.OP_DELETE

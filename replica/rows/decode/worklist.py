@@ -2,7 +2,8 @@
 
 `worklist` returns event numbers, and how many bytes of each event's images to read. In each group the list ends with
 the last selected row, so that the kernel can mark the transaction's last row. A group without delivered rows is not in
-the list. Unchanged updates of a table that skips them are not selected; a comparison of images finds them here first.
+the list. Unchanged updates of a table that skips them are not selected; `worklist` finds such updates by comparing
+their images.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ def worklist(
 
 
 def selecting(found: Scan, slots: SlotTable) -> npt.NDArray[np.bool_]:
-    """Mark the rows events with at least one selected row. Unchanged updates do not count, as in the module's
-    description.
+    """Mark the rows events with at least one selected row (a mask over the events of the range).
+
+    Unchanged updates do not count, see the module's description.
     """
     selected = slots.selects(found.events)
     updates = np.flatnonzero(slots.compares(found.events)).astype(np.uint32)

@@ -62,20 +62,21 @@ _ASSEMBLED: Final = {
 
 
 def item_bytes(kind: pa.DataType) -> int:
-    """Return the bytes of one value in Arrow's buffer; 0 for types that kernels write as bytes.
+    """Return the bytes of one value in Arrow's buffer; 0 for strings, bytes, vectors and geometries.
 
-    Those are strings, bytes, vectors and geometries.
+    Kernels write values of these types as bytes of any length.
     """
     return 0 if kind in (pa.string(), pa.binary()) or kind.id in _ASSEMBLED else kind.bit_width // 8
 
 
 class ColumnSet:
-    """Buffers for `rows` rows of columns of these Arrow types, in one allocation, so that large pages save address
-    lookups.
+    """Buffers for `rows` rows of columns of these Arrow types.
+
+    All buffers are one allocation, so that large pages save address lookups.
 
     Args:
         kinds: The Arrow types.
-        rows: Rows at most.
+        rows: Maximal number of rows.
         capacities: Initial bytes of data of each string column; `first_capacities` gives equal shares.
         nullable: False if the columns have no validity bitmap, because their parent struct has one.
     """
@@ -308,7 +309,7 @@ class Writer:
         run: Records,
         last: int,
     ) -> int:
-        """Call the kernel. Both kernels take the same arguments except for the last."""
+        """Call the kernel. `last` is the last argument, the only one that differs between the two kernels."""
         if slots.versioned:
             self._meta.history.fill(pr.HISTORY_UNKNOWN)
         return kernel(
@@ -353,7 +354,7 @@ class TypedWriter(Writer):
 
         Args:
             output: The output columns.
-            limits: Rows and bytes of a batch at most.
+            limits: Maximal number of rows and of bytes of a batch.
             flat: True for the flat shape.
             want_sql: True if batches carry the text of their statement.
             strict_text: True if invalid text is an error.

@@ -96,8 +96,9 @@ def expand(data: memoryview, *, checksum: bool, limit: int = MAX_EXPANDED_BYTES)
 
 
 def _description(event: memoryview, out: bytearray, offset: int) -> int:
-    """Write a FORMAT_DESCRIPTION event that announces no checksums; return the checksum bytes that the original
-    announced.
+    """Write a FORMAT_DESCRIPTION event that announces no checksums.
+
+    Return the length of the checksum that the original event announced, in bytes.
     """
     if len(event) < _FDE_LEAST or event[-_FDE_TAIL] > ChecksumAlgorithm.CRC32:
         raise ProtocolError("malformed FORMAT_DESCRIPTION event", offset=offset)

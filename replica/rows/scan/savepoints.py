@@ -4,8 +4,8 @@
 kernel recorded. `BlockSavepoints` serves a group that is scanned in blocks: it finds the spans of undone bytes in
 advance. Python reads statements one by one, and only from the first ROLLBACK TO on, so savepoints alone cost nothing.
 
-An undone span begins at a SAVEPOINT and ends with a ROLLBACK TO, and no valid row lies inside. So a part of a group
-that begins and ends after valid rows contains every statement that its reader needs.
+An undone span begins at a SAVEPOINT and ends with a ROLLBACK TO, and contains no valid row. Therefore a part of a group
+that begins and ends after valid rows contains both statements of a span or neither.
 """
 
 from __future__ import annotations

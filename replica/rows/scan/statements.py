@@ -40,7 +40,7 @@ class LoggedStatement(NamedTuple):
     """A logged statement.
 
     Attributes:
-        start: Offset of its event group in the range: rows from there on may belong to the new table definition.
+        start: Offset of its event group in the range. Rows after this offset may belong to the new table definition.
         gtid: The GTID of the group.
         query: The statement, with its session state.
         rowless: True if the group has no rows.

@@ -1,8 +1,8 @@
 """XA transactions in a scanned range: rows that one group prepared are delivered at the XA COMMIT, in another group.
 
 MariaDB logs the rows of an XA transaction at XA PREPARE, in a group that ends with XA_PREPARE. These rows are not
-committed and may never be. A later group contains only `XA COMMIT` or `XA ROLLBACK`; other groups, other files and a
-server restart may lie between. Both groups identify the transaction by its XA id (format, gtrid, bqual).
+committed, and may be rolled back later. A later group contains only `XA COMMIT` or `XA ROLLBACK`; other groups, other
+files and a server restart may lie between. Both groups identify the transaction by its XA id (format, gtrid, bqual).
 
 `deliver` returns scans whose rows events are in order of delivery. Each event belongs to the group that committed it,
 so its rows have the GTID, time and ordinals of the XA COMMIT. Events of prepared groups that are rolled back or still
@@ -65,7 +65,7 @@ class XaGroup(NamedTuple):
     gtid: Gtid
     start: int
     end: int
-    number: int  # of the group in the scan, -1 without a scan
+    number: int  # number of the group in the scan, -1 without a scan
 
 
 class CarriedGroup(NamedTuple):
@@ -102,7 +102,7 @@ def xa_groups(found: Scan) -> list[XaGroup]:
     if not found.xa_groups:
         return []
     first = len(BINLOG_MAGIC) if found.data[: len(BINLOG_MAGIC)].tobytes() == BINLOG_MAGIC else 0
-    last = int(found.groups[-1]["end"])  # the scan may have stopped there, at an event that cannot be skipped
+    last = int(found.groups[-1]["end"])  # the scan may have stopped at an event that cannot be skipped
     groups = _found(found.data[:last], first, found.trailer)
     numbers = {start: number for number, start in enumerate(found.groups["start"].tolist())}
     try:

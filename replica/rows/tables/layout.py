@@ -1,5 +1,4 @@
-"""Layout of the rows of one distinct table map: a plan per wire column, and the wire column that feeds each output
-column.
+"""Layout of the rows of one distinct table map: which wire column feeds each output column, and how to read it.
 
 `compile_layout` makes a `RowLayout` from a `TableMapEvent`, the catalog's `TableSchema` and the output columns; the
 last two are optional. Columns match by name. An output column that the wire lacks is NULL in every row. A wire column
@@ -179,8 +178,8 @@ def _can_be_period(column: ColumnDef) -> bool:
     return column.type == ColumnType.TIMESTAMP2 and column.fsp == PERIOD_DIGITS
 
 
-# `StoredColumns` knows which columns of a table to rewrite, and with which function. It also knows how to step over a
-# row image in its logged form. A column that is not read keeps its stored form: its length suffices to skip it.
+# A kernel needs the widths of all columns, also of those without a function, to step over a row image in its logged
+# form. A column that is not read keeps its stored form, because its length suffices to skip it.
 
 
 class StoredColumns:

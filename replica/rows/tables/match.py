@@ -1,4 +1,4 @@
-"""Match the columns of a table map with the columns of the catalog.
+"""Matching of the columns of a table map with the columns of the catalog.
 
 `catalog_columns` returns, per wire column, the `ColumnSchema` that describes it, or None. The catalog holds the current
 definition, and the row may be older. So every fact that both sides have is compared: type, widths, digits, signedness,
@@ -212,7 +212,8 @@ def _length(column: ColumnDef, schema: ColumnSchema) -> bool:
 def _charset(column: ColumnDef, schema: ColumnSchema) -> bool:
     if column.collation is None or column.type == ColumnType.GEOMETRY:
         return False
-    if schema.charset in (None, "binary") or column.collation == BINARY:  # ENUM and SET are of the set binary, as text
+    # In the catalog, only ENUM and SET columns have the set `binary`; columns without text have None.
+    if schema.charset in (None, "binary") or column.collation == BINARY:
         return (column.collation == BINARY) != (schema.charset in (None, "binary"))
     try:
         return charset_of(column.collation) != charset_named(schema.charset)

@@ -2,9 +2,9 @@
 
 `plan_column` makes a `ColumnPlan` from the `ColumnDef` of a table map, the catalog's `ColumnSchema` and a
 `ValuePolicy`. The stream takes precedence over the catalog, because it describes the row at hand. A fact that neither
-has is an error that names the setting to change. A catalog that contradicts the wire is an error too: nothing is
-guessed. Compressed values and MySQL's JSON are planned in their plain form, with a length prefix of four bytes; other
-code (tables/layout.py) rewrites them.
+source has is an error that names the setting to change. A catalog that contradicts the wire is an error too: nothing is
+guessed. Compressed values and MySQL's JSON are planned in their plain form, with a length prefix of four bytes;
+tables/layout.py chooses the functions that rewrite them.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ _OLD_WIDTHS: Mapping[int, tuple[int, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPlan:
-    """Plan of one column. A value has `width` bytes, or, if `prefix` > 0, a length of `prefix` bytes and that many
-    bytes.
+    """Plan of one column.
+
+    A value has `width` bytes, or, if `prefix` > 0, a length of `prefix` bytes and that many bytes.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Arrow arrays from numpy memory and Python values, without pandas.
 
 `pyarrow.array`, `scalar` and `repeat` import pandas at their first call, if it is installed, to check for pandas
-objects. That takes a third of a second and 36 MB in each process, and each Spark worker is one. So decoders and tasks
-must make their arrays with this module. Tests compare its arrays with those of pyarrow.
+objects. The import takes a third of a second and 36 MB in every Spark worker process. So decoders and tasks must make
+their arrays with this module. Tests compare its arrays with those of pyarrow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Conversion of character sets for kernels: a kind of text, a parameter, and a table.
 
-The tables are made from the reference decoder, code by code, once per process and character set. A set with two bytes a
-character takes a tenth of a second. So both decoders agree on every character. In damaged text they may place U+FFFD
-differently.
+The tables are made from the reference decoder, code by code, so that both decoders agree on every character. In damaged
+text they may place U+FFFD differently. A table is made once per process and character set, which takes a tenth of a
+second for a set of two-byte characters.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Entries of the type registry: one per SQL type, and one per kind that its values are read as.
+"""Entries of the type registry: one per SQL type, and one per kind of value.
 
 A type is a declaration in SQL (`TypeEntry`). A kind is one wire format with one output form (`KindEntry`): kernels
-dispatch on its number. A type has one kind, or a few; its sign, digits, character set and the reader's policy choose.
+dispatch on its number. A type has one kind or a few: the sign, digits and character set of the column and the reader's
+policy select one.
 
 A value has two wire formats. `binlog` is its format in a row image, which all decoders read. `result_set` is its format
-in a row of a prepared SELECT. Such a row is converted to a row image before any reader sees it, so only types have
-`result_set`, and it has no readers. Neither format has a default: each family must declare both. The output forms
+in a row of a prepared SELECT. Such a row is converted to a row image before a decoder reads it, so `result_set` is a
+field of types only, and has no readers. Neither format has a default: each family must declare both. The output forms
 (Arrow, Spark, VARIANT, JSON, SQL) are separate fields.
 """
 
@@ -79,9 +80,7 @@ class KernelFacts(Enum):
 
 
 class Widens(Enum):
-    """Rules by which a column may be output as a wider type, which holds every value of the column
-    (rows/tables/plan.py).
-    """
+    """Rules by which a column may be output as a wider type that holds all of its values (rows/tables/plan.py)."""
 
     NEVER = auto()
     SIGNED = auto()  # into a wider integer, with sign extension
@@ -221,7 +220,7 @@ class ResultType(NamedTuple):
 
 
 class Wide(NamedTuple):
-    """Kind of columns with more digits (DECIMAL) or bits (BIT) than `beyond`, with its text for docs/types.md."""
+    """Kind of columns with more digits (DECIMAL) or bits (BIT) than `beyond`, and its texts for docs/types.md."""
 
     beyond: int
     kind: Kind
@@ -242,7 +241,7 @@ class TypeEntry:
     names: tuple[SqlName, ...]
     binlog: WireType
     result_set: ResultType | None
-    """None for a type whose name in MariaDB's tables belongs to another entry."""
+    """None for types that only a binlog shows: MySQL's JSON, and the stored form of COMPRESSED columns."""
     key: KeyForm | None
     """The conversion of a value to key bytes; None if the type cannot be a part of a snapshot key."""
     kind: Kind

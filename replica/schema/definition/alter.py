@@ -1,9 +1,9 @@
 """Parser of the actions of ALTER TABLE: from the text after the table's name to an `Alteration`.
 
-It parses the effect of an action on columns, their character sets and defaults, keys and versioning. An action without
-such an effect is skipped. If that action is not in the lists of actions that keep every stored value (`_HARMLESS`,
-`_OPTIONS`, `_ENGINES`), its words are kept in `Alteration.unproven`. An unknown action is a SchemaError, because it may
-change the definition.
+The parser reads the effect of each action on columns, their character sets and defaults, keys and versioning. An action
+without such an effect is skipped. The words of a skipped action are kept in `Alteration.unproven`, unless the action is
+known to keep every stored value (`_HARMLESS`, `_OPTIONS`, `_ENGINES`). An unknown action is a SchemaError, because it
+may change the definition.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ _HARMLESS: Final = {
     ("REBUILD", "PARTITION"): _ANY, ("PARTITION", "BY"): _ANY, ("REMOVE", "PARTITIONING"): 2,
 }  # fmt: skip
 
-"""Actions that keep the definition and every stored value, with the maximal number of words of each.
+"""Actions that keep the definition and every stored value, with the maximum number of words of each.
 
-A row that fits no partition is an error of the server.
+Repartitioning removes no row: the server reports an error for a row that fits no partition.
 """
 
 _OF_ROWS: Final = (
@@ -248,7 +248,7 @@ def _read_column_action(tokens: Tokens, found: Alteration, session: StatementCon
 
 
 def _skip_action(tokens: Tokens, found: Alteration) -> None:
-    """Skip an action that keeps the definition; it is unproven unless it is an action that keeps all rows."""
+    """Skip an action that keeps the definition. Record the action as unproven unless it keeps all rows."""
     action = next((action for action in _HARMLESS if tokens.sees(*action)), None)
     # PARTITION BY and ORDER BY extend to the end of the statement; other actions stop at a comma.
     last = tokens.sees("PARTITION", "BY") or tokens.sees("ORDER", "BY")
@@ -340,7 +340,7 @@ def _read_table_action(tokens: Tokens, found: Alteration, database: str) -> None
 
 
 def _read_option(tokens: Tokens, found: Alteration) -> None:
-    """Parse a table option; an option that may change rows is unproven.
+    """Parse a table option. Record it as unproven if it may change rows.
 
     Raises:
         SchemaError: The text is not an option.

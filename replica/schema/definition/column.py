@@ -1,9 +1,9 @@
-"""Column of a table while DDL is followed: every attribute that the server keeps and a later ALTER may need.
+"""Column definition for replaying DDL: every attribute that the server keeps and a later ALTER may need.
 
 `Column.schema` returns the `ColumnSchema`; `with_charset` and `converted` return the column after its character set was
 resolved or converted. The character set `binary` makes CHAR a BINARY. TEXT(n) becomes the smallest type that holds n
-characters. The length of text is kept in characters, because CONVERT TO CHARACTER SET changes its bytes. A label that
-the server would not store as written is a SchemaError.
+characters. The length of text is kept in characters, because CONVERT TO CHARACTER SET changes its length in bytes. A
+label that the server would not store as written is a SchemaError.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ _ESCAPED: Final = str.maketrans({"\0": "\\0", "\n": "\\n", "\r": "\\r", "\\": "\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Definition of a column, with every attribute that a later ALTER may need. `length`: characters of text, bytes of
-    binary.
+    """Definition of a column, with every attribute that a later ALTER may need.
+
+    `length` counts characters of text, and bytes of binary values.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Column:
     zerofill: bool = False
     charset: str | None = None  # None: not text, or unknown
     collation: str | None = None
-    guessed_width: bool = False  # 'utf8' was written: 3 or 4 bytes a character, as old_mode says
+    guessed_width: bool = False  # declared as 'utf8': 3 or 4 bytes a character, by old_mode
     labels: tuple[str, ...] | None = None
     nullable: bool | None = None  # None: not declared
     compressed: bool = False
@@ -136,8 +137,9 @@ def with_charset(column: Column, charset: str | None, collation: str | None) -> 
 
 
 def converted(column: Column, charset: str, collation: str | None) -> Column:
-    """Return the column after CONVERT TO CHARACTER SET: a TEXT becomes a larger type if its characters would no longer
-    fit.
+    """Return the column after CONVERT TO CHARACTER SET.
+
+    A TEXT becomes a larger type if its characters would no longer fit.
     """
     if column.data_type not in TEXTUAL or column.charset == "binary":
         return column
@@ -153,8 +155,9 @@ def converted(column: Column, charset: str, collation: str | None) -> Column:
 
 
 def _check_labels(column: Column) -> None:
-    """Refuse labels with characters that the column's character set lacks: the server's replacement for them is
-    unknown.
+    """Refuse labels with characters that the column's character set lacks.
+
+    The characters with which the server replaces them are unknown.
     """
     if any(_bytes(label, column.charset) is None for label in column.labels or ()):
         raise SchemaError(f"Column {column.name} has a label with characters that its character set may not have.")
@@ -170,7 +173,7 @@ def _bytes(label: str, charset: str | None) -> bytes | None:
 
 
 def _sized(column: Column) -> Column:
-    """Return the smallest type for TEXT(n), and for a VARCHAR too long for its type (possible without strict mode)."""
+    """Return the smallest type for TEXT(n), or for a VARCHAR that is too long for its type (without strict mode)."""
     width = width_of(column.charset)
     names = list(TEXTS if column.data_type in TEXTS or column.data_type == "varchar" else BLOBS)
     wanted = column.wanted
@@ -198,12 +201,10 @@ def _quoted(label: str) -> str:
     return f"'{label.translate(_ESCAPED)}'"
 
 
-# MariaDB.
-#
-# Synonyms become the name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext, SERIAL is bigint
-# unsigned). Omitted lengths become the server's defaults. sql_mode changes the meaning or the name of some types;
-# `oracle_schema.DATE` selects the meaning explicitly (sql/sql_schema.cc, sql/sql_yacc.yy of 10.5 to 11.8). A type that
-# is not in the registry is a SchemaError.
+# `read_type` returns synonyms by the name that information_schema shows (INT4 is int, LONG VARCHAR is mediumtext,
+# SERIAL is bigint unsigned). Omitted lengths become the server's defaults. sql_mode changes the meaning or the name of
+# some types; a prefix such as in `oracle_schema.DATE` selects the meaning explicitly (sql/sql_schema.cc,
+# sql/sql_yacc.yy of 10.5 to 11.8). A type that is not in the registry is a SchemaError.
 
 
 REAL_AS_FLOAT: Final = 1
@@ -221,7 +222,7 @@ _STANDS_FOR: Final[dict[str, Column]] = {
 
 _OF_ORACLE: Final = {"VARCHAR2": "varchar", "NUMBER": "decimal", "RAW": "varbinary", "CLOB": "longtext"}
 
-"""Names of types in sql_mode=ORACLE only."""
+"""Type names that exist only in sql_mode=ORACLE, with MariaDB's name for each."""
 
 _OWN: Final = "mariadb_schema"
 
@@ -231,14 +232,15 @@ _SCHEMAS: Final[dict[str, tuple[str, str] | None]] = {
     "maxdb_schema": ("timestamp", "datetime"),
 }
 
-"""The type that a schema of types replaces, and its replacement."""
+"""Prefix of a type -> (type that the prefix redefines, resulting type). None: the prefix redefines nothing."""
 
 _FIRST_DOUBLE: Final = 25  # FLOAT(p) with p of 25 and more digits is a double
 
 
 def read_type(tokens: Tokens, name: str, session: StatementContext) -> Column:
-    """Parse the type's name with its parentheses; attributes such as UNSIGNED or CHARACTER SET follow and are not
-    parsed.
+    """Parse the type's name with its parentheses.
+
+    Attributes after the type, such as UNSIGNED or CHARACTER SET, are not parsed.
     """
     sql_mode = session.sql_mode
     schema = _schema_of(tokens, name, sql_mode)

@@ -1,8 +1,8 @@
 """Parser of a column, a key or a constraint in CREATE and ALTER TABLE, to `ColumnItem`, `Key`, or nothing.
 
-It parses type, sign, character set, keys, versioning, comment, and the tokens of a default. It skips checks, references
-and generated values, because they do not change the bytes of a row. A word that is not an attribute in MariaDB is a
-SchemaError, because it may change them.
+The parser reads type, sign, character set, keys, versioning, comment, and the tokens of a default. It skips checks,
+references and generated values, because they do not change the bytes of a row. A word that is not an attribute in
+MariaDB is a SchemaError, because the word may change those bytes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_column(tokens: Tokens, session: StatementContext) -> ColumnItem:
         item = replace(item, position="")
     elif tokens.accept("AFTER"):
         item = replace(item, position=tokens.name())
-    if item.primary:  # even if the key is not created, because IF NOT EXISTS finds one
+    if item.primary:  # NOT NULL even if the key is not created, because IF NOT EXISTS finds one
         item = replace(item, column=replace(item.column, nullable=False))
     if not session.explicit_timestamps and column.data_type == "timestamp" and item.column.nullable is None:
         item = replace(item, column=replace(item.column, nullable=False))
@@ -181,7 +181,7 @@ def _skip_references(tokens: Tokens) -> None:
 def read_default(tokens: Tokens, session: StatementContext) -> tuple[Token, ...]:
     """Parse the value after DEFAULT, with texts as the server stores them.
 
-    A text that the server would change, or store as other bytes, becomes U+FFFD: its value is unknown.
+    A text that the server would change, or store as other bytes, becomes U+FFFD, which marks its value as unknown.
     """
     with tokens.keeping() as taken:
         skip_default(tokens)
@@ -321,9 +321,9 @@ def _key_parts(tokens: Tokens) -> list[tuple[str, int | None]]:
     return parts
 
 
-# The arguments are a cursor after the table's name, the encoding of the database, and the session's context. The
-# result is the table that the server creates. CREATE TABLE … SELECT without column types is a SchemaError (row-based
-# binlogs always have them), and so is text that cannot be parsed.
+# `read_create_table` takes a cursor after the table's name, the encoding of the database, and the session's context. It
+# returns the table that the server creates. CREATE TABLE … SELECT without column types is a SchemaError (row-based
+# binlogs always have the types), and so is text that cannot be parsed.
 
 
 _SEQUENCE_COMMENTS: Final = {

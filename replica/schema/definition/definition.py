@@ -1,8 +1,8 @@
-"""Definition of a table while DDL is followed: columns with their character sets, keys, versioning. Plain values.
+"""Table definition for replaying DDL: columns with their character sets, keys and versioning, as plain values.
 
 `new_table` makes a `Table` from parsed columns (`ColumnItem`) and the table's defaults, and ALTER makes a new `Table`
-from it. `Table.schema` returns the `TableSchema` that decoders use. Column names are compared as in the server, without
-case.
+from the previous one. `Table.schema` returns the `TableSchema` that decoders use. Column names are compared as in the
+server, without case.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
 
     from replica.schema.text.sql_tokens import Token
 
-# The smallest key limit of any engine (InnoDB's old row format): a longer unique key may be kept as a hash.
+# The smallest key limit of any engine (InnoDB's old row format): the server may keep a longer unique key as a hash.
 _MAX_KEY_BYTES: Final = 767
 
 PRIMARY: Final = "PRIMARY"
 
-_UTF8: Final = "utf8"  # 3 bytes a character, or 4 since 10.6 by old_mode, which the binlog does not have
+_UTF8: Final = "utf8"  # 3 bytes a character, or 4 from 10.6 on, by old_mode, which is not in the binlog
 
 
 class Encoding(NamedTuple):
-    """A character set and a collation by name. A charset of None is unknown; a collation of None is unknown or the
-    default.
+    """A character set and a collation by name.
+
+    A charset of None is unknown; a collation of None is unknown or the default.
     """
 
     charset: str | None
@@ -71,8 +72,9 @@ class ColumnItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A primary or unique key. A part is a column and the length of its prefix or None. A period is a key of its two
-    columns.
+    """A primary or unique key. A period is a key of its two columns.
+
+    A part is a column and the length of its prefix, None for the whole column.
     """
 
     name: str
@@ -145,7 +147,7 @@ def new_table(
     versioned: bool,
     server_version: int = ANY_VERSION,
 ) -> Table:
-    """Make a table of declared columns. `server_version`: the version of the server that compared the names.
+    """Make a table of declared columns. `server_version` decides how the server compared the names.
 
     Raises:
         SchemaError: Two columns have one name, or a key has an unknown column.
@@ -161,7 +163,7 @@ def new_table(
 
 
 def period_key(name: str) -> str:
-    """Return the name of a period among the keys, to which a key's WITHOUT OVERLAPS refers."""
+    """Return the name under which a period is stored among the keys; WITHOUT OVERLAPS refers to it."""
     return f"PERIOD {column_key(name)}"
 
 
@@ -250,8 +252,8 @@ def _known(charset: str | None) -> str | None:
 
 
 # `table_of` makes a `Table` whose `schema` is the given `TableSchema`. The catalog lacks the columns of unique keys
-# that are kept as hashes, so each is assumed to span all columns. No ALTER of a column removes such a key, and the
-# table may seem to have more of them than it has. A declaration that no server prints is an error.
+# that are kept as hashes, so each such key is assumed to span all columns. No ALTER of a column removes the key then,
+# so the table may seem to have more of these keys than it has. A declaration that no server prints is an error.
 
 
 _DECLARED: Final = re.compile(r"[a-z0-9 ]+?(?:\((?P<digits>[0-9, ]+)\))?(?P<rest> .*)?", re.DOTALL)
@@ -323,7 +325,7 @@ def _column(schema: ColumnSchema) -> Column:
 
 
 def _digits(schema: ColumnSchema) -> tuple[int, ...]:
-    """Return the numbers in parentheses after a type, from the catalog's attributes, if the declaration omits them."""
+    """Return the numbers in parentheses after a type, from the catalog if the declaration omits them."""
     if schema.data_type == "decimal":
         return (schema.precision or 0, schema.scale or 0)
     if schema.data_type == "bit":

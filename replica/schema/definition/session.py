@@ -29,7 +29,8 @@ EXPLICIT_TIMESTAMPS: Final = 1 << 24
 
 
 WIDE: Final = ("ucs2", "utf16", "utf16le", "utf32")
-"""Character sets whose ASCII characters have more than one byte: a binary column gets other bytes from such a text."""
+"""Character sets whose ASCII characters have more than one byte: a text in them stores other bytes in a binary column.
+"""
 _BMP: Final = ("ucs2", "utf8mb3")
 
 
@@ -97,7 +98,10 @@ class StatementContext:
         return cls(**values)
 
     def can_encode(self, text: str) -> bool:
-        """Return True if character_set_connection has all characters of a quoted text: others become '?' there."""
+        """Return True if character_set_connection has all characters of a quoted text.
+
+        The server replaces any other character by '?'.
+        """
         if self.connection in (None, "binary") or text.isascii():
             return True
         if "\N{REPLACEMENT CHARACTER}" in text or (self.connection in _BMP and any(c > "\uffff" for c in text)):

@@ -1,1 +1,1 @@
-"""Effects of statements on tables, from one statement to the next."""
+"""Effects of SQL statements on table definitions, applied in binlog order."""

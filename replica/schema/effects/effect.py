@@ -1,8 +1,8 @@
 """Effect of a statement on tables, parsed once, with its session and its server.
 
-`effect_of` makes a `StatementEffect` from a logged statement. Code that follows statements must use the effect, and
-never parse the text again: without its context, a text may have another meaning. The parts of an effect are parsed on
-demand. A part that cannot be parsed raises a SchemaError.
+`effect_of` makes a `StatementEffect` from a logged statement. Code that applies statements must use the effect and
+never parse the text again, because a text without its context may have another meaning. The parts of an effect are
+parsed on demand. A part that cannot be parsed raises a SchemaError.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 @dataclass(frozen=True)
 class StatementEffect:
-    """A statement and its effect. `sql` is for messages; `context` has the session settings that its meaning depends
-    on.
+    """A statement and its effect.
+
+    `sql` is for messages; `context` has the session settings that the meaning of the statement depends on.
     """
 
     sql: str
@@ -43,7 +44,7 @@ class StatementEffect:
 
     @cached_property
     def head(self) -> Statement | None:
-        """Kind of statement and its tables; None if the statement defines, empties and indexes no table."""
+        """Kind of statement and its tables; None if the statement does not define, empty or index a table."""
         return read_head(self.sql, self.context)
 
     @property
@@ -79,7 +80,7 @@ class StatementEffect:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """Unquoted words in capitals, '' for every other token."""
+        """Unquoted words in capitals; '' for every other token, so that indexes agree with `tokens`."""
         return tuple(token.upper for token in self.tokens)
 
     @property

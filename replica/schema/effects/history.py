@@ -1,8 +1,8 @@
 """Table definitions as the DDL of a stream changes them, statement by statement.
 
 `SchemaHistory` applies statements in binlog order, each with its session state. It returns the current definition of a
-table, or the reason why the definition is unknown. Either its CREATE precedes the first statement, or a statement that
-changed it could not be parsed. Such a table stays unknown until it is created again. One fact is assumed, and recorded
+table, or the reason why the definition is unknown: its CREATE precedes the first statement, or a statement that changed
+the table could not be parsed. Such a table stays unknown until it is created again. One fact is assumed, and recorded
 in `assumptions`: without its CREATE, a database has the server's default character set.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from replica.schema.definition.definition import Table
     from replica.schema.table import TableSchema
 
-# Temporary tables that are open at one time. The server logs the DROP of a session's remaining ones when it ends.
+# Limit of open temporary tables. The server logs the DROP of a session's remaining temporary tables when it ends.
 _MAX_TEMPORARY: Final = 1 << 16
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
@@ -75,7 +75,7 @@ class SchemaHistory:
             database: Database of tables without a database name or USE; '' makes them valid for any database.
 
         Raises:
-            SchemaError: A statement does not even show its table.
+            SchemaError: A statement cannot be parsed far enough to know its table.
             OSError: The file cannot be read.
         """
         history = cls()
@@ -211,7 +211,7 @@ class SchemaHistory:
         except SchemaError as error:
             if name in self.known or table is None:
                 return self._not_understood(name, "ALTER", error)
-            # The definition of the base does not fit: the schema file is newer than this statement.
+            # The statement does not fit the base definition: the schema file is newer than the statement.
             return Applied((), f"{'.'.join(name)}: {error.message}")
         touched = [name]
         if change.to_table is not None:

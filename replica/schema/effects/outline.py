@@ -1,7 +1,7 @@
 """Outline of a statement: the tables that it creates, changes, renames or drops, without their new definitions.
 
-`outline_of` returns an `Outline`, or None if the statement defines no table or is not carried out yet (START ALTER). A
-statement whose head cannot be parsed has an empty outline: it may affect any table.
+`outline_of` returns an `Outline`, or None if the statement defines no table or is only a START ALTER. A statement whose
+head cannot be parsed has an empty outline: it may affect any table.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Outline:
     """Tables that a statement names.
 
     Attributes:
-        tables: All tables of the statement.
-        defined: Tables that exist after it.
-        dropped: Tables that do not exist after it.
-        creates: Whether the new table is independent of any earlier table of that name.
+            tables: All tables of the statement.
+            defined: Tables that exist after the statement.
+            dropped: Tables that do not exist after the statement.
+            creates: Whether the new table is independent of any earlier table of that name.
     """
 
     tables: tuple[TableName, ...] = ()

@@ -1,9 +1,9 @@
 """Tables whose rows a statement of the binlog changes, if it is logged as text and not as row events.
 
 `changed_tables` takes a QUERY, or the LOAD DATA of an EXECUTE_LOAD_QUERY. It returns `Changed`, or None for a statement
-that changes no rows: the borders of transactions, settings, accounts, DDL. Of several tables, those count whose rows
-the statement changes, or all if that is ambiguous. A statement that cannot be parsed (SELECT f(), a new keyword,
-truncated text) may change any table. Nothing is an error.
+that changes no rows: the borders of transactions, settings, accounts, DDL. Of several tables in a statement, only the
+changed ones are returned, or all if the text is ambiguous. A statement that cannot be parsed (SELECT f(), a new
+keyword, truncated text) may change any table; it never raises an error.
 
 The text does not show rows that change through a view, a trigger, a stored function in a value, or a foreign key.
 """
@@ -43,9 +43,9 @@ class Changed(NamedTuple):
     """Tables that a statement changes.
 
     Attributes:
-        tables: The tables; empty if the statement may have changed any table.
-        defines: Whether the statement is DDL that also changes rows.
-        removes: Whether the statement only removes rows.
+            tables: The changed tables; empty if the statement may have changed any table.
+            defines: Whether the statement is DDL that also changes rows.
+            removes: Whether the statement only removes rows.
     """
 
     tables: tuple[TableName, ...] = ()
@@ -179,7 +179,7 @@ def _referred(target: tuple[str, str], references: list[Reference]) -> list[Tabl
 
 
 def _created(tokens: Tokens, database: str) -> Changed | None:
-    """Parse CREATE TABLE … SELECT: in statement format, only the text has its rows."""
+    """Parse CREATE TABLE … SELECT. In statement format, the binlog has the SELECT but no events of the rows."""
     tokens.accept("OR", "REPLACE")
     if not tokens.accept("TABLE"):
         return None  # CREATE TEMPORARY TABLE, or another statement

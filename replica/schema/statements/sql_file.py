@@ -1,8 +1,8 @@
 """Reader of an SQL file: yields the statements that may be DDL, one by one, without holding the file in memory.
 
 The file may be a pipe, mariadb-dump's output of any size, or statements written by hand. A statement is yielded as
-text, without its delimiter. INSERTs are skipped in the mapped file. As in the command line client, `DELIMITER` is
-obeyed, so that the body of a routine is not split into statements. Text is UTF-8; other bytes become U+FFFD.
+text, without its delimiter. INSERTs are skipped without copying them. `DELIMITER` is obeyed as in the command line
+client, so that the body of a routine is not split into statements. Text is UTF-8; other bytes become U+FFFD.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Parser of a statement's head: its kind, and the tables or databases that it names.
 
 `read_head` returns a `Statement` whose `tokens` follow the head, or None for statements that define no table (DML,
-BEGIN, views, routines, users). If a table's name in the head cannot be parsed, that is a SchemaError. Names are as the
-server stores them.
+BEGIN, views, routines, users). A table name in the head that cannot be parsed is a SchemaError. Names are as the server
+stores them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Statement:
 
 
 def may_define(query: bytes) -> bool:
-    """Return True if a text may be DDL, by its first letters: most statements are not, and need no lexer."""
+    """Return True if a text may be DDL, by its first letters. Most statements are not DDL and need no lexer."""
     return _FIRST.match(query) is not None
 
 
@@ -248,7 +248,7 @@ def pairs(tables: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], tupl
 
 MAX_NAMES: Final = 1 << 16
 
-"""Maximal number of names, some 10 MB. Later tables are unknown: statements on them count as changes of real tables."""
+"""Maximum number of names, some 10 MB. Statements on further temporary tables count as changes of real tables."""
 
 
 def uses_temporary(statement: Logged) -> bool:

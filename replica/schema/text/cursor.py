@@ -25,7 +25,10 @@ class Tokens:
     """Cursor over a statement's tokens. Keywords are in capitals; a quoted word is never a keyword."""
 
     def __init__(self, tokens: Iterator[Token], *, lower_case: bool = False) -> None:
-        """Start before the first token. `lower_case`: the server stores table names in lower case."""
+        """Start before the first token.
+
+        With `lower_case`, the server stores table names in lower case.
+        """
         self._source = tokens
         self._lower = lower_case
         self.mode_unknown = False

@@ -30,8 +30,9 @@ lower case of utf8mb3_general_ci.
 def column_key(name: str, server_version: int = ANY_VERSION) -> str:
     """Return a key that two names share if the server treats them as one column.
 
-    Accents and trailing spaces count. If the server's version is unknown, two names share a key only if every version
-    treats them as equal. `A` and `a` do. Long s (U+017F) and `s`, equal since 11.5, do not.
+    Accents and trailing spaces are significant. If the server's version is unknown, two names share a key only if every
+    version treats them as equal: `A` and `a` share one. Long s (U+017F) and `s` do not, because they are equal only
+    from 11.5 on.
     """
     if name.isascii():
         return name.lower()

@@ -1,7 +1,7 @@
 """Lexer of SQL text: words, names, strings and symbols, as the server's own lexer finds them.
 
 `tokenize` needs the session's sql_mode (for double quotes and backslashes) and the server's version (for executable
-comments). It yields tokens one at a time, and knows nothing of statements. A quote or comment without an end is a
+comments). It yields tokens one at a time and does not interpret statements. A quote or comment without an end is a
 SchemaError.
 """
 

@@ -1,4 +1,4 @@
-"""Read the server's catalog for a snapshot: list the selected tables, and describe one table with its key.
+"""Catalog of the server for a snapshot: list of the selected tables, and definition of one table with its key.
 
 `list_tables` fetches names page by page and keeps only the names in memory. `describe_table` returns a table's current
 definition. Views and sequences have no rows to read, so both functions skip them. `describe_table` refuses tables
@@ -44,8 +44,8 @@ _LONG: Final = frozenset({KeyForm.BYTES, KeyForm.TEXT})
 def choose_key(schema: TableSchema, indexes: Sequence[TableIndex]) -> TableKey | None:
     """Return the key by which a table is read; None if the table has no usable key.
 
-    Unique indexes rank in this order: those with ordered keys, those with fewer columns, those with numbers only, by
-    name.
+    Unique indexes rank by these criteria, in this order: ordered keys first, fewer columns first, purely numeric keys
+    first, then by name.
     """
     keys = [key for key in (_key(schema, index) for index in indexes) if key is not None]
     return min(keys, key=lambda key: _rank(schema, key), default=None)
@@ -84,7 +84,7 @@ def _rank(schema: TableSchema, key: TableKey) -> tuple[bool, bool, int, bool, st
 
 PIECE: Final = 5_000
 
-"""Names per result page, some hundred KB. The statements below repeat the number."""
+"""Maximum names per result page, some hundred KB. The SQL statements below repeat the number."""
 
 ATTEMPTS: Final = 2
 
@@ -191,7 +191,7 @@ def _refuse_engine(name: TableName, engine: str | None, fault: str | None, *, lo
 
 
 def _hidden(connection: QueryConnection, name: TableName) -> Rows:
-    """Return no rows if a table does not exist; refuse a table that the catalog hides from the account."""
+    """Return no rows if a table does not exist; raise an error if the catalog only hides the table from the account."""
     if connection.run(may_read(*name)) == "denied":
         raise denied(name, "the account has no SELECT on it, or not any more.")
     return []

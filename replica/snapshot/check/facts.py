@@ -1,4 +1,4 @@
-"""Query everything that decides how tables can be read, as steps over one connection.
+"""Facts about a server that decide how its tables can be read, queried as steps over one connection.
 
 `ask_table_facts` returns `TableFacts` for the tables that match the patterns and the filter. The number of queries does
 not depend on the number of tables, with two exceptions. In a database that the account may not read whole, the SELECT
@@ -95,9 +95,9 @@ def ask_indexes(
     return read_indexes((yield Query(*indexes_query(selection), MAX_CATALOG_BYTES)) if databases else ())
 
 
-# InnoDB applies cascades of foreign keys below the binlog: it has the DELETE of the parent row, and for the child table
-# a TABLE_MAP event without rows (measured on 10.5, 10.11 and 11.8). `read_cascades` parses SHOW CREATE TABLE, which
-# needs only SELECT. information_schema shows constraints only to accounts with more privileges.
+# InnoDB applies foreign key cascades without logging them. The binlog has the DELETE of the parent row, but only a
+# TABLE_MAP event without rows for the child table (measured on 10.5, 10.11 and 11.8). `read_cascades` parses SHOW
+# CREATE TABLE, which needs only SELECT. information_schema shows constraints only to accounts with more privileges.
 
 
 QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
@@ -183,8 +183,8 @@ INNODB: Final = "InnoDB"
 
 MOST_SHOWN: Final = 10_000
 
-"""Maximum number of tables whose definitions are searched for foreign keys. Each takes a quarter of a millisecond plus
-a round trip, so a check over a slow line still ends within seconds.
+"""Maximum number of tables whose definitions are searched for foreign keys. Each definition takes 0.25 ms plus a round
+trip, so a check over a slow network still ends within seconds.
 """
 
 _VARIABLES: Final = (
@@ -242,7 +242,7 @@ class TableFacts:
     was_replica: bool = False
     """Whether the server has ever been a replica, which `gtid_slave_pos` shows."""
     expiry_s: float | None = None
-    """Age in seconds after which binlog files are purged; None if the age does not matter."""
+    """Age in seconds after which binlog files are purged; None if files are not purged by age."""
     tables: tuple[ListedTable, ...] = ()
     """Selected tables, views and sequences that the account can see, in byte order of their names."""
     named: frozenset[tuple[str, str]] = frozenset()
@@ -260,8 +260,12 @@ def ask_table_facts(
 ) -> Steps[TableFacts]:
     """Ask for the facts about the tables that match `patterns` and that `wants` accepts.
 
-    The session is left at REPEATABLE READ with an empty sql_mode. `catalog` holds the schemas if the caller has read
-    them.
+    The session is left at REPEATABLE READ with an empty sql_mode.
+
+    Args:
+        patterns: Patterns of table names, such as `shop.*`.
+        wants: Returns whether (database, table) is selected.
+        catalog: Schemas of the tables; None to query them.
     """
     account = (yield Query("SELECT CURRENT_USER()"))[0][0] or ""
     isolation = _isolation((yield Query(_ISOLATION)))
@@ -351,7 +355,7 @@ def _named(
 
 
 def _hiding(patterns: Sequence[TablePattern], readable_databases: Mapping[str, bool]) -> Steps[tuple[str, ...]]:
-    """Return the patterns that may hide tables, as `database.*` or `*.*`."""
+    """Return the patterns that may match tables hidden from the account, as `database.*` or `*.*`."""
     found: list[str] = []
     for database in (one.one_database for one in patterns if one.name is None):
         known = None if database is None else readable_databases.get(database)

@@ -1,4 +1,4 @@
-"""Give a verdict on each table before the snapshot starts: its key, warnings and reasons for a refusal.
+"""Verdict on each table before the snapshot starts: its key, warnings and reasons for a refusal.
 
 `judge_table` turns a table's facts into an `InitialVerdict` and sends no query. Every refusal comes with a fix. A
 condition that cannot be determined becomes a warning, so that nothing is passed over silently.
@@ -30,8 +30,8 @@ State = Literal["read", "refused", "left out"]
 
 ROWS_A_SECOND: Final = 200_000.0
 BYTES_A_SECOND: Final = 40.0 * (1 << 20)
-"""Pace of the estimate: half the rate of one connection on a loaded two-core machine that also runs the server. The
-rows have 16 columns and 173 bytes, on MariaDB 11.8.
+"""Reading rate in bytes per second for the time estimate: half the rate of one connection on a loaded two-core machine
+that also runs the server. The rows have 16 columns and 173 bytes, on MariaDB 11.8.
 """
 WHOLE_WARNED: Final = 1 << 30
 """Size in bytes from which a table delivered whole causes a warning, because all of it waits on the driver's disk."""
@@ -55,7 +55,9 @@ _FOREIGN: Final = frozenset({"FEDERATED", "CONNECT", "SPIDER", "SPHINX", "S3", "
 """Engines whose rows belong to another server, a file or a service."""
 
 _ROWS_ELSEWHERE: Final = frozenset({"MRG_MyISAM", "BLACKHOLE"})
-"""Engines whose tables store no rows, or show rows of other tables that change under those tables' names."""
+"""Engines whose tables store no rows, or show the rows of other tables. The binlog logs changes of such rows under the
+names of the other tables.
+"""
 
 
 class Reason(NamedTuple):
@@ -195,7 +197,7 @@ def _versioned(table: ListedTable, facts: TableFacts, exclude: str) -> Iterator[
 
 
 def _computed(table: ListedTable, facts: TableFacts, exclude: str) -> Iterator[Reason]:
-    """Refuse generated columns if row images omit more than `replica/schema/catalog.py` handles."""
+    """Refuse a table with generated columns unless binlog_row_image is FULL: its row images omit these columns."""
     image, names = facts.variables.get("binlog_row_image"), _generated(table)
     if names and image != "FULL":
         what = f"{names[0]} is a generated column, which row images leave out while binlog_row_image is {image}"

@@ -1,4 +1,4 @@
-"""Decide whether a snapshot of the selected tables can start and the stream can follow it.
+"""Verdict on a server and its tables: whether a snapshot can start and the stream can follow it.
 
 `judge` turns `TableFacts` into `InitialVerdicts`, and `require()` raises one error with every refusal and its fix. A
 refusal of the whole server means that rows would be wrong in every table.
@@ -67,7 +67,10 @@ class InitialVerdicts:
 def ask_verdicts(
     patterns: Sequence[str], wants: Callable[[str, str], bool], *, settled: bool = False, unkeyed: bool = False
 ) -> Steps[InitialVerdicts]:
-    """Ask for the facts about the tables that match `patterns` and that `wants` accepts, and judge them."""
+    """Ask for the facts about the tables that match `patterns` and that `wants` accepts, and judge them.
+
+    `settled` and `unkeyed` are the arguments of `judge`.
+    """
     return judge((yield from ask_table_facts(patterns, wants)), settled=settled, unkeyed=unkeyed)
 
 

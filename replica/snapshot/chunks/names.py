@@ -1,4 +1,4 @@
-"""Keep the list of tables to read: list them at the start, then follow CREATE and RENAME statements in the stream.
+"""List of the tables to read: names at the start, and later CREATE and RENAME statements in the stream.
 
 The reading list contains every selected table that is not delivered. `SnapshotNames` adds tables that the stream
 creates before the frontier passes their names. If tables are read from a replica, the list waits until the replica

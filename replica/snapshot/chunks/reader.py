@@ -1,4 +1,4 @@
-"""Read one chunk of a table in its own snapshot transaction.
+"""Reader of single chunks of a table, each in its own snapshot transaction.
 
 `ChunkReader.read` takes a connection, a table, the last key read and the low watermark. It stores the rows in the spool
 and returns the chunk; a table without a key is one chunk. The reader fetches the definition after the low watermark and
@@ -41,7 +41,7 @@ OVERRUN: Final = 2
 
 
 class LaggingServerError(Exception):
-    """The server has not reached the low watermark. This error never leaves the reading threads."""
+    """Error of a server that has not reached the low watermark. This error never leaves the reading threads."""
 
 
 class Wanted(NamedTuple):
@@ -120,7 +120,7 @@ class ChunkReader:
     def _read_table(self, connection: SnapshotConnection, table: ReadTable, wanted: Wanted, seen: Seen) -> Read:
         """Read a table without a key as one chunk, because no key marks the start of a second one."""
         opened = _begin(connection, seen)
-        connection.rows("SET SESSION max_statement_time = 0")  # however large it is
+        connection.rows("SET SESSION max_statement_time = 0")  # reading a whole table may take hours
         stream = connection.select(full_table_sql(table, select_list(table.schema)))
         rows = ResultRows(
             *(table.schema, None, stream.columns),

@@ -34,8 +34,8 @@ CHUNKS_AHEAD: Final = 256
 
 BYTES_AHEAD: Final = 512 << 20
 
-"""Maximum bytes of waiting chunks. Spark takes some seconds for this amount, and a chunk's relay log window grows
-meanwhile.
+"""Maximum bytes of waiting chunks. Spark processes this amount in some seconds. Meanwhile, the relay log window of each
+waiting chunk grows.
 """
 
 TABLES_AHEAD: Final = 64
@@ -80,7 +80,7 @@ class ReadingList:
             self.changed.notify_all()
 
     def make(self, names: Iterable[TableName], made: Gtid) -> None:
-        """Add tables that a statement created. A table that did not exist before, or could not be read, is
+        """Add tables that the transaction `made` created. A table that did not exist before, or could not be read, is
         restarted.
         """
         names = list(names)
@@ -116,10 +116,16 @@ class ReadingList:
             return found
 
     def put(self, table: TableReading, life: int, chunk: TableChunk, borders: Sequence[bytes] = ()) -> bool:
-        """Append a chunk to the waiting chunks; return False if the reading was restarted meanwhile.
+        """Append a chunk to the waiting chunks; return False if the table was restarted during the read.
 
         `borders` divides the rest of the table into lanes. Each border ends one lane, and the last lane ends with the
         table.
+
+        Args:
+            table: Table, or lane of it, that the chunk was read from.
+            life: `table.life` at the start of the read.
+            chunk: Chunk that follows the last waiting chunk.
+            borders: Kept keys in ascending order.
         """
         with self.changed:
             table.low = None
@@ -158,15 +164,18 @@ class ReadingList:
             self.changed.notify_all()
 
     def refuse(self, table: TableReading, life: int, why: str) -> None:
-        """Skip the rest of a table that cannot be read; the batch planner treats the table as one that does not
-        exist.
+        """Skip the rest of a table that cannot be read.
+
+        The batch planner then treats the table as one that does not exist. `life` is the table's life at the start of
+        the read, and `why` is the reason for users.
         """
         self.give_back(table, absent_at=GtidPosition(), life=life, refused=why)
 
     def rekey(self, table: TableReading, life: int) -> bool:
         """Record a change of the table's key; return True if a part of the table was delivered by the old key.
 
-        In that case the table is not read until the caller requests it from its first row. Otherwise it is restarted.
+        In that case the table is not read until a caller requests it from its first row. Otherwise the table is
+        restarted. `life` is the table's life at the start of the read.
         """
         with self.changed:
             table.low = None
@@ -228,9 +237,10 @@ class ReadingList:
             return not self._names
 
     def delivered(self, table: TableReading, chunks: Sequence[TableChunk]) -> None:
-        """Remove the first chunks of a table, and the table itself after its last chunk.
+        """Remove the first chunks of a table, which were delivered, and the table itself after its last chunk.
 
-        If a thread restarted the table while a batch took the chunks, the table continues after them.
+        If a thread restarted the table while a batch took the chunks, the table continues after the last delivered
+        chunk.
         """
         end = chunks[-1].end
         with self.changed:
@@ -254,13 +264,19 @@ class ReadingList:
     def restart(
         self, table: TableReading, *, kept: bytes | None = None, not_before: RelayLocation | None = None
     ) -> None:
-        """Drop the chunks of a table and read it again after the delivered part, or after `kept`."""
+        """Drop the chunks of a table, and read the table again after the delivered part.
+
+        Args:
+            table: The table.
+            kept: Kept key after which to read instead of the delivered part.
+            not_before: Low watermark that the next read needs at least.
+        """
         with self.changed:
             self._restarted(table, kept, not_before)
             self.changed.notify_all()
 
     def follow(self, opened: Mapping[TableName, bytes]) -> None:
-        """Set the delivered keys of tables to those of a frontier, if they differ."""
+        """Set the delivered keys of tables to the keys in a frontier, if they differ."""
         with self.changed:
             for name, kept in opened.items():
                 self._delivered_up_to(name, kept)
@@ -389,7 +405,7 @@ BATCH_BYTES: Final = 256 << 20
 
 
 class ReadLimit(NamedTuple):
-    """Maximum rows and bytes of snapshot chunks in one batch. A batch takes at least one chunk, whatever the limit."""
+    """Maximum rows and bytes of snapshot chunks in one batch. A batch takes at least one chunk, even a larger one."""
 
     rows: int | None = None
     size: int | None = None
@@ -406,7 +422,14 @@ ALL: Final = ReadLimit()
 def choose_chunks(
     view: LogView, tables: Iterable[TableReading], v: RelayHead, limit: ReadLimit
 ) -> tuple[list[tuple[ChunkRun, TableReading]], list[TableReading]]:
-    """Return the chunks that a batch up to `v` may take of these tables, and the tables that do not exist at `v`."""
+    """Return the chunks that a batch up to `v` may take of these tables, and the tables that do not exist at `v`.
+
+    Args:
+        view: Relay log.
+        tables: Tables with deliverable chunks, in order.
+        v: Batch position, a location of the relay log.
+        limit: Maximum rows and bytes of the batch.
+    """
     rows, size = limit.rows, limit.most_bytes
     chosen: list[tuple[ChunkRun, TableReading]] = []
     absent = []
@@ -439,7 +462,7 @@ def choose_chunks(
 
 
 def shown_before(view: LogView, chunks: Sequence[TableChunk]) -> RelayLocation | None:
-    """Return the relay log location that all changes shown by the rows of a table without a key precede.
+    """Return a relay log location after every change that the rows of a table without a key may contain.
 
     Return None for a table with a key, and if the relay log has not reached that location.
     """
@@ -453,9 +476,7 @@ def _is_received(view: LogView, chunk: TableChunk, v: RelayHead) -> bool:
 
 
 def _high_watermark(view: LogView, chunks: Sequence[TableChunk], v: RelayHead) -> RelayLocation | None:
-    """Return the relay log location that all reads of these chunks precede; None if the relay log has not reached
-    it.
-    """
+    """Return a relay log location after all reads of these chunks; None if the relay log does not reach so far."""
     unreached = {chunk.high for chunk in chunks if not covers(v.position, chunk.high)}
     if not unreached:
         return v.location

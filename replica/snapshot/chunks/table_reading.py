@@ -44,14 +44,20 @@ MOST_ROWS: Final = 1 << 24
 
 
 class TableEnd:
-    """End of a table, or of its last lane. `rows`: size of the next chunk, 0 while chunks have their normal size."""
+    """End of a table, or of its last lane. `rows`: number of rows of the next chunk, 0 while chunks have their normal
+    size.
+    """
 
     def __init__(self) -> None:
         self.rows = 0
         self._largest: bytes | None = None
 
     def follow(self, connection: SnapshotConnection, chunk: TableChunk, requested: int) -> None:
-        """Update the chunk size after a chunk of `requested` rows that did not reach the end."""
+        """Update the chunk size after a chunk that did not reach the table's end.
+
+        `requested` is the number of rows that the SELECT of `chunk` requested. The connection is used to query the
+        largest key.
+        """
         table, end = chunk.table, chunk.end
         if end is None or not table.key.ordered:
             return  # only the server can compare these keys
@@ -161,8 +167,8 @@ class TableReading:
 
 MOST_UNKNOWN: Final = 10
 
-"""Maximum retries of a table because row images omit columns of rows that the chunk does not have yet. Each change
-within ten seconds can cause it again. It ends with a pause of the writers, or with changes that omit no column.
+"""Maximum retries of a table whose row images omit columns of rows that the chunk does not have yet. Each such change
+of the last ten seconds may cause another retry. The retries end when the writers pause, or when changes omit no column.
 """
 
 _log = logging.getLogger(__name__)
@@ -183,7 +189,10 @@ class TableRetries:
         del self._unknown[table.name], self._unsettled[table.name]
 
     def retry(self, table: TableReading, error: Exception, v: RelayLocation) -> None:
-        """Read a table again after its rows could not be reconciled with `v`."""
+        """Read a table again, because its rows could not be reconciled with the batch position `v`.
+
+        `error` determines from which low watermark the next read may start.
+        """
         if isinstance(error, PartialRowError):
             self._retry_later(table, error.place)
         elif isinstance(error, UnlikeRowsError):
@@ -192,7 +201,7 @@ class TableRetries:
             self._tables.restart(table)
 
     def retry_settled(self, table: TableReading, place: RelayLocation, *, unlike: bool = False) -> None:
-        """Read a table without a key again, from a watermark after a change.
+        """Read a table without a key again, after the low watermark has passed the change at `place`.
 
         `unlike`: the rows that were read did not match the before images of the changes.
         """
@@ -204,7 +213,7 @@ class TableRetries:
         self._tables.restart(table, not_before=place)
 
     def _retry_later(self, table: TableReading, place: int) -> None:
-        """Read a table again after the snapshot surely sees the change whose image omits columns."""
+        """Read a table again with a snapshot that surely sees the change whose image omits columns."""
         self._unknown[table.name] += 1
         if self._unknown[table.name] > MOST_UNKNOWN:
             self._give_up(table, self._reconciler.partial_error(table.name, place))

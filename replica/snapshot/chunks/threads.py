@@ -122,7 +122,7 @@ class ReadingThreads:
         return waits[0] if waits and all(waits) else ""
 
     def close(self) -> None:
-        """End the threads, whatever they wait for."""
+        """End the threads, even while they wait."""
         self._ending.set()
         self._tables.close()
         with self._lock:
@@ -216,7 +216,9 @@ class ReadingThreads:
                 self.size += read.chunk.size
 
     def _borders(self, connection: SnapshotConnection, table: TableReading, read: Read) -> list[bytes]:
-        """Return the borders of a table's lanes, once a table, if there are other connections to read them."""
+        """Return the borders of a table's lanes; empty if the table was considered before, or if there is only one
+        connection.
+        """
         if table.divided or read.chunk is None or not read.connected or self._pace.connections == 1:
             return []
         table.divided = True
@@ -297,7 +299,13 @@ _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
 
 def lane_borders(connection: QueryConnection, chunk: TableChunk, chunk_rows: int) -> list[bytes]:
-    """Return the kept keys that end each lane but the last; empty for a table that needs no lanes."""
+    """Return the kept keys that end each lane but the last; empty for a table that needs no lanes.
+
+    Args:
+        connection: Connection to the server that tables are read from.
+        chunk: First chunk of the table.
+        chunk_rows: Maximum rows of a chunk.
+    """
     schema, key = chunk.table.schema, chunk.table.key
     if chunk.end is None or len(key.columns) != 1:
         return []

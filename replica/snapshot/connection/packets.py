@@ -110,7 +110,7 @@ class ReceivedBytes(Protocol):
 
 
 class PacketReceiver:
-    """Receiving side of one connection. `early` holds a few KB that arrived before."""
+    """Receiving side of one connection. `early`: bytes received before the receiver was created, a few KB."""
 
     def __init__(self, source: ReceivedBytes, early: bytes = b"") -> None:
         self.source = source
@@ -229,14 +229,17 @@ class PacketReceiver:
 
 
 def closed_by_server() -> DisconnectedError:
+    """Return the error for a connection that the server has closed."""
     return DisconnectedError("The server closed the connection.")
 
 
 def lost(error: Exception | None) -> DisconnectedError:
+    """Return the error for a connection that failed; `error` is the cause, if known."""
     return DisconnectedError(f"The connection was lost{f': {error}' if error else ''}.")
 
 
 def silent(seconds: float) -> DisconnectedError:
+    """Return the error for a server that sent nothing for `seconds` seconds."""
     return DisconnectedError(
         f"The server sent nothing for {seconds:g} s while an answer was expected.",
         hint="Check whether the server hangs, or a firewall drops connections.",

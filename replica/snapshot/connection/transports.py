@@ -209,7 +209,7 @@ class TransportBytes(asyncio.BufferedProtocol):
 
 
 def end_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop after its transports were told to end."""
+    """Close a loop after its transports were closed or aborted."""
     for _ in range(_TURNS):
         loop.run_until_complete(asyncio.sleep(0))
     loop.run_until_complete(loop.shutdown_default_executor())

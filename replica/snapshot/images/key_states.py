@@ -46,7 +46,7 @@ class Chains:
         halves: HalfRecords in order.
         links: int64, for each half the previous one of the same key, -1 for none.
         deciders: int64, for each key its last half.
-        partial: Which keys have a partial image.
+        partial: bool by key; whether the key has a partial image.
     """
 
     halves: Records
@@ -65,8 +65,9 @@ class KeyStates:
     """Changed keys and their rows at one location.
 
     Attributes:
-        halves: HalfRecords, one per key, ascending by key bytes. The image is the row's if `present` is True.
-        present: Whether a row with the key exists at the location.
+        halves: HalfRecords, one per key, ascending by key bytes. A half has the image of the current row if `present`
+            is True.
+        present: bool by key; whether a row with the key exists at the location.
         table_maps: Bodies of the table maps, indexed by `slot`.
         ordered: Whether the server sorts keys as their bytes sort.
         memory: Owner of the memory that the halves point into.
@@ -101,7 +102,9 @@ class KeyStates:
 
 
 class MissingImages(NamedTuple):
-    """Half whose key, or some of whose columns, are needed and unknown. `place`: end of its event group."""
+    """Half whose images lack a needed key or column. `place`: end of its event group. `key`: whether the key is
+    missing.
+    """
 
     place: int
     key: bool
@@ -110,10 +113,18 @@ class MissingImages(NamedTuple):
 def states_of(
     segments: Sequence[ImageSegment], table_maps: Sequence[bytes], start: int, upto: int, until: int, *, ordered: bool
 ) -> KeyStates | MissingImages:
-    """Return the state at `upto` of every key that halves after `start` and up to `until` change.
+    """Return the state at `upto` of every key that changed after `start` and up to `until`.
 
     Rows may have partial images only if `until` is not after `upto`. In that case a chunk that was read before `until`
     has the missing columns. If the images lack a needed key or column, the result is `MissingImages`.
+
+    Args:
+        segments: Halves of one table, in the order of the relay log. The result keeps a reference to their memory.
+        table_maps: Bodies of the table maps, indexed by `slot` of the halves.
+        start: Location after which changes count, as a number of `place_of`.
+        upto: Location of the state, as a number of `place_of`.
+        until: Location up to which changes count, as a number of `place_of`.
+        ordered: Whether the server sorts keys as their bytes sort.
     """
     halves: Records = np.concatenate([np.empty(0, HalfRecord.dtype), *(segment.halves for segment in segments)])
     found = _decided(halves, start, upto, until)
@@ -173,17 +184,16 @@ def _gathered(halves: Records, start: str, size: str) -> npt.NDArray[np.uint8]:
     return target
 
 
-# A column that no change of the window sets has the chunk's value, because the chunk saw no later change of it. This
-# works only forward, to a location at or after the read. `completed` raises PartialRowError for a row that was created
-# in the window with a part of its columns and is not in the chunk, and for one that cannot be matched to the chunk's
-# row with certainty.
+# If no change of the window sets a column, its value is the one in the chunk. This works only forward, to a location at
+# or after the read of the chunk. `completed` raises PartialRowError in two cases. The row was created in the window
+# with a part of its columns and is not in the chunk, or it cannot be matched to a row of the chunk with certainty.
 #
 # `row_halves.py` completes the images of updates under FULL_NODUP, because the before image has all columns.
 
 
 class PartialRowError(Exception):
-    """A row has an unknown column. `place`: location after the change that omits it. This error never leaves the
-    snapshot package.
+    """Error for a row with an unknown column. `place`: location after the change that omits the column. This error
+    never leaves the snapshot package.
     """
 
     def __init__(self, place: int) -> None:
@@ -194,7 +204,12 @@ class PartialRowError(Exception):
 def completed(states: KeyStates, chunk: RowBlock, first: int, last: int, *, final: bool) -> KeyStates:
     """Return the states with full images for the keys [first, last), if the chunk has the missing columns.
 
-    `final`: no other chunk may have the missing columns.
+    Args:
+        states: Changed keys at a location at or after the read of the chunk.
+        chunk: Rows of the chunk.
+        first: Number of the first key in `states` that the chunk covers.
+        last: Number after the last such key.
+        final: Whether no other chunk may have the missing columns.
 
     Raises:
         PartialRowError: A row has an unknown column.

@@ -1,8 +1,8 @@
-"""Read the row changes of tables in a relay log range as halves with their keys, for a backfill window.
+"""Reader of row changes in a relay log range, as before and after images with their keys, for a backfill window.
 
-`RowImageReader.read` takes a scan of the range and yields a `ImageSegment` per table. Large images stay in the mapped
-file; small ones and those that the server compressed are copied. If a table map does not fit the table, the reader
-yields an `UnreadableChange`, whose error is raised when a caller needs those rows.
+`RowImageReader.read` takes a scan of the range and yields an `ImageSegment` per table. Large images stay in the mapped
+file; small images and compressed ones are copied. If a table map does not fit the table, the reader yields an
+`UnreadableChange`, whose error is raised when a caller needs the rows.
 """
 
 from __future__ import annotations
@@ -105,8 +105,12 @@ class RowImageReader:
         schemas: Mapping[TableName, TableSchema],
         defined: Mapping[TableName, TableSchema],
     ) -> None:
-        """Create a reader. `defined`: tables with all columns. Images are written without the columns that `schemas`
-        lack.
+        """Create a reader.
+
+        Args:
+            tables: Key of each table.
+            schemas: Columns that are read of each table. Images are written without all other columns.
+            defined: Tables with all columns, as row images have them.
         """
         self._schemas = dict(defined)
         self._left_out = {
@@ -130,7 +134,8 @@ class RowImageReader:
     def read(
         self, found: Scan, places: npt.NDArray[np.int64]
     ) -> Iterator[tuple[TableName, ImageSegment | UnreadableChange]]:
-        """Yield the halves or the unreadable changes of each table in a range. `places`: end of each event group.
+        """Yield the halves or the unreadable changes of each table in a range. `places`: int64, end of each event
+        group.
 
         Raises:
             ProtocolError: Images do not fit their table map, or cannot be inflated.

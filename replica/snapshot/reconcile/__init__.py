@@ -1,1 +1,1 @@
-"""Reconcile snapshot chunks with the changes that happened while they were read."""
+"""Reconciliation of snapshot chunks with the changes that happened while they were read."""

@@ -1,9 +1,9 @@
-"""Reconcile snapshot chunks with the batch position, using the row changes in the relay log around their reads.
+"""Reconciliation of snapshot chunks with the batch position, from the row changes in the relay log around their reads.
 
 `ChunkReconciler` takes chunks with their low and high watermarks. `fit` decides whether they can be reconciled with a
-position, and `blocks` returns their rows as of that position. `fit` says no if DDL changed the table meanwhile, or if
-rows of a table without a key changed during the read. The reconciler keeps one window of the relay log and extends it
-as long as the tables stay the same.
+position, and `blocks` returns their rows as of that position. `fit` refuses chunks if DDL changed the table meanwhile,
+or if rows of a table without a key changed during the read. The reconciler keeps one window of the relay log and
+extends it as long as the tables stay the same.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ChunkRun:
     """Chunks of one table that are neighbours in key order.
 
     Attributes:
-        high: Location that all reads of the chunks precede.
+        high: Location after all reads of the chunks.
         shown: Location after every change that the rows of a table without a key may contain; None for other tables.
     """
 
@@ -82,7 +82,7 @@ class ChunkRun:
 
 
 class BlockLostError(Exception):
-    """A chunk's spool file is missing. This error never leaves the snapshot package."""
+    """Error for a chunk whose spool file is missing. This error never leaves the snapshot package."""
 
 
 class ChunkReconciler:
@@ -101,7 +101,7 @@ class ChunkReconciler:
         """Read the changes around these chunks into the window.
 
         Raises:
-            DataLossError: The relay log starts after them.
+            DataLossError: The relay log does not contain these changes any more.
         """
         tables = {group.name: group.table for group in groups}
         start = min(v, *(group.low for group in groups))

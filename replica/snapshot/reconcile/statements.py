@@ -1,8 +1,8 @@
 """Statements in the relay log that changed tables of a snapshot: definitions, or rows logged as text.
 
-`StatementsAfter` follows the growing log. A statement counts if it alters, empties, moves or drops a selected table,
-or if it may do so. Tables that are created after the location under a new name do not count, whatever statements do to
-them.
+`StatementsAfter` follows the growing log. A statement counts if it alters, empties, moves or drops a selected table, or
+if it may do so. Tables that are created after the location under a new name do not count, even if later statements
+alter or drop them.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class TableStatements:
     """Consecutive statements of the relay log."""
 
     def __init__(self, before: Callable[[], Iterable[RelayText]]) -> None:
-        """Start at a location. `before`: the earlier texts of the log, from which names of temporary tables are
-        known.
+        """Start at a location. `before` returns the earlier texts of the log, which contain the names of temporary
+        tables.
         """
         self._before = before
         self._temporary: TemporaryTables | None = None
@@ -167,7 +167,8 @@ class StatementsAfter:
         """Selected tables that were created after the location, with the CREATE statements."""
 
     def first_up_to(self, end: RelayLocation) -> TableStatement | None:
-        """Return the first such statement before `end`, a group end of the log; None if there is none.
+        """Return the first statement before `end` that concerns the selection; None if there is none. `end` is a group
+        end.
 
         Raises:
             DataLossError: Groups of the range were purged.
@@ -202,7 +203,7 @@ def shown(statement: TableStatement) -> str:
 
 
 def _makes(statement: TableStatement) -> bool:
-    """Return True if a statement creates a table that did not exist, so without OR REPLACE and IF NOT EXISTS."""
+    """Return True if a statement creates a table that did not exist: it has no OR REPLACE or IF NOT EXISTS."""
     query = statement.text.statement
     if not isinstance(query, QueryEvent):
         return False

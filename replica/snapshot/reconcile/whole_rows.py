@@ -1,4 +1,4 @@
-"""Reconcile rows of a table without a key with a relay log location, by counting equal rows.
+"""Reconciliation of a table without a key with a relay log location, by counting equal rows.
 
 `recounted` takes all rows of the table at one location and the changes up to another one, and yields the rows there. A
 change removes any one of the rows with its before image, and adds one row with its after image. All table maps encode
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 class UnlikeRowsError(Exception):
-    """Rows differ from the before images of changes, or cannot be compared. This error never leaves the snapshot
-    package.
+    """Error for rows that differ from the before images of changes, or cannot be compared. This error never leaves the
+    snapshot package.
     """
 
 

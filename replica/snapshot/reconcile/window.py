@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import TableKey
 
 MAX_WINDOW_BYTES: Final = 512 << 20
-"""Enough for six million row changes with a short key. Ten seconds of a busy table need a tenth of it."""
+"""Default memory limit of a window in bytes: six million row changes with a short key. Ten seconds of a busy table need
+a tenth of the limit.
+"""
 RANGE_BYTES: Final = 64 << 20
 """Bytes scanned at once; a larger transaction is scanned on its own."""
 _OFFSET_BITS: Final = 40  # allows relay files of a terabyte, and 8 million files
@@ -120,7 +122,10 @@ class BackfillWindow:
         settled: RelayLocation | None = None,
         statement_dml_defines: bool = False,
     ) -> BackfillWindow:
-        """Create a window and extend it to `end`."""
+        """Create a window and extend it to `end`.
+
+        The arguments are those of the constructor and of `extend`, which also document the errors.
+        """
         window = cls(log, start, tables, schemas, defined=defined, statement_dml_defines=statement_dml_defines)
         window.extend(end, settled=settled)
         return window
@@ -131,10 +136,10 @@ class BackfillWindow:
         return sum(segment.size for segments in self._segments.values() for segment in segments)
 
     def extend(self, end: RelayLocation, *, settled: RelayLocation | None = None) -> None:
-        """Extend the window to `end`, a group end of the log, if it does not reach it.
+        """Extend the window to `end`, a group end of the log, unless the window already reaches `end`.
 
         No caller asks for a state before `settled`. A window that is half full therefore keeps one change per key up to
-        there.
+        `settled`.
 
         Raises:
             DataLossError: Groups of the range were purged.
@@ -211,7 +216,13 @@ class BackfillWindow:
     ) -> KeyStates:
         """Return every key that changes after `start` and up to `until`, with its row at `upto`.
 
-        If `upto` is before `start`, changes after `upto` count. `until` None means the window's end.
+        If `upto` is before `start`, changes after `upto` count.
+
+        Args:
+            table: Table of the window.
+            start: Location after which changes count.
+            upto: Location at which the rows hold.
+            until: Location up to which changes count; None for the window's end.
 
         Raises:
             DataLossError: An XA COMMIT refers to a transaction whose rows are not in the log.

@@ -1,1 +1,1 @@
-"""Encode rows of a SELECT as row images of the binlog, with the key at which chunks are cut."""
+"""Rows of a SELECT, encoded as row images of the binlog, with the key at which chunks are cut."""

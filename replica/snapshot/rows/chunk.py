@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FIRST_ROWS: Final = 2_000
 """Rows of a table's first chunk, before the width and speed of its rows are known."""
 GROWTH: Final = 8
-"""Maximum growth of a chunk relative to the previous one, because rows of a table differ."""
+"""Maximum growth factor from one chunk to the next, because rows of a table differ in width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class TableChunk:
         end: Kept key of the last row; None if no row follows.
         low: Low watermark. The rows contain every change up to this location, and the definition was read after it.
         high: High watermark. The rows contain no later change, and the definition was valid there.
-        shown: Earlier position with the same property for the rows of a table without a key; None if it equals `high`.
+        shown: For a table without a key, an earlier position after which the rows contain no change; None if it equals
+            `high`.
     """
 
     table: ReadTable
@@ -113,8 +114,14 @@ def chunk_sql(
     begin: Sequence[str] = (),
     end: Sequence[str] = (),
 ) -> str:
-    """Return the SELECT of the first `rows` rows with keys after `begin` and up to `end`; an empty border is no
-    limit.
+    """Return the SELECT of the next chunk of a table.
+
+    Args:
+        table: Table to read.
+        columns: Select list (select_list.py).
+        rows: Maximum number of rows.
+        begin: Literals of the key after which the chunk begins; empty for no lower limit.
+        end: Literals of the key up to and including which it may extend; empty for no upper limit.
     """
     schema, key = table.schema, table.key
     names = [quoted(schema.columns[index].name) for index in key.columns]
@@ -141,8 +148,15 @@ def largest_sql(table: ReadTable, columns: str) -> str:
 
 
 def next_rows(rows: int, read: int, size: int, seconds: float, *, most_rows: int, most_bytes: int) -> int:
-    """Return the rows to request after a chunk of `read` rows with `size` bytes took `seconds`; `rows` were
-    requested.
+    """Return the number of rows to request for the next chunk, from the size and time of the last one.
+
+    Args:
+        rows: Requested rows of the last chunk.
+        read: Rows that the last chunk returned.
+        size: Bytes of the returned rows.
+        seconds: Time that the last chunk took, in seconds.
+        most_rows: Maximum rows of a chunk.
+        most_bytes: Maximum bytes of a chunk.
     """
     if not read:
         return rows

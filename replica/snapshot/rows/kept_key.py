@@ -1,6 +1,6 @@
-"""Kept key: the form in which an offset stores a key, a mark of its columns and the length-prefixed values.
+"""Kept key, the form in which an offset stores a key: a mark of the key columns, and the length-prefixed values.
 
-The values are those of a row image that this client builds. `key_bytes` turns a kept key into canonical key bytes.
+Each value has the bytes of a row image that this client builds. `key_bytes` turns a kept key into canonical key bytes.
 `key_literals` turns it into SQL literals that find exactly the same key. The session must have time_zone '+00:00' and
 ALLOW_INVALID_DATES in its sql_mode.
 
@@ -37,8 +37,8 @@ _MARK_BYTES: Final = len(_MARKED) + 8
 def key_parts(schema: TableSchema, key: TableKey, columns: Sequence[ColumnDef] | None = None) -> tuple[KeyPart, ...]:
     """Return the parts that make up the key bytes of row images, in key order.
 
-    `columns`: columns of the stream's table map, whose visible columns match the definition in order. By default, the
-    columns of the table map built from the definition.
+    `columns`: columns of the stream's table map, whose visible columns match the definition in order. The default is
+    the columns of the table map built from the definition.
     """
     wire = parse_table_map(table_map_body(schema)).columns if columns is None else columns
     if max(key.columns) >= len(wire):
@@ -88,13 +88,13 @@ def kept_key(schema: TableSchema, key: TableKey, image: bytes) -> bytes:
 
 
 def kept_integer(schema: TableSchema, key: TableKey, kept: bytes) -> int:
-    """Return the value of a kept key that consists of one integer."""
+    """Return the integer in a kept key whose only column is an integer."""
     (value,) = _values(schema, key, kept)
     return v.integer(value, signed=not schema.columns[key.columns[0]].unsigned)
 
 
 def kept_integers(schema: TableSchema, key: TableKey, numbers: Iterable[int]) -> list[bytes]:
-    """Return integers as kept keys of a table whose key is one integer."""
+    """Return the kept keys for these integers; the table has a single integer column as its key."""
     (index,) = key.columns
     width, _ = value_extent(parse_table_map(table_map_body(schema)).columns[index])
     mark, signed = _mark(schema, key), not schema.columns[index].unsigned

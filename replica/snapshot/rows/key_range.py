@@ -1,9 +1,9 @@
 """SQL conditions for the rows after a kept key, and for the rows up to it.
 
 The optimizer reads the condition `(a > x) OR (a = x AND b > y)` as an index range. The row comparison `(a, b) > (x, y)`
-would scan the table. For ENUM, no server makes a range of > and <, so the condition lists the label numbers on that
-side. SET has too many values for a list. A table with a SET in its key is therefore scanned from its first row for
-every chunk.
+would scan the table. No server uses an index range for > and < on an ENUM, so the condition lists the label numbers
+above or below the key. SET has too many values for a list. A table with a SET in its key is therefore scanned from its
+first row for every chunk.
 
 Measured on 10.5, 10.11 and 11.8 with EXPLAIN.
 """

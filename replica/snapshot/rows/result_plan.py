@@ -1,8 +1,8 @@
-"""Plan how each column of a result becomes a column of a row image, and check that the result matches the definition.
+"""Plan that turns each column of a result into a column of a row image, and check of the result against the definition.
 
 `plan_result` returns one `ResultPlan` per column, in order. It raises SchemaError if the result does not match the
-definition, because DDL ran between the two. A result does not show ENUM and SET labels, and no columns that were
-dropped and added again with the same type. The caller detects those through DDL in the binlog.
+definition, because DDL ran between the two. A result shows neither ENUM and SET labels, nor whether a column was
+dropped and added again with the same type. The caller detects such changes through DDL in the binlog.
 
 Measured on 10.5, 10.11 and 11.8 with character_set_results=NULL: lengths are in bytes, and COMPRESSED columns have one
 byte more.
@@ -143,7 +143,14 @@ def plan_result(schema: TableSchema, columns: Sequence[ResultColumn]) -> tuple[R
 
 
 def refusal(outcome: RowOutcome, table: str, row: int, column: str | None) -> ProtocolError:
-    """Return the error for a malformed row."""
+    """Return the error for a malformed row.
+
+    Args:
+        outcome: reason of the kernel.
+        table: name of the table.
+        row: number of the row in the result, from 0.
+        column: name of the column; None if the error concerns the whole row.
+    """
     where = f", column {column}" if column else ""
     return ProtocolError(
         f"row {row + 1} of a result of table {table}{where}: it {_REFUSALS[outcome]}",

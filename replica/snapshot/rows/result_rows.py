@@ -1,8 +1,8 @@
-"""Collect the rows of a table's SELECT as row images with key bytes.
+"""Rows of a table's SELECT, collected as row images with key bytes.
 
 `ResultRows` takes runs of a result and returns `RowBlock`s. It refuses a result that does not match the definition
-(SchemaError) and malformed rows (ProtocolError). If the key is ordered, rows must arrive in key order; otherwise the
-server sorts the key in another way.
+(SchemaError) and malformed rows (ProtocolError). For an ordered key, it also refuses rows that do not ascend, because
+the server then sorts the key in another way.
 """
 
 from __future__ import annotations

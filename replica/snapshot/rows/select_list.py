@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _SHORT_YEAR: Final = ResultType(
     "YEAR(CAST({c} AS DATE)) - 1900", (ColumnType.LONG, ColumnType.LONGLONG), ColumnType.YEAR, Transcoding.NUMBER
 )
-"""YEAR(2). The server stores four digits, as an ALTER left them, and returns the last two as a number."""
+"""Result type of YEAR(2). After an ALTER, the server still stores four digits; SELECT returns the last two as a number.
+"""
 
 
 def quoted(name: str) -> str:

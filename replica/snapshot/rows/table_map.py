@@ -1,9 +1,9 @@
-"""Build the TABLE_MAP of rows that were read with SELECT, as a server with binlog_row_metadata=FULL would log it.
+"""TABLE_MAP of rows that were read with SELECT, as a server with binlog_row_metadata=FULL would log it.
 
 `table_map_body` returns the event's body for the row images of result_rows.py. It differs from the server's own table
 map in details that a SELECT does not show and decoders do not need. COMPRESSED columns are plain, as SELECT returns
-them. Times have the current format, whatever the table has. A collation is any one of its character set. ENUM and SET
-labels are in UTF-8. Hashes of long keys are absent.
+them. Times have the current format, even if the table has an old one. A collation is any one of its character set. ENUM
+and SET labels are in UTF-8. Hashes of long keys are absent.
 
 Source: Table_map_log_event::init_metadata_fields in sql/log_event_server.cc, Field::save_field_metadata.
 """

@@ -247,8 +247,11 @@ class _OpenPart:
 def find_batch(folder: Path, name: BatchName, *, ours: bool = False) -> list[SpoolPart] | None:
     """Return the parts of a finished batch; None if it is missing or damaged.
 
-    `ours`: this process finished the batch, so the file sizes are sufficient proof. For an earlier process, a machine
-    crash may have damaged the content.
+    Args:
+        folder: Spool folder.
+        name: Identity of the batch.
+        ours: Whether this process finished the batch. Then the file sizes are sufficient proof. After a crash of the
+            machine, the content of an earlier process's files may be damaged.
     """
     manifest = folder / f"{name.stem}.json"
     try:

@@ -1,8 +1,8 @@
-"""Encode row images as the events of one binlog transaction, which tasks read like a part of the relay log.
+"""Row images encoded as the events of one binlog transaction, which tasks read like a part of the relay log.
 
 `rows_events` yields WRITE_ROWS events for a block, and `begin_events`, `end_statement` and `end_event` encode the
 events around them. The transaction has the GTID and time of the batch position. The events have no checksum, because
-their bytes never leave the machine's disk unchecked.
+the manifest of a batch has checksums of its files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _ID_BYTES: Final = 6
 
 
 class LastTransaction(NamedTuple):
-    """Transaction that the rows become part of: the last one before their position. `time`: commit time in seconds."""
+    """Transaction whose GTID and time the rows get: the last one before their position. `time`: commit time in seconds
+    since 1970.
+    """
 
     gtid: Gtid = Gtid(0, 0, 0)
     time: int = 0
@@ -94,7 +96,16 @@ def rows_head(
     flags: int = 0,
     left_out: tuple[int, ...] = (),
 ) -> bytes:
-    """Encode the part of a WRITE_ROWS event before `size` bytes of images."""
+    """Encode the part of a WRITE_ROWS event before its images.
+
+    Args:
+        table_id: Table id of the event's TABLE_MAP.
+        width: Number of columns of the table map.
+        size: Bytes of the images.
+        transaction: Transaction of the event, for its time and server id.
+        flags: Flags of Rows_log_event (log_event.h).
+        left_out: Numbers of the columns that the images omit.
+    """
     packed = bytes((width,)) if width < _WIDE else b"\xfc" + struct.pack("<H", width)
     present = (1 << width) - 1 - sum(1 << number for number in left_out)
     bitmap = present.to_bytes((width + 7) // 8, "little")

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 IN_MEMORY_BYTES: Final = 64 << 10
 
-"""Smaller blocks stay in memory. Their number is that of the tables read ahead, and a file would cost more than its
-rows.
+"""Size in bytes below which a block stays in memory, because a file would cost more than its rows. The number of tables
+that are read ahead limits the number of such blocks.
 """
 
 HELD_BYTES: Final = 64 << 20
@@ -347,7 +347,10 @@ class StoredBlock:
 
 
 def write_file(path: Path, parts: Sequence[bytes | memoryview], *, durable: bool = False) -> None:
-    """Write a new file of the spool; OSErrors are passed on, and leave no file."""
+    """Write a file of the spool with the bytes of all parts; an existing file is replaced.
+
+    With `durable`, the file is synced to disk. After an OSError, no file remains.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
     try:
         for part in parts:
@@ -362,7 +365,7 @@ def write_file(path: Path, parts: Sequence[bytes | memoryview], *, durable: bool
 
 
 def spool_error(folder: Path, error: OSError) -> RelayError:
-    """Return the error for an `OSError` in the spool folder: DiskFullError, or RelayError for other causes."""
+    """Return the error for an OSError in the spool folder: a DiskFullError if space is lacking, else a RelayError."""
     what = f"Snapshot rows cannot be stored in {folder}: {error.strerror or error}."
     if error.errno in FULL:
         return DiskFullError(what, hint="Free space there, or raise the quota; a restart continues.")
@@ -414,7 +417,7 @@ def _block(data: npt.NDArray[np.uint8]) -> RowBlock | None:
 
 
 def transaction_at(log: RelayLog, head: RelayHead) -> LastTransaction:
-    """Return the GTID and commit time of the last transaction up to a location; zeros if there is none."""
+    """Return the GTID and commit time of the last transaction that ends at or before `head`; zeros if there is none."""
     first, end = log.oldest(), head.location
     if not end.offset or log.is_empty(first, end):
         return LastTransaction()

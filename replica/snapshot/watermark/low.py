@@ -188,12 +188,12 @@ class LowWatermark:
             connection.close()
 
 
-# A committing thread does not sleep from before the binlog write until the engine's commit. If only this thread and
-# dumps are active, the engine has every group that the binlog had before the query. This covers rotations, XA COMMITs
-# and engines without two-phase commit. False proves nothing: without PROCESS, an account does not see the dumps of
-# other accounts.
+# A committing thread never has the state Sleep between the start of its binlog write and the engine's commit. If only
+# this thread and dumps are active, the engine has every group that the binlog had before the query. This covers
+# rotations, XA COMMITs and engines without two-phase commit. False proves nothing: without PROCESS, an account does not
+# see the dumps of other accounts.
 #
-# Threads_running counts all threads that do not sleep, whatever the account may see (add_to_status and
+# Threads_running counts all threads that do not sleep, even those that the account may not see (add_to_status and
 # calc_sum_callback in sql/sql_show.cc). Verified on 10.5, 10.11 and 11.8 with commits that hang in a rotation and in an
 # XA COMMIT.
 
@@ -241,6 +241,12 @@ LAG_POLL_S: Final = 0.1
 
 def await_position(connection: SnapshotConnection, wanted: GtidPosition, host: Endpoint, view: LogView) -> None:
     """Wait until a server has reached a position.
+
+    Args:
+        connection: Connection to the server.
+        wanted: Position to reach.
+        host: Address of the server, for the error.
+        view: Relay log, whose error ends the wait.
 
     Raises:
         PrerequisiteError: The server has not reached it within LAG_S.

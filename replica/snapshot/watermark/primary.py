@@ -3,11 +3,12 @@
 `PrimaryWatermark` takes the status pair Binlog_snapshot_file and Binlog_snapshot_position about once a second, and the
 relay log. It returns a group end of the relay log, or the reason why there is none yet.
 
-The pair alone is no proof (measured on 10.5, 10.11 and 11.8). A rotation moves it past commits that still wait, and may
-tear it. SHOW STATUS in any other session overwrites it. An XA COMMIT moves it before the engine commits. Therefore, a
-pair counts only after `age_s`, and only if it is exactly a group end. A pair at the start of a file, or before an
-earlier pair, does not count. The watermark is never after an XA COMMIT that the engine has not finished. If no thread
-of the server can be in a commit, the watermark is the end of the log at once.
+The pair alone is no proof (measured on 10.5, 10.11 and 11.8). A rotation moves the pair past commits that still wait,
+and may tear the pair (file and position of different times). SHOW STATUS in any other session overwrites the pair. An
+XA COMMIT moves the pair before the engine commits. Therefore, a pair counts only after `age_s` seconds, and only if the
+pair is exactly a group end. A pair at the start of a file, or before an earlier pair, does not count. The watermark is
+never after an XA COMMIT that the engine has not finished. If no thread of the server can be in a commit, the watermark
+is the end of the log at once.
 """
 
 from __future__ import annotations
@@ -272,8 +273,9 @@ class PrimaryWatermark:
         """Return True if all groups of the relay log are committed: it ends at the end of the binlog, and no commit
         waits there.
 
-        At the start of a file, the pair proves nothing. The commit of a long statement has the time at which the
-        statement began. There, the pair must be unchanged for `age_s`, unless the binlog has no group at all.
+        At the start of a file, the pair proves nothing. The age of the last group proves nothing either, because a
+        group has the time at which its statement began. The pair must then be unchanged for `age_s`, unless the binlog
+        has no group at all.
         """
         place = status.place
         if place is None or status.waiting or status.position.compare(head.position) not in (Order.EQUAL, Order.BEFORE):

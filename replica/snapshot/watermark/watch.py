@@ -1,4 +1,4 @@
-"""Watch the server that tables are read from: its low watermark and its load.
+"""Watch of the server that tables are read from: its low watermark and its load.
 
 `SourceWatch` polls one of the hosts once a second in a thread. `seen` is the low watermark with its host, and `loaded`
 is the reason to pause. After an error, or if the relay log is copied from another server, the watch moves to the next

@@ -1,4 +1,4 @@
-"""The tables of a mirror that an audit compares: each target in the version that its control row refers to.
+"""Tables of a mirror that an audit compares: each target in the version that its control row refers to.
 
 `mirrored_copies` returns one copy, with its position and key, for each table that is current, and the tables that
 cannot be compared, with the reason. It reads the control table once, so that all rows are from one moment. `version_of`
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
     from streaming_source.transforms.hashes import HashKey
 
-# `version_of` returns the version before the mirror's first commit of a later batch. That version includes whatever
-# others wrote into the target until then. It is an error if the log of the target does not reach back to it.
+# `version_of` returns the version before the mirror's first commit of a later batch. This version includes the writes
+# of others into the target until this commit. If the log of the target does not reach back to the version, an error is
+# raised.
 
 
 _log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ _COLUMNS: Final = (
 
 _FOREIGN_KEYS: Final = "foreign_keys"
 
-"""A column that control tables of version 0.1 do not have. Their table definitions contain the foreign keys."""
+"""Column that control tables of version 0.1 do not have. Their table definitions contain the foreign keys."""
 
 _CURRENT: Final = "current"
 
@@ -117,10 +118,11 @@ _DROPPED: Final = "dropped"
 
 
 class MirroredCopy(NamedTuple):
-    """A target as its control row describes it.
+    """Target as its control row describes it.
 
-    `ancestors`: the ancestors of the table by foreign keys, whose changes cascade into it. `unknown`: some are
-    not tables of the mirror, so that not all are known.
+    Attributes:
+        ancestors: the ancestors of the table by foreign keys, whose changes cascade into the table.
+        unknown: whether some ancestors are not tables of the mirror, so that not all are known.
     """
 
     table: str
@@ -192,9 +194,7 @@ def _copy(
 
 
 def _parents(row: Row) -> set[TableName]:
-    """Return the tables that a table's foreign keys with CASCADE and SET NULL refer to, as the control row lists
-    them.
-    """
+    """Return the parents of a table by foreign keys with CASCADE and SET NULL, as the control row lists them."""
     keys = row.asDict(recursive=True).get(_FOREIGN_KEYS)
     if keys is not None:
         return {(key["parent_database"], key["parent_table"]) for key in keys}
@@ -202,16 +202,20 @@ def _parents(row: Row) -> set[TableName]:
     return {(str(key[1][0]), str(key[1][1])) for key in old}
 
 
-# `MirroredRows` makes both sides comparable. It applies the rule to the table's rows with the expressions that the
-# mirror writes with. Of the target it keeps the rows that the server has now, without the columns of the mode. A rule
-# with hashes needs the key that the target was made with.
+# `MirroredRows` makes both sides comparable. It applies the rule to the table's rows with the same expressions as the
+# mirror. Of the target it keeps the rows that the server has now, without the columns of the mode. A rule with hashes
+# needs the key with which the target was made.
 
 
 _ROW = "row"
 
 
 class MirroredRows(NamedTuple):
-    """The conversion from a table to its target. `ruled` is None if the rows are copied unchanged."""
+    """Conversion from a table to its target.
+
+    Attributes:
+        ruled: the table with its rule; None if the rows are copied unchanged.
+    """
 
     mode: str
     ruled: Transformed | None

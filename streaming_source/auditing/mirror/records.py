@@ -145,7 +145,7 @@ ROW: Final = "row"
 
 
 class RepairingMirror(NamedTuple):
-    """The mirror to ask, and the last batch in the target when it was compared."""
+    """Mirror to ask for a repair, and the last batch in the target when the target was compared."""
 
     control: str
     mirror: str
@@ -175,7 +175,8 @@ def request_repair(
         sides: the rows of the table and those of its target.
         compared: how rows are compared.
         buckets: the buckets that differ.
-        before: rows that differed in an earlier comparison; if given, only rows that are also in it are repaired.
+        before: rows that differed in an earlier comparison. If given, only rows that differed in both comparisons are
+            repaired.
 
     Raises:
         ConfigError: the table is compared by whole rows, or too many rows differ.

@@ -1,8 +1,8 @@
-"""The columns of a table and of its copy, matched by name, and cast if one type is wider.
+"""Columns of a table and of its copy, matched by name, and cast if one type is wider.
 
-`compared_columns` takes both schemas and returns `ComparedColumn`s, with an expression of one type for each side. A
-TIME that the copy holds as text is compared as that text, because Delta has no intervals. Columns that one side lacks
-are an error unless the user leaves them out. Types of which one may hold other values than the other are an error too.
+`compared_columns` takes both schemas and returns `ComparedColumn`s, with an expression of one type for each side. If
+the copy holds a TIME as text, the texts are compared, because Delta has no intervals. Columns that one side lacks are
+an error unless the user leaves them out. Two types are an error, too, if neither holds all values of the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ _HINT: Final = (
 
 
 class ComparedColumn(NamedTuple):
-    """A column of both sides. `kind` is the type of both expressions."""
+    """Column of both sides.
+
+    Attributes:
+        kind: the type of the expressions of both sides.
+    """
 
     name: str
     kind: DataType
@@ -69,11 +73,12 @@ def compared_columns(
 
 
 def key_columns(table: str, source: StructType, given: Collection[str] | None) -> tuple[str, ...]:
-    """Return the columns that identify a row: those given, or the primary key. If there are none, whole rows are
-    compared.
+    """Return the columns that identify a row: the given columns, or the primary key.
+
+    If there are none, whole rows are compared.
 
     Raises:
-        SchemaError: a given one is not a column.
+        SchemaError: a given name is not a column.
     """
     if given is None:
         return tuple(field.name for field in source.fields if (field.metadata or {}).get(_KEY))

@@ -1,4 +1,4 @@
-"""The rows that differ, in the buckets that differ: missing in the copy, extra, different or doubled.
+"""Differing rows in the differing buckets: missing in the copy, extra, different or doubled.
 
 `find_differences` returns the number of rows of each kind, and some rows of each with both sides' values. Spark groups
 the rows of these buckets by key and keeps those that differ. `shown` bounds the rows that reach the driver. A recheck
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from streaming_source.auditing.rows.columns import ComparedColumn
 # `bucket_summaries` returns a summary for each bucket of one side. The hash of a row is the MD5 of its text. The hash
-# of a bucket is the sum of its rows' hashes in four lanes of 32 bits. So the order of rows has no effect, and a
-# doubled row has one. Spark computes it in one shuffle, with one line a bucket and task.
+# of a bucket is the sum of its rows' hashes in four lanes of 32 bits. So the order of rows has no effect, but a doubled
+# row changes the sum. Spark computes the summaries in one shuffle, with one line for each bucket and task.
 
 
 LANES: Final = 4
 
 LANE: Final = 1 << 32
 
-"""Values of a lane: its sums fit into a BIGINT for 2000 million rows of a bucket."""
+"""Values of a lane. The sums of a lane fit into a BIGINT for up to 2000 million rows of a bucket."""
 
 BUCKET: Final = "bucket"
 
@@ -52,7 +52,11 @@ class BucketSummary(NamedTuple):
 
 
 class ComparedRows(NamedTuple):
-    """How the rows of a table are compared. `keys` is empty if whole rows identify themselves."""
+    """Way in which the rows of a table are compared.
+
+    Attributes:
+        keys: the columns that identify a row; empty if whole rows are compared.
+    """
 
     columns: tuple[ComparedColumn, ...]
     keys: tuple[str, ...]
@@ -111,14 +115,16 @@ def _lanes(value: int) -> list[int]:
 
 MOST_NAMED: Final = 0.5
 
-"""Fraction of the buckets from which all rows are compared, because a filter by buckets saves nothing then."""
+"""Fraction of differing buckets above which all rows are compared, because a filter by buckets then saves nothing."""
 
 
 class FoundDifferences(NamedTuple):
-    """Number of rows of each kind, and some of the rows.
+    """Number of differing rows of each kind, and some of the rows.
 
-    `buckets`: how many buckets have such a row. `passed`: how many rows differ that did not differ in the earlier
-    comparison. `rows`: the rows for a recheck, if asked for.
+    Attributes:
+        buckets: the number of buckets with such a row.
+        passed: the number of rows that differ now and did not differ in the earlier comparison.
+        rows: the rows for a recheck; None if the caller did not ask for them.
     """
 
     counts: dict[str, int]

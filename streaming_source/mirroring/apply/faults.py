@@ -1,11 +1,11 @@
-"""Classification of errors while a target is written: errors of the table, transient errors, and faults of the machine.
+"""Classification of errors that occur while targets are written: of a table, transient, or of the machine.
 
-In: the errors of a micro-batch's tables. Out: the error that has to end the query, so that the micro-batch is repeated,
-or None if each failed table can be suspended. An analysis error of Spark and a violated constraint belong to the table.
-A cancelled job, a lost executor, and a full disk with which no other table could be written do not.
+In: the errors of a micro-batch's tables. Out: the error that has to end the query, so that Spark repeats the
+micro-batch, or None if each failed table can be suspended. Analysis errors of Spark and violated constraints concern
+one table. Cancelled jobs and lost executors end the query. A full disk ends it only if no other table could be written.
 
-A full disk becomes a DiskFullError that names the file or folder, if Java's error text names one. This text is in the
-causes of the error, below those of Spark and Delta.
+A full disk becomes a DiskFullError that names the file or folder, if Java's error text names one. Java's text is in the
+causes of the error, below the texts of Spark and Delta.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ _HINT: Final = (
 
 
 def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | None:
-    """Return the error that belongs to no table; `written`: how many tables of the micro-batch could be written."""
+    """Return the error that has to end the query, or None if every error concerns only its table.
+
+    Args:
+        errors: the errors of the failed tables.
+        written: how many tables of the micro-batch were written.
+    """
     for error in errors:
         if not isinstance(error, SPARK_ERRORS):
             continue
@@ -66,7 +71,12 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
 
 
 def raise_fault(error: Exception, *, written: int) -> None:
-    """Raise an error that does not belong to the table that met it; `written`: as in `fault_of_all`."""
+    """Raise the error of a table if it concerns more than this table.
+
+    Args:
+        error: the error of the table.
+        written: how many tables of the micro-batch were written.
+    """
     fault = fault_of_all([error], written=written)
     if fault is not None:
         raise fault from None
@@ -86,7 +96,7 @@ def is_away(error: Exception) -> bool:
 
 
 def _names(texts: Collection[str], kind: type[ReplicaError]) -> bool:
-    """Return True if a task failed with this ReplicaError: Spark passes it on as text, inside its own texts."""
+    """Return True if a task failed with this ReplicaError. Spark passes the error on as a part of its own text."""
     return any(f"{kind.__name__}: " in text for text in texts)
 
 
@@ -108,7 +118,12 @@ def texts_of(error: Exception) -> list[str]:
 
 
 def full_disk(error: Exception, writing: str) -> DiskFullError | None:
-    """Return a DiskFullError for an error of a full disk, else None; `writing`: what was written, for the message."""
+    """Return a DiskFullError for an error of a full disk, else None.
+
+    Args:
+        error: the error of Spark, Delta or delta-rs.
+        writing: what was written, for the message.
+    """
     if not isinstance(error, SPARK_ERRORS):
         return None
     texts = texts_of(error)
@@ -121,7 +136,7 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
 
 @contextlib.contextmanager
 def typed_disk_errors(writing: str) -> Iterator[None]:
-    """Raise a DiskFullError for an error that a full disk caused."""
+    """Convert an error that a full disk causes in the block to a DiskFullError; `writing`: what the block writes."""
     try:
         yield
     except SPARK_ERRORS as error:

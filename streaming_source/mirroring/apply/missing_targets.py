@@ -1,8 +1,8 @@
-"""Detect targets that were dropped outside the mirror: a DROP TABLE in the lake, or a removed folder.
+"""Detection of targets that were dropped outside the mirror: by a DROP TABLE in the lake, or by removing a folder.
 
 `MissingTargetCheck.missing` returns the control rows whose targets are missing. The first micro-batch of a start checks
-AT_START targets. Later ones check AT_ONCE targets every CHECK_EVERY_S seconds, in turn, because a check costs about as
-much as opening the table. A target that a micro-batch writes needs no check: the write fails.
+AT_START targets. Each later check takes the next AT_ONCE targets, every CHECK_EVERY_S seconds, because checking a
+target costs about as much as opening it. A target that a micro-batch writes needs no check: the write fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 CHECK_EVERY_S: Final = 60.0
 AT_START: Final = 100
 AT_ONCE: Final = 20
-"""Targets in one check. A check of an open Delta table takes 25 ms, and that of other tables takes longer."""
+"""Targets in one check. Checking a cached Delta table takes 25 ms, other tables take longer."""
 
 
 class MissingTargetCheck:
@@ -47,10 +47,10 @@ class MissingTargetCheck:
         return self._last is None or time.monotonic() - self._last >= CHECK_EVERY_S
 
     def missing(self, spark: SparkSession, rows: Sequence[ControlRow]) -> list[ControlRow]:
-        """Return the rows whose targets are missing, among those that are checked now.
+        """Check the next targets, and return the rows whose targets are missing.
 
         Raises:
-            ConfigError: all of several checked targets are missing.
+            ConfigError: several targets were checked, and all of them are missing.
         """
         chosen = self._chosen(rows)
         if not chosen:
@@ -77,9 +77,9 @@ class MissingTargetCheck:
 
 
 def target_exists(spark: SparkSession, row: ControlRow) -> bool:
-    """Return True if a target exists. One that cannot be read counts as existing: its next write reports the fault.
+    """Return True if a target exists. An unreadable target counts as existing: its next write reports the fault.
 
-    A target that tasks wrote is checked without Spark, which would first read all commits since its own last one.
+    Native targets are checked without Spark, because Spark first reads all commits since its own last read.
     """
     if row.writer == NATIVE and (is_one := _is_local_table(spark, row.target)) is not None:
         return is_one

@@ -1,8 +1,8 @@
-"""Run the work of a micro-batch on all tables in parallel, small targets first, with Spark settings for each size.
+"""Parallel work of a micro-batch on all tables, small targets first, with Spark settings for each size.
 
 `ParallelApplier` applies the statements, then writes the rows. It returns the row of each table after the micro-batch,
-or its error. Each table has its own session, because commit tokens are settings of a session. `TargetSizes`,
-`MergeSettings` and `ShuffleSize` choose the settings of a MERGE. `keep_compiled_classes` is called once, before the
+or the table's error. Each table has its own session, because commit tokens are settings of a session. `TargetSizes`,
+`MergeSettings` and `ShuffleSize` choose the settings of a MERGE. `keep_compiled_classes` has to be called before the
 first query.
 """
 
@@ -44,7 +44,7 @@ INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codege
 
 COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
-"""Spark's defaults, set explicitly: executions within a micro-batch otherwise inherit the settings from its start."""
+"""Spark's defaults, set explicitly: a query in a micro-batch otherwise inherits the settings of the batch's start."""
 
 MOST_REWRITTEN_ROWS: Final = 500_000
 
@@ -52,7 +52,7 @@ MOST_REWRITTEN_ROWS: Final = 500_000
 
 COPIED_A_CHANGE: Final = 20
 
-"""Most rows that are copied for each change of a target that is not small: the old files stay until VACUUM."""
+"""Most rows that are copied for each change, if a target is not small. The replaced files stay until VACUUM."""
 
 _MARKS: Final = "spark.databricks.delta.merge.deletionVectors.persistent"
 
@@ -74,7 +74,7 @@ MOST_SNAPSHOT_PARTS: Final = 50
 
 ROWS_A_PART: Final = 500_000
 
-"""Rows in a shuffle partition: a MERGE sorts each in memory, and so many rows take some hundred megabytes."""
+"""Rows in a shuffle partition. A MERGE sorts each partition in memory; this many rows take some hundred megabytes."""
 
 _DOUBLED = 2
 
@@ -87,7 +87,7 @@ class TargetSize(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Whether the plans of the target are interpreted."""
+        """Whether the plans of the target are interpreted, not compiled."""
         return self.rows <= MOST_ROWS
 
     @property
@@ -104,13 +104,13 @@ class MergeSettings:
         self._files = _Choice(REWRITTEN_FILES, MARKED_ROWS)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:
-        """Set how MERGEs into targets of this size are run."""
+        """Choose the settings for MERGEs into targets of this size."""
         self._plans.make(spark, first=size.small)
         self._files.make(spark, first=size.is_rewritten)
 
 
 class _Choice:
-    """One of two values for some settings, unless the user has set one of the settings."""
+    """Choice between two values for each of some settings. It changes nothing if the user has set one of them."""
 
     def __init__(self, first: Mapping[str, str], second: Mapping[str, str]) -> None:
         self._first, self._second = first, second
@@ -125,7 +125,13 @@ class _Choice:
 
 
 def shuffle_parts(rows: int, cores: int, most: int) -> int:
-    """Return the number of shuffle partitions for a target with so many rows."""
+    """Return the number of shuffle partitions.
+
+    Args:
+        rows: the rows of the target.
+        cores: the cores of the Spark application.
+        most: the upper limit, which is the user's or Spark's own number of partitions.
+    """
     return max(1, min(most, max(cores, -(-rows // ROWS_A_PART))))
 
 
@@ -137,7 +143,12 @@ class ShuffleSize:
         self._most_of_snapshots = MOST_SNAPSHOT_PARTS
 
     def fit(self, spark: SparkSession, rows: int) -> None:
-        """Set the number of shuffle partitions for a micro-batch; `rows`: the rows of its largest target."""
+        """Set the number of shuffle partitions for a micro-batch.
+
+        Args:
+            spark: the session of the query.
+            rows: the rows of the largest target in the micro-batch.
+        """
         if self._most is None:  # the mirror has set nothing yet: a value is the user's
             self._most = int(spark.conf.get(PARTS, None) or spark.conf.get(MOST) or 1)
             self._most_of_snapshots = int(spark.conf.get(SNAPSHOT_PARTS, None) or MOST_SNAPSHOT_PARTS)
@@ -147,14 +158,14 @@ class ShuffleSize:
 
 
 class _Counted(NamedTuple):
-    """Count of a target, and the number of rows and changes that were applied before it."""
+    """Counted rows of a target, and in `applied` the rows and changes that were applied before the count."""
 
     applied: int = 0
     rows: int = 0
 
 
 class TargetSizes:
-    """Counts of the targets of a mirror, in one start of it."""
+    """Sizes of the targets of a mirror, since its start."""
 
     def __init__(self) -> None:
         self._counted: dict[TableName, _Counted] = {}
@@ -189,7 +200,7 @@ class ParallelApplier:
         """Idle sessions. They are reused because Spark keeps a listener for each session."""
 
     def follow(self, works: list[TableApplier]) -> None:
-        """Apply the statements at the beginning of the micro-batch. A work that fails has the reason in `failed`."""
+        """Apply the statements at the beginning of the micro-batch, and record the error of a table in `failed`."""
 
         def follow(work: TableApplier) -> None:
             try:
@@ -215,7 +226,7 @@ class ParallelApplier:
             groups.setdefault((size.small, size.is_rewritten), []).append((work, size))
         for _, group in sorted(groups.items(), reverse=True):
             largest = max(size for _, size in group)
-            self.fit(spark, largest)  # tasks use the settings of the query's session, plans those of their own
+            self.fit(spark, largest)  # tasks use the query session's settings, a plan those of its own session
 
             def write(work: TableApplier, size: TargetSize = largest) -> ControlRow | Exception:
                 self._give_session(work)
@@ -245,7 +256,7 @@ class ParallelApplier:
             work.part.use_session(session)
 
     def fit(self, spark: SparkSession, size: TargetSize) -> None:
-        """Set the session for the next writes."""
+        """Choose the MERGE and shuffle settings of a session for the next writes."""
         self._shuffles.fit(spark, size.rows)
         self._settings.fit(spark, size)
 
@@ -264,10 +275,10 @@ _log = logging.getLogger(__name__)
 
 
 def keep_compiled_classes(spark: SparkSession) -> None:
-    """Let the JVM of a session keep the classes of many targets.
+    """Let the JVM keep the compiled classes of many targets.
 
-    Spark accepts the setting only at the start of a session, because it reads it once, at its first compilation
-    (CodeGenerator.cache in Spark's sql/catalyst). Before that, it can be set in the session's internal configuration.
+    Spark reads the setting once, at its first compilation (CodeGenerator.cache in Spark's sql/catalyst), and accepts it
+    only when a session starts. Until the first compilation, the session's internal configuration can still set it.
     """
     if spark.conf.get(SETTING, None) is not None:
         return

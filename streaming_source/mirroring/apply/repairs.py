@@ -1,10 +1,10 @@
-"""Repairs that audits request. The mirror itself does them, between two micro-batches.
+"""Repairs that audits request. The mirror does them between two micro-batches.
 
-In: the requests in `<control>_repairs`, the rows of the control table. Out: targets in which the differing rows are
-those of the server at the target's own position, and a row of `<control>_audits` for each request. The rows of a
-request are of an earlier position. Keys that the binlog has changed since are skipped, because the target already has
-these changes. Refused, with the reason in that row: a table with a later statement, and a target that is not current or
-has other columns.
+In: the requests in `<control>_repairs`, the rows of the control table. Out: targets whose differing rows are replaced
+by the server's rows at the target's own position, and a row of `<control>_audits` for each request. The rows of a
+request are older than the target. Keys that the binlog has changed since the request are skipped, because the target
+already has these changes. Refused, with the reason in the row of `<control>_audits`: tables with a later statement, and
+targets that are not current or have other columns.
 """
 
 from __future__ import annotations
@@ -57,14 +57,19 @@ _log = logging.getLogger(__name__)
 
 
 class Repaired(NamedTuple):
-    """Outcome of a request; `keys`: the requested keys; `changed`: those that were skipped, with later changes."""
+    """Outcome of a request.
+
+    Attributes:
+        keys: the requested keys.
+        changed: the keys that were skipped because of later changes.
+    """
 
     keys: int
     changed: int
 
 
 class Repairs:
-    """Repairs of a mirror. The caller has to call it between two micro-batches."""
+    """Repairs of a mirror. `serve` may only be called between two micro-batches."""
 
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
@@ -188,7 +193,10 @@ def _rows(spark: SparkSession, stream: bytes, wanted: StructType) -> DataFrame:
 def _changed(
     spark: SparkSession, settings: MirrorSettings, row: ControlRow, position: str, key: tuple[str, ...]
 ) -> DataFrame | None:
-    """Return the keys that the binlog changed after `position`, up to that of the row; None if both are equal.
+    """Return the keys that the binlog changed after `position` and up to the row's position.
+
+    Returns:
+        None if both positions are equal.
 
     Raises:
         SchemaError: there was a statement on the table.
@@ -220,7 +228,7 @@ def _changed(
 
 
 def _statement(target: str, key: tuple[str, ...], columns: list[str]) -> str:
-    """Return a MERGE that deletes all rows of the keys, and inserts the right ones."""
+    """Return a MERGE that deletes all rows of the requested keys and inserts the server's rows."""
     same = " AND ".join(f"target.{sql_name(name)} <=> told.{ROW}.{sql_name(name)}" for name in key)
     names = ", ".join(map(sql_name, columns))
     values = ", ".join(f"told.{ROW}.{sql_name(name)}" for name in columns)

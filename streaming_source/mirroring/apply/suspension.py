@@ -1,8 +1,9 @@
-"""Suspension of a table: the only place at which an error of a table becomes its state.
+"""Suspension of a table: the only place at which an error of a table becomes the table's state.
 
-`suspended` returns the control row of a suspended table with the reason, and with a request for a re-snapshot if the
-fault may be transient. A suspended table keeps its rows. If it was being re-snapshot, `restore` gives its target the
-earlier rows back once the control table has the state. Faults that belong to no table do not come here (`faults.py`).
+`suspended` returns the control row of a suspended table with the reason. If the fault may be transient, the row also
+requests a re-snapshot. A suspended table keeps its rows. If its snapshot was running, `restore` gives its target the
+rows from before the snapshot, once the control table records the suspension. `faults.py` handles errors that concern
+more than one table.
 
 If rules hide values of a table, the reason has only Spark's error condition, as Spark's documentation lists it. The
 text of our own `raise_error` expressions is shown: it names columns and transactions, never values.
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 _OURS: Final = "USER_RAISED_EXCEPTION"
 """Spark's condition for errors of `raise_error`."""
 _OF_ROWS: Final = ("InvariantViolationException", "SparkRuntimeException", "SparkArithmeticException")
-"""Suffixes of Java classes of errors that a row causes. Delta wraps them in other errors."""
+"""Suffixes of the Java classes of errors that a row causes. Delta wraps these errors in its own."""
 _DEEPEST: Final = 10
 
 
@@ -64,7 +65,7 @@ def suspended(row: ControlRow, error: Exception, number: int | None = None, *, w
 def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Exception) -> ControlRow:
     """Return the row of a table whose target could not be written.
 
-    It has only the name of the error if the text may have values that rules hide.
+    If the error text may contain values that rules hide, the row has only the name of the error.
     """
     row, spark = work.row, work.part.spark
     hides = settings.rule_of(row.name).hides
@@ -72,7 +73,7 @@ def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Excep
     if isinstance(error, AnalysisException) and not target_exists(spark, row):
         return suspended(row, missing_target_error(row, hint))
     lacking = _lacking_columns(work) if isinstance(error, SPARK_ERRORS) and settings.format.name == DELTA else []
-    if lacking:  # Delta may report only an internal error for it
+    if lacking:  # Delta may report a missing column only as an internal error
         changed = f"its target {row.target} has no column {', '.join(lacking)} any more: something else changed it."
         return suspended(row, ConfigError(changed, hint=hint))
     broken = refused_row(error, hides=hides) if isinstance(error, Py4JJavaError) else None
@@ -92,7 +93,10 @@ def with_hint(error: Exception, hint: str) -> str:
 
 
 def _lacking_columns(work: TableApplier) -> list[str]:
-    """Return the columns that a target lost; none if it cannot be read, so that the first error stays the reason."""
+    """Return the columns that a target lost; empty if the target cannot be read.
+
+    An unreadable target is no reason of its own: the error of the write stays the reason.
+    """
     try:
         return work.part.lacking_columns()
     except (ReplicaError, *SPARK_ERRORS):
@@ -100,11 +104,11 @@ def _lacking_columns(work: TableApplier) -> list[str]:
 
 
 def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
-    """Return the first row of a target that was emptied for a re-snapshot, with its earlier row.
+    """Return the first row of a target that was emptied for a re-snapshot. It contains the table's earlier row.
 
     Args:
-        row: the first row.
-        old: the row before.
+        row: the first row of the new target.
+        old: the table's row before the re-snapshot.
         number: the micro-batch in which the re-snapshot began.
     """
     if old.before_snapshot is not None:
@@ -115,8 +119,8 @@ def kept(row: ControlRow, old: ControlRow, number: int) -> ControlRow:
 def restore(spark: SparkSession, row: ControlRow) -> ControlRow:
     """Give the target of a suspended table the rows that it had before its re-snapshot, and return their control row.
 
-    The target is left unchanged if the format or the storage no longer has these rows. After a crash this is done
-    again.
+    If the format or the storage no longer has these rows, the target is left unchanged. The call can be repeated after
+    a crash.
     """
     if row.before is None:
         return row
@@ -139,7 +143,12 @@ def error_name(error: PySparkException) -> str:
 
 
 def refused_row(error: Py4JJavaError, *, hides: bool) -> str | None:
-    """Return the text of the target about a row that it refuses; None for an error that no row caused."""
+    """Return the target's error text about a row that it refuses; None for an error that no row caused.
+
+    Args:
+        error: the error of Spark.
+        hides: whether rules hide values of the table, so that only the error condition may be shown.
+    """
     cause: Any = error.java_exception
     for _ in range(_DEEPEST):
         if cause is None:

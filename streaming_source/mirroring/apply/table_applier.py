@@ -1,9 +1,9 @@
-"""Apply a micro-batch to the target of one table.
+"""Application of a micro-batch to the target of one table.
 
-`TableApplier` decides about the steps: statements first (`ddl_applier.py`), then snapshot rows, which are appended
-because the target has none of them, and changes, which are one MERGE with the last change of each key. `TableBatch` is
-the table's part of the micro-batch, with the operations on the target. `omitted_values` returns the values of columns
-that images leave out. Each commit has a token, so a repeated micro-batch leaves the target unchanged.
+`TableApplier` decides which steps are needed and their order. Statements come first (`ddl_applier.py`). Snapshot rows
+are appended, because the target has none of them. Changes are one MERGE with the last change of each key. `TableBatch`
+is the table's part of the micro-batch, with the operations on the target. `omitted_values` returns the values of
+columns that images leave out. Each commit has a token, so a repeated micro-batch leaves the target unchanged.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TableApplier:
     part: TableBatch
     statements: list[StatementRow]
     changes_are_in: bool = False
-    """Whether the native writer has merged the changes, so that only new rows are left."""
+    """Whether the native writer has merged the changes, so that only new rows are left to write."""
     reads_are_in: bool = False
     """Whether the native writer has appended the new rows: snapshot rows, or all rows in append_log."""
     failed: Exception | None = None
@@ -147,7 +147,7 @@ class TableApplier:
         elif not part.mode.by_key:
             part.append(part.reads())
         elif part.facts.partial or (part.new and part.facts.changes):
-            # A new target may have changes in its first micro-batch from before its snapshot.
+            # The first micro-batch of a new target may have changes that are older than the snapshot rows.
             part.merge(part.rows())
         else:
             if part.facts.changes and not self.changes_are_in:
@@ -164,7 +164,7 @@ class TableApplier:
 
 
 def omitted_value(column: ColumnSchema, default: str | None, kind: str, policy: ValuePolicy) -> KnownValue | None:
-    """Return the value of a column that an INSERT leaves out; None if it is unknown."""
+    """Return the value of a column that an INSERT leaves out; None if the value is unknown."""
     tokens = None if default is None else tuple(tokenize(default))
     if tokens is not None and [token.upper for token in tokens] == ["NULL"]:
         return NULL
@@ -251,7 +251,7 @@ class TableBatch:
     """Part of one table in a micro-batch.
 
     Attributes:
-        commit: the token of its changes.
+        commit: the token of the commit that applies the changes.
         row: the table's row of the control table. Operations on the table replace it.
         replayed: the micro-batch may be a repeated one.
         kept: the table is re-snapshot from this micro-batch on, and the target keeps the older rows.
@@ -343,7 +343,7 @@ class TableBatch:
         self.row = doubted(self.row, self.commit.batch, why)
 
     def lacking_columns(self) -> list[str]:
-        """Return the columns that a Delta target should have and lacks."""
+        """Return the columns that a Delta target lacks although the control row lists them."""
         ruled = transformed_table(self.spark, self.row.table, self.settings)
         existing = {spark_column_key(name) for name in self.spark.table(self.target.name).columns}
         wanted = (column.name for column in self.mode.columns(ruled.columns))
@@ -370,16 +370,21 @@ class TableBatch:
     # -- into the target ---------------------------------------------------------------------------------------------
 
     def append(self, rows: DataFrame) -> None:
-        """Append rows of which the target has none."""
+        """Append rows. The caller guarantees that the target has none of them."""
         at = self.commit.of(READS)
         self.target.append(self.mode.appended(self._part(rows, at)), at)
 
     def merge(self, rows: DataFrame, part: str = CHANGES) -> None:
-        """Apply changes and snapshot rows by their keys; `part`: their part of the micro-batch."""
+        """Apply changes and snapshot rows by their keys.
+
+        Args:
+            rows: envelope rows.
+            part: the part of the micro-batch to which the rows belong, for the commit token.
+        """
         self.target.apply(self.mode, self._part(rows, self.commit.of(part)))
 
     def merge_changes(self) -> None:
-        """Apply all changes; if possible, only the last change of each key, which one task finds."""
+        """Apply all changes. If one task can find the last change of each key, only these are merged."""
         latest = None if self.columns is None or not self.mode.needs_latest_only else self.one_task(self.columns)
         if latest is None:
             self.merge(self.rows().where("op <> 'read'"))
@@ -391,16 +396,22 @@ class TableBatch:
 
     @property
     def plain(self) -> bool:
-        """Whether the target has the table's values unchanged, and the table's name as a pattern selects only it."""
+        """Return True if the rows can be read by the table's name and written without a rule.
+
+        This needs a table whose values no rule changes, and a name that selects no other table if used as a pattern.
+        """
         rule = self.settings.rule_of(self.row.name)
         return rule.where is None and not rule.named and is_plain_pattern(self.row.name)
 
     def one_task(
         self, columns: tuple[TableColumn, ...], most_bytes: int = MOST_BYTES, *, partial: bool = False
     ) -> LatestOfTable | None:
-        """Return the task that finds the last change of each key, decoded into `columns`; None if one task cannot.
+        """Return the function of the one task that finds the last change of each key; None if one task cannot do it.
 
-        `partial`: the task can use images that lack columns.
+        Args:
+            columns: the columns into which images are decoded.
+            most_bytes: the limit of the task, in bytes of the binlog.
+            partial: whether the task can use images that lack columns.
         """
         if not (self.plain and fits_one_task(self.facts, columns, self.row.keys, most_bytes, partial=partial)):
             return None
@@ -423,7 +434,7 @@ class TableBatch:
 
 
 def kept_in(spark: SparkSession, settings: MirrorSettings) -> StorageLevel:
-    """Return the storage level of a cached micro-batch: not on disk if its rows have values that rules hide."""
+    """Return the storage level of a cached micro-batch. Values that rules hide are never cached on disk."""
     if settings.hides and spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false") != "true":
         return StorageLevel.MEMORY_ONLY
     return StorageLevel.MEMORY_AND_DISK_DESER

@@ -1,8 +1,8 @@
 """Facts of a micro-batch: which tables it changes, its statements, and whether its rows match the definitions.
 
-`collect_facts` reads the manifests by one Spark job and returns `BatchFacts`: `TableChanges` and `StatementRow`s by
-table. The job also fills the cache from which the work on each table reads. `other_definition_of` compares the table
-maps of rows with a definition. Statements have the order of the partitions; `alterations.py` sorts them.
+`collect_facts` runs one Spark job over the manifests and returns `BatchFacts`: `TableChanges` and `StatementRow`s by
+table. The same job fills the cache from which each table's rows are read. `other_definition_of` compares the table maps
+of rows with a definition. Statements have the order of the partitions; `alterations.py` sorts them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StatementRow(NamedTuple):
     """One statement on a table.
 
     Attributes:
-        number: its sequence number. With `ordinal` it is the place of the statement among the rows of its domain.
+        number: its sequence number. (number, ordinal) orders the statement among the rows of its domain.
         effect: what the statement does, parsed with the context of its session.
         committed_us: its commit time in microseconds since 1970.
     """
@@ -79,17 +79,21 @@ class StatementRow(NamedTuple):
 
     @property
     def sequence(self) -> str:
-        """Place as text, as in `_sequence` of the flat shape; it sorts before the rows of its number."""
+        """Place of the statement as text, in the form of `_sequence` of the flat shape.
+
+        The text of a statement sorts before the texts of the rows in its transaction.
+        """
         return f"{self.number:020d}.{self.ordinal:012d}"
 
 
 class BatchFacts(NamedTuple):
-    """Facts of all tables in a micro-batch, also of tables that have only statements.
+    """Facts of all tables in a micro-batch, including tables that have only statements.
 
     Attributes:
-        databases: statements that name a database, or no clear table, by the database.
-        touched: the bits of `manifest.py`, also for tables that the mirror does not select.
-        parts: the partitions that have rows of a table, with its known definition; both pickled, as in the manifest.
+        databases: statements that name only a database, or no table clearly, by database.
+        touched: the bits of `manifest.py` by table, including tables that the mirror does not select.
+        parts: the partitions with rows of a table, each with the table's known definition; both pickled, as in the
+            manifest.
     """
 
     tables: dict[TableName, TableChanges]
@@ -128,7 +132,7 @@ def collect_facts(batch: DataFrame) -> BatchFacts:
 
 
 def _changes(rows: Sequence[Row], statements: Sequence[StatementRow]) -> TableChanges:
-    """Return the sum of one table over all partitions."""
+    """Return the facts of one table, summed over all partitions."""
     committed = [row["committed_us"] for row in rows if row["committed_us"] is not None]
     committed += [statement.committed_us for statement in statements]
     return TableChanges(
@@ -148,8 +152,8 @@ def _statement(row: Row) -> StatementRow:
     return StatementRow(row["domain"], int(row["number"]), row["ordinal"], row["gtid"], effect, row["committed_us"])
 
 
-# ALTER TABLE under sql_log_bin=0 is not in the stream. Comparing the table maps of rows with the definition finds it,
-# before a value is lost or written to another column.
+# ALTER TABLE under sql_log_bin=0 is not in the stream. Comparing the table maps of rows with the definition finds such
+# an ALTER before a value is lost or written to another column.
 
 
 _WITHOUT_ID: Final = bytes(8)
@@ -172,12 +176,15 @@ def other_definition_of(changes: TableChanges, table: TableSchema) -> str:
 
 @lru_cache(maxsize=4096)
 def _difference(content: bytes, table: TableSchema, *, read: bool) -> str:
-    """Compare a table map with a definition. It is cached: both are the same in nearly all micro-batches."""
+    """Compare a table map with a definition.
+
+    The result is cached, because both are the same in nearly all micro-batches.
+    """
     return difference(parse_table_map(_WITHOUT_ID + content), _as_read(table) if read else table, computed=not read)
 
 
 def _as_read(table: TableSchema) -> TableSchema:
-    """Return a definition as the table maps of snapshot rows have it: their labels are in UTF-8."""
+    """Return a definition as the table maps of snapshot rows have it: ENUM and SET labels are in UTF-8."""
     columns = (
         replace(column, charset="utf8mb4") if column.labels is not None and column.charset != "binary" else column
         for column in table.columns

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 MOST_CHANGES: Final = 250_000
-"""Most changes for one task, which decodes them in a quarter of a second. Spark spreads more changes over all cores."""
+"""Most changes for one task. Decoding them takes a quarter of a second. Spark spreads more changes over all cores."""
 MOST_BYTES: Final = 64 << 20
-"""Most bytes of the binlog for one task, which holds the last change of each key. Spark takes larger tables."""
+"""Most bytes of the binlog for one task, which holds the last change of each key in memory. Spark takes larger tables.
+"""
 _NO_KEYS: Final = ("FLOAT", "DOUBLE", "ARRAY", "STRUCT", "VARIANT", "GEOMETRY")
 """Prefixes of types that Arrow groups differently from Spark (-0.0 and NaN), or cannot group (nested types)."""
 CHANGE: Final = "_change_type"
@@ -54,7 +55,15 @@ def fits_one_task(
     *,
     partial: bool = False,
 ) -> bool:
-    """Return True if one task can find the last changes; `partial`: also if images lack columns."""
+    """Return True if one task can find the last change of each key.
+
+    Args:
+        changes: the facts of the table in the micro-batch.
+        columns: the columns of the rows.
+        keys: the key columns. Keys of types that Arrow groups differently from Spark need Spark.
+        most_bytes: the limit of the task, in bytes of the binlog.
+        partial: whether the task can use images that lack columns.
+    """
     kinds = {column.name: column.type for column in columns}
     few = changes.changes <= MOST_CHANGES and changes.bytes <= most_bytes
     plain = partial or not changes.partial
@@ -162,13 +171,13 @@ def key_codes(rows: pa.RecordBatch | pa.Table, keys: Sequence[str]) -> npt.NDArr
     for key in keys:
         encoded = rows.column(key).dictionary_encode(null_encoding="encode")
         codes = codes * len(encoded.dictionary) + numbers(encoded.indices)
-        if len(keys) > 1:  # no more codes than rows
+        if len(keys) > 1:  # so that a code stays below the number of rows, and no product overflows
             codes = np.unique(codes, return_inverse=True)[1]
     return codes
 
 
 def last_places(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Array:
-    """Return the row number of the last row of each key, in ascending order."""
+    """Return the row number of the last row of each key, in ascending order (int64)."""
     import numpy as np
 
     from replica.rows.types.arrow_arrays import array_of

@@ -1,9 +1,9 @@
 """Manifest of a micro-batch: which tables, rows and statements it has, made by tasks that decode no column.
 
 `read_manifest` turns a partition of the stream into one RecordBatch. Its rows describe the partition, then the tables,
-statements and touched tables in it; readers depend on this order. `TableMapRuns` records the table maps of rows, and
-`TouchedTables` every table with row events. `ManifestSource` is the data source, with the options, offsets, checkpoints
-and errors of `mariadb-binlog`; `mirror()` registers it in its session.
+statements and touched tables in this partition. Readers depend on this order. `TableMapRuns` records the table maps of
+rows, and `TouchedTables` every table with row events. `ManifestSource` is the data source, with the options, offsets,
+checkpoints and errors of `mariadb-binlog`; `mirror()` registers it in its session.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def manifest_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class NumberedPartition(ChangePartition):
-    """Partition with its place in the micro-batch; the partitions have the order of the stream."""
+    """Partition with its number in the micro-batch. The numbers have the order of the stream."""
 
     number: int
 
@@ -185,7 +185,7 @@ def numbered(partitions: Iterable[InputPartition]) -> list[InputPartition]:
 
 
 # A column that was added without the binlog shows in no statement, but in the table maps of rows. So the manifest has
-# them for each table, with the errors of tables whose rows are left out.
+# the table maps of each table, and the errors of tables whose rows are left out.
 
 
 Place = tuple[int, int]
@@ -231,7 +231,13 @@ class TableMapRuns:
             self.left_out.setdefault(name, str(error))
 
     def add(self, changes: ChangeBatch, wanted: Any, *, read: bool) -> None:
-        """Record the table maps of a decoded batch; `wanted` marks the rows that count, None counts all."""
+        """Record the table maps of a decoded batch.
+
+        Args:
+            changes: the decoded batch.
+            wanted: mask of the rows that count, shape (rows,), bool. None counts all rows.
+            read: whether the rows are snapshot rows.
+        """
         slots, events, event = changes.slots, changes.events, changes.event
         assert slots is not None, "the decoder gives them with every batch"  # noqa: S101
         assert events is not None  # noqa: S101
@@ -275,8 +281,8 @@ def _place(changes: ChangeBatch, row: int) -> Place:
     return int(changes.groups.sequence_numbers[changes.group[row]]), int(changes.ordinal[row])
 
 
-# Foreign keys may cascade the changes of any table, also of those that the mirror does not select and of rows that are
-# not delivered yet. So the manifest lists every table with row events.
+# Foreign keys may cascade the changes of any table: also of tables that the mirror does not select, and of rows that
+# are not delivered yet. So the manifest lists every table with row events.
 
 
 DELETES: Final = 1
@@ -287,7 +293,7 @@ INSERTS: Final = 4
 
 UNCHECKED: Final = 8
 
-"""Bit for rows that were changed with foreign_key_checks=0, so that nothing cascaded and nothing was refused."""
+"""Bit for rows that were changed with foreign_key_checks=0. The server checked no foreign key and cascaded nothing."""
 
 _BITS: Final = np.zeros(r.OPERATIONS, np.int64)
 
@@ -368,7 +374,12 @@ class _Walks:
 
 
 def read_manifest(partition: ChangePartition, plan: ReadPlan, number: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield the manifest of one partition; `number`: its place in its micro-batch.
+    """Yield the manifest of one partition.
+
+    Args:
+        partition: the partition.
+        plan: the plan for reading its rows.
+        number: the partition's number in its micro-batch.
 
     Raises:
         ReplicaError: any error of the decoder, with a note that names the partition.
@@ -412,7 +423,11 @@ def read_manifest(partition: ChangePartition, plan: ReadPlan, number: int = 0) -
 def _add(
     tables: dict[TableName, _Listed], changes: ChangeBatch, wanted: npt.NDArray[np.bool_] | None, *, read: bool
 ) -> None:
-    """Add a decoded batch; `wanted` marks the rows that count, None counts all; `read`: they are snapshot rows."""
+    """Add a decoded batch to the numbers of its tables.
+
+    `wanted` is a mask of the rows that count, shape (rows,), bool; None counts all rows. `read`: the rows are snapshot
+    rows.
+    """
     table, group, event = changes.table, changes.group, changes.event
     assert event is not None, "the decoder reports it for every batch"  # noqa: S101
     assert changes.events is not None  # noqa: S101
@@ -440,7 +455,10 @@ def _add(
 def _domains(
     table: npt.NDArray[Any], of_groups: npt.NDArray[Any], group: npt.NDArray[Any], tables: int
 ) -> list[list[int]]:
-    """Return the replication domains of each table's rows. They are counted: sorting would cost more than decoding."""
+    """Return the number of replication domains of each table's rows.
+
+    Sorting the rows would cost more than decoding them, so they are counted.
+    """
     names, place = np.unique(of_groups, return_inverse=True)
     pairs = np.bincount(table.astype(np.int64) * len(names) + place[group], minlength=tables * len(names))
     return [names[row].tolist() for row in pairs.reshape(tables, len(names)) != 0]

@@ -55,7 +55,7 @@ def time_texts(values: pa.Array, digits: int) -> pa.Array:
 
     Args:
         values: durations in microseconds, up to 838:59:59.999999 in either direction.
-        digits: the number of fractional digits.
+        digits: the number of fractional digits, from 0 to 6.
     """
     import numpy as np
     import pyarrow as pa
@@ -97,7 +97,7 @@ def _digits(numbers: Any, count: int) -> list[Any]:
 
 ROWS_A_TASK: Final = 50_000
 
-"""Fewest rows for an additional task: starting a task costs as much as decoding so many rows."""
+"""Fewest rows for an additional task: starting a task costs as much as decoding this number of rows."""
 
 TASKS_A_CORE: Final = 2
 
@@ -105,27 +105,30 @@ MOST_ROWS_A_TASK: Final = 1_000_000
 
 """Rows in one task above which a core gets more than TASKS_A_CORE tasks.
 
-Each task makes its own projections, statistics and file. So a core gets only as many tasks as keep all cores busy to
-the end, unless the files would be very large.
+Each task makes its own projections, statistics and file. So a core gets only as many tasks as keep all cores busy until
+the job ends, unless the files would be very large.
 """
 
 BROADCAST_BYTES: Final = 2 << 20
 
 """Most bytes of the binlog that Spark may broadcast in a join.
 
-Spark estimates the size of these rows from the size of their manifest, and would broadcast a million of them. A byte of
+Spark estimates the size of decoded rows from the size of their manifest, and would broadcast a million rows. A byte of
 the binlog takes about four bytes in memory, and Spark's own limit is 10 MB.
 """
 
 OTHER_TYPES: Final = frozenset({INTERVAL, "GEOMETRY(ANY)"})
 
-"""Column types that a target holds as another type, which VARIANT images already have."""
+"""Column types that a target holds as another type. VARIANT images already have values of that other type."""
 
 
 def typed_columns(table: TableSchema, policy: ValuePolicy, *, times: bool = False) -> tuple[TableColumn, ...] | None:
     """Return the columns into which a table's rows can be decoded; None if their images have to be VARIANT.
 
-    `times`: the reader converts TIME to text, as `flat_rows` does.
+    Args:
+        table: the definition of the table.
+        policy: the policy for values that the column types cannot hold.
+        times: whether the reader converts TIME to text, as `flat_rows` does.
     """
     from streaming_source.schema.table_columns import catalog_table_columns
 
@@ -209,7 +212,7 @@ def parts_of_table(batch: DataFrame, name: TableName, rows: int) -> DataFrame:
 
 
 def tasks_for(rows: int, cores: int) -> int:
-    """Return the number of tasks that read and write so many rows."""
+    """Return the number of tasks for reading and writing `rows` rows on this many cores."""
     most = max(TASKS_A_CORE * cores, -(-rows // MOST_ROWS_A_TASK))
     return max(1, min(-(-rows // ROWS_A_TASK), most))
 

@@ -1,9 +1,9 @@
 """Check that the next micro-batch continues the targets, as the control table describes them.
 
-`is_applied` returns True if the targets already have the micro-batch. It refuses a checkpoint that is older or newer
-than the targets, such as a restored copy: Spark repeats at most its last micro-batch, so the next one is that of the
-targets or the one after it. `FencingCheck` and `check_fencing` refuse a control table that another run writes with a
-copy of the checkpoint. `end_of` reads the end of a micro-batch from Spark's offset log.
+`is_applied` returns True if the targets already have the micro-batch. Spark repeats at most its last micro-batch, so
+the next micro-batch is either the last one of the targets or its successor. `is_applied` refuses a checkpoint with any
+other next micro-batch, such as a restored copy. `FencingCheck` and `check_fencing` refuse a control table that another
+run writes with a copy of the checkpoint. `end_of` reads the end of a micro-batch from Spark's offset log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHECK_EVERY_S: Final = 60.0
 
-"""Seconds between two checks for another run. A check reads the control table, a part of a small micro-batch's cost."""
+"""Seconds between two checks for another run. Each check reads the control table."""
 
 _HINT = (
     "Restore the checkpoint, the control table and the targets of one moment. If that is not possible, drop the "
@@ -36,6 +36,12 @@ _HINT = (
 
 def is_applied(rows: Collection[ControlRow], number: int, end: SourceOffset, checkpoint: str) -> bool:
     """Return True if the targets already have a micro-batch.
+
+    Args:
+        rows: the rows of the control table.
+        number: the number of the micro-batch.
+        end: the end of the micro-batch.
+        checkpoint: the checkpoint, for the message.
 
     Raises:
         ConfigError: micro-batches between the targets and the checkpoint are missing, or would be applied twice.
@@ -80,8 +86,13 @@ class FencingCheck:
 def check_fencing(ours: Collection[ControlRow], stored: Collection[ControlRow], control: str) -> None:
     """Refuse to continue if another run of the mirror also writes.
 
+    Args:
+        ours: the rows that this run wrote last.
+        stored: the rows of the control table now.
+        control: the name of the control table.
+
     Raises:
-        ConfigError: the control table is not what this run wrote.
+        ConfigError: the control table has rows that this run did not write.
     """
     if _places(ours) != _places(stored):
         raise ConfigError(
@@ -107,14 +118,18 @@ _RESTORE_HINT = "Restore the checkpoint, and start the mirror again."
 
 
 class LoggedEnd(NamedTuple):
-    """End of a micro-batch; `planned_ms`: when Spark planned it, in milliseconds since 1970."""
+    """End of a micro-batch, and when Spark planned the micro-batch.
+
+    Attributes:
+        planned_ms: milliseconds since 1970.
+    """
 
     offset: SourceOffset
     planned_ms: int
 
 
 def logged_end(spark: SparkSession, checkpoint: str, number: int) -> LoggedEnd | None:
-    """Return the end of a micro-batch; None if Spark has not logged it yet, or has removed it."""
+    """Return the end of a micro-batch; None if Spark has not logged the end yet, or has removed it from its log."""
     written = hadoop_text(spark, f"{checkpoint}/offsets/{number}")
     if written is None:
         return None
@@ -126,7 +141,7 @@ def end_of(spark: SparkSession, checkpoint: str, number: int) -> SourceOffset:
     """Return the end of the running micro-batch.
 
     Raises:
-        ConfigError: the checkpoint does not have it.
+        ConfigError: the offset log of the checkpoint lacks the micro-batch.
     """
     found = logged_end(spark, checkpoint, number)
     if found is None:

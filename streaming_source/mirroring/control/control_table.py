@@ -2,7 +2,7 @@
 
 `ControlRow` is a row, and `mirrored_tables` reads all of them. `write_control` writes them at the end of each micro-
 batch, as one commit, so one version of the table has all tables at one position. Nothing else writes the table.
-`control_of` finds it for users, by the template of its targets or by its own name.
+`control_of` finds the control table for users, by the template of the targets or by its own name.
 """
 
 from __future__ import annotations
@@ -138,14 +138,14 @@ COLUMNS: Final = (
 
 
 class DeferredCascade(NamedTuple):
-    """Cascades into a table that are deferred until its snapshot, and those of the tables above it, are complete.
+    """Cascades into a table that are deferred until the snapshots of the table and of all its ancestors are complete.
 
     Attributes:
         since: GTID position after which the cascades may lie.
-        began: GTID position at which the snapshot began. The snapshot includes all changes before it, except those of
-            commits in flight.
-        lost: tables above the table may have lost rows since.
-        foreign: tables outside the mirror may have lost rows during the snapshot.
+        began: GTID position at which the snapshot began. The snapshot includes all changes before this position, except
+            those of commits in flight.
+        lost: ancestors of the table may have lost rows after `since`.
+        foreign: ancestors outside the mirror may have lost rows during the snapshot.
     """
 
     since: str
@@ -155,7 +155,11 @@ class DeferredCascade(NamedTuple):
 
 
 class BeforeSnapshot(NamedTuple):
-    """Fields of a table's row before its running snapshot; `began`: the micro-batch in which the snapshot began."""
+    """Fields of a table's row before its running snapshot.
+
+    Attributes:
+        began: the number of the micro-batch in which the snapshot began.
+    """
 
     began: int
     keys: tuple[str, ...]
@@ -227,14 +231,19 @@ class ControlRow(NamedTuple):
 
     @property
     def before(self) -> tuple[int, ControlRow] | None:
-        """Micro-batch in which the running snapshot began, and the row before it; None if no snapshot is running."""
+        """Micro-batch at which the running snapshot began, and the row before the snapshot; None without a snapshot."""
         if self.before_snapshot is None:
             return None
         known = self.before_snapshot._asdict()
         return known.pop("began"), self._replace(before_snapshot=None, **known)
 
     def with_before(self, began: int, row: ControlRow) -> ControlRow:
-        """Return this row of a snapshot that began in a micro-batch, with the row before it."""
+        """Return this row with the row that the table had before its running snapshot.
+
+        Args:
+            began: the number of the micro-batch in which the snapshot began.
+            row: the row before the snapshot.
+        """
         known = {name: getattr(row, name) for name in BeforeSnapshot._fields[1:]}
         return self._replace(before_snapshot=BeforeSnapshot(began, **known))
 
@@ -246,7 +255,10 @@ class ControlRow(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _table_of(definition: str, name: TableName) -> TableSchema:
-    """Return the table of a definition. It is cached: each micro-batch asks several times, mostly for the same."""
+    """Return the table of a definition.
+
+    The result is cached: each micro-batch asks several times, mostly for the same tables.
+    """
     return tables_from_json(definition)[name]
 
 
@@ -285,7 +297,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {name: _instant(value) for name, value in values.items()}
     known["keys"] = tuple(known["keys"] or ())
-    known["defaults"] = dict(known.get("defaults") or {})  # delta-rs gives a map as pairs
+    known["defaults"] = dict(known.get("defaults") or {})  # delta-rs returns a map as a list of pairs
     if known.get("target_names") is not None:
         known["target_names"] = dict(known["target_names"])
     keys, deferred = known.get("foreign_keys"), known.get("deferred_cascade")
@@ -312,7 +324,7 @@ def _instant(value: object) -> object:
 
 
 def _of_older_version(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the columns of a row of version 0.1, which kept some of them in the JSON of the definition."""
+    """Return the columns of a row of version 0.1, which kept some columns in the JSON of the definition."""
     known = json.loads(values["definition"])
     if not _OLD_KEYS & known.keys():
         return values
@@ -346,7 +358,7 @@ _HINT = "Give the value with which the mirror was started."
 
 
 def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
-    """Return the rows of one version of a control table; empty if there is none yet."""
+    """Return the rows of one version of a control table; no rows if the table does not exist yet."""
     found = _rows_without_spark(spark, control)
     if found is not None:
         return found
@@ -361,7 +373,10 @@ def mirrored_tables(spark: SparkSession, control: str) -> list[ControlRow]:
 
 
 def _rows_without_spark(spark: SparkSession, control: str) -> list[ControlRow] | None:
-    """Return the rows as delta-rs reads them, in a hundredth of Spark's time; None if it cannot."""
+    """Return the rows as delta-rs reads them; None if delta-rs cannot read the table.
+
+    Spark needs a hundred times as long.
+    """
     folder, names = _columns_without_spark(spark, control)
     existing = [name for name in ControlRow._fields if name in names]
     if not existing:
@@ -375,7 +390,7 @@ def _rows_without_spark(spark: SparkSession, control: str) -> list[ControlRow] |
 
 
 def _columns_without_spark(spark: SparkSession, control: str) -> tuple[str, Collection[str]]:
-    """Return the folder and the columns of a control table, as delta-rs reads them; no columns if it cannot."""
+    """Return the folder and the columns of a control table; no columns if delta-rs cannot read the table."""
     folder = known_folder(spark, control)
     try:
         return ("", ()) if folder is None else (folder, stored_columns(folder))
@@ -411,8 +426,15 @@ def complete_control(spark: SparkSession, control: str) -> None:
 
 
 def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow], folder: str | None = None) -> None:
-    """Replace all rows of the control table in one commit; `folder`: its folder, if delta-rs may write it."""
-    import pyarrow as pa  # Arrow rows are part of the plan; for a list, Spark starts Python
+    """Replace all rows of the control table in one commit.
+
+    Args:
+        spark: the session that writes.
+        control: the name of the control table.
+        rows: the new rows.
+        folder: the folder of the control table, if delta-rs may write it.
+    """
+    import pyarrow as pa  # Arrow rows are part of Spark's plan; for a list, Spark starts Python
     from pyspark.sql.types import StructField, StructType
 
     schema = StructType([StructField(name, spark_type(kind)) for name, kind, _ in COLUMNS])
@@ -431,9 +453,9 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
 
 
 def is_as_written(folder: str | None, rows: Iterable[ControlRow]) -> bool:
-    """Return True if the control table in a folder has exactly these rows; False also if only Spark can decide it.
+    """Return True if the control table in a folder has exactly these rows.
 
-    Spark needs a second to read the table, and a micro-batch would have to wait for it.
+    Return False if only Spark could decide this: Spark needs a second to read the table, and a micro-batch would wait.
     """
     names = ("mirror", "source_database", "source_table", "batch", "position")
     try:

@@ -3,12 +3,7 @@
 In: the rows of the control table after each micro-batch, and the last audit of each table. Out: gauges of the driver,
 which Spark's sinks report (`/metrics/prometheus` and `/metrics/json` of its UI, JMX, Graphite). The gauges exist as
 long as the Spark application; a mirror that starts again in it reuses them.
-
-The lag of a micro-batch is the age of its newest transaction when all targets have the micro-batch. It is None if no
-transaction is known. A micro-batch without changes of mirrored tables uses the last transaction of the binlog up to its
-end, whose first statement has a time. The clocks of server and driver may differ: a time in the driver's future counts
-as 0. A session may set its own time (`SET timestamp`): no change counts as older than the target, or than a change
-before it.
+`MirrorLag` measures the lag.
 """
 
 from __future__ import annotations
@@ -113,7 +108,16 @@ def metric_prefix(control: str) -> str:
 
 
 class MirrorLag:
-    """Lag of a mirror; one for each start."""
+    """Lag of a mirror; one for each start.
+
+    The lag of a micro-batch is the age of its newest transaction when all targets have the micro-batch. If the
+    micro-batch has no changes of mirrored tables, the newest transaction is the last one of the binlog before the end
+    of the micro-batch.
+
+    The clocks of server and driver may differ: a commit time in the driver's future counts as the current time. A
+    session may set its own time (`SET timestamp`). So a change that seems older than the target, or than an earlier
+    change, counts as equally old.
+    """
 
     def __init__(self) -> None:
         self._commits = NewestCommit()

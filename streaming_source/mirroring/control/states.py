@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class State(enum.Enum):
-    """State of a table; the value is the column `state`, and whether `waits_for` is set."""
+    """State of a table. The value is the column `state`, and whether `waits_for` is set."""
 
     READING = control_table.READING, False
     """The snapshot of the table is running. Changes are applied to the target."""
@@ -37,7 +37,7 @@ class State(enum.Enum):
 
 
 class StateEvent(enum.Enum):
-    """Events that change a state; the value is their name in docs/mirror-reference.md."""
+    """Event that changes a state. The value is the event's name in docs/mirror-reference.md."""
 
     COMPLETED = "a batch ends: the snapshot is complete, and no cascade is left to apply"
     INCOMPLETE = "a batch ends: the snapshot is running, or a cascade is left to apply"
@@ -67,12 +67,23 @@ def state_of(row: ControlRow) -> State:
 
 
 def settled(row: ControlRow, *, complete: bool) -> ControlRow:
-    """Return the row of a live table after a micro-batch; `complete`: whether the target is equal to the table then."""
+    """Return the row of a live table after a micro-batch.
+
+    Args:
+        row: the row of the table.
+        complete: whether the target is equal to the table at the end of the micro-batch.
+    """
     return _transitioned(row, StateEvent.COMPLETED if complete else StateEvent.INCOMPLETE)
 
 
 def doubted(row: ControlRow, batch: int, why: str) -> ControlRow:
-    """Return the row of a table that needs a re-snapshot because of something in a micro-batch."""
+    """Return the row of a table that needs a re-snapshot because its target may be wrong after a micro-batch.
+
+    Args:
+        row: the row of the table.
+        batch: the number of the micro-batch.
+        why: the reason to show.
+    """
     return _transitioned(row, StateEvent.DOUBTED)._replace(waits_for=_request(row, batch), error=why)
 
 
@@ -82,7 +93,13 @@ def refused(row: ControlRow, why: str) -> ControlRow:
 
 
 def faulted(row: ControlRow, batch: int, why: str) -> ControlRow:
-    """Return the row of a table that could not be written in a micro-batch, and that the mirror re-snapshots."""
+    """Return the row of a table that could not be written in a micro-batch, and that the mirror re-snapshots.
+
+    Args:
+        row: the row of the table.
+        batch: the number of the micro-batch.
+        why: the reason to show.
+    """
     return _transitioned(row, StateEvent.FAULTED)._replace(waits_for=_request(row, batch), error=why)
 
 

@@ -1,7 +1,7 @@
 """Status of a mirror's tables, `mirror_status()`, and reads at one position, `mirror_tables()`.
 
-Both read one version of the control table, so that what they return belongs together. They change nothing, and work
-while the mirror runs or is stopped.
+Both functions read one version of the control table, so their results belong to one position. They change nothing. They
+work while the mirror runs and while it is stopped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
 
 
 class TablesAtPosition(dict[str, "DataFrame"]):
-    """DataFrames by their table names on the server; `position`: the GTID position of all of them."""
+    """DataFrames by their table names on the server.
+
+    Attributes:
+        position: the GTID position of all DataFrames.
+    """
 
     def __init__(self, position: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Apply cascades of foreign keys to the targets: the server changes rows of other tables, which no binlog records.
+"""Cascades of foreign keys: changes of child rows on the server that no binlog records, applied to the targets.
 
 The main class is `Cascades` in `cascades.py`.
 """

@@ -1,12 +1,13 @@
-"""Apply the cascades of a micro-batch to the targets, after its changes.
+"""Application of a micro-batch's cascades to the targets, after its changes.
 
 `Cascades.follow` deletes the rows that ON DELETE CASCADE deleted on the server, and sets the NULLs of SET NULL. If the
-rows of a table cannot be determined, its control row says so, and the table is re-snapshot once no ancestor table is
-being read. `CascadeWalk` (`walk.py`) goes down from the tables that lost rows, and only reads. The writes go from the
-lowest tables up, so that a repeated micro-batch finds what is left.
+rows of a table cannot be determined, its control row says so, and the table is re-snapshot once no snapshot of an
+ancestor table is running. `CascadeWalk` (`walk.py`) walks from the tables that lost rows to their child tables, and
+only reads. `Cascades` writes child tables before their parents, so that a repeated micro-batch still finds the rows
+that its first attempt did not change.
 
-`defer_cascades` defers cascades into, or through, tables whose snapshot is running. `past_changes` reads the changes
-since then, over which one walk finds them.
+`defer_cascades` defers cascades into, or through, tables whose snapshot is running. When the snapshots are complete,
+`past_changes` reads the changes since the deferral, and one walk over these changes finds the rows.
 """
 
 from __future__ import annotations
@@ -53,20 +54,25 @@ if TYPE_CHECKING:
 
 
 # Why cascades are deferred: a snapshot chunk is read ahead of the stream and reconciled with the binlog, which has no
-# cascades. Until the target has passed the position at which its last snapshot row was read, it does not show which
-# rows a cascade deleted, nor which child rows the same cascade changed. Cascades into or through such a table wait
-# until then, and are determined over all changes since.
+# cascades. Until the target has passed the position at which its last snapshot row was read, the target does not show
+# which rows a cascade deleted, nor which child rows the same cascade changed. Cascades into or through such a table
+# wait until then. Then they are determined from all changes since the deferral.
 
 
 MARGIN_MS: Final = 60_000
 
-"""Milliseconds of the binlog that a snapshot may lack at its beginning, because of commits in flight."""
+"""Milliseconds of the binlog before a snapshot's beginning that the snapshot may lack, because of commits in flight."""
 
 
 def ancestors_of(
     names: Collection[TableName], links: Mapping[TableName, list[Link]]
 ) -> dict[TableName, set[TableName]]:
-    """Return the tables that each of these refers to, directly or through others."""
+    """Return the ancestors of each table: the tables to which it refers, directly or through other tables.
+
+    Args:
+        names: the tables.
+        links: the foreign keys by parent table.
+    """
     parents: dict[TableName, set[TableName]] = {}
     for parent, some in links.items():
         for link in some:
@@ -85,12 +91,12 @@ def defer_cascades(
     """Record in the rows which cascades a micro-batch defers.
 
     Args:
-        rows: the rows of the control table, which it changes.
-        ancestors: the tables above each table.
-        coming: tables with snapshot rows that were to come before the micro-batch, or are to come after it.
-        read: those of them with snapshot rows in the micro-batch, or after it.
-        touched: the bits of `manifest.py`.
-        since: returns a cascade that is deferred from this micro-batch on.
+        rows: the rows of the control table. The function changes this dictionary.
+        ancestors: the ancestors of each table.
+        coming: tables whose snapshot was not complete before the micro-batch, or is not complete after it.
+        read: the tables with snapshot rows in the micro-batch or after it.
+        touched: the bits of `manifest.py` by table.
+        since: returns the `DeferredCascade` of a deferral that begins with this micro-batch.
     """
     waited = {name for name, row in rows.items() if row.deferred_cascade is not None}
     for name, of_table in ancestors.items():
@@ -115,7 +121,13 @@ def due(
     ancestors: Mapping[TableName, Collection[TableName]],
     reading: Callable[[TableName], bool],
 ) -> set[TableName]:
-    """Return the tables with deferred cascades that are complete, as are all tables above them."""
+    """Return the tables with deferred cascades whose snapshots, and those of all ancestors, are complete.
+
+    Args:
+        rows: the rows of the control table.
+        ancestors: the ancestors of each table.
+        reading: returns True if snapshot rows of a table are still to come.
+    """
     waiting = {name for name, row in rows.items() if row.deferred_cascade is not None}
     return {
         name for name in waiting if not any(one in rows and reading(one) for one in (name, *ancestors.get(name, ())))
@@ -123,7 +135,7 @@ def due(
 
 
 def reached(row: ControlRow, position: GtidPosition) -> bool:
-    """Return True if a target at a position has all changes that its snapshot, and those above it, were read after."""
+    """Return True if a target at `position` has passed the end of its snapshot and of its ancestors' snapshots."""
     return row.snapshot_end is not None and covers(position, GtidPosition.parse(row.snapshot_end))
 
 
@@ -133,7 +145,7 @@ def followed(row: ControlRow) -> ControlRow:
 
 
 def lowest(positions: Iterable[str]) -> str:
-    """Return a position that is after none of these positions."""
+    """Return the position with the least sequence number of each domain that all of these positions have."""
     parsed = [GtidPosition.parse(position) for position in positions]
     first, *others = parsed
     kept = []
@@ -146,10 +158,10 @@ def lowest(positions: Iterable[str]) -> str:
 
 
 def deferral_from(spark: SparkSession, checkpoint: str, number: int) -> DeferredCascade:
-    """Return a cascade that is deferred from a micro-batch on.
+    """Return the `DeferredCascade` of a deferral that begins with a micro-batch.
 
-    It begins at the end of the last micro-batch that was planned at least MARGIN_MS before the snapshot began. For the
-    first micro-batch it begins at the start of the query.
+    The deferral covers the changes from the end of the last micro-batch that was planned at least MARGIN_MS before the
+    snapshot began. For the first micro-batch, it covers the changes from the start of the query.
     """
     if number == 0:
         first = end_of(spark, checkpoint, 0)
@@ -177,7 +189,7 @@ _PAST: Final = (
 
 RESNAPSHOT_EVERY_S: Final = 600.0
 
-"""Seconds between two re-snapshots of a table because of its foreign keys, so that permanent doubts cost little."""
+"""Seconds between two re-snapshots of a table because of its foreign keys, so that a persistent cause costs little."""
 
 _NOTHING: Final = BatchFacts({}, {}, {}, {}, {})
 
@@ -204,16 +216,19 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> tuple[dict[TableName, ControlRow], dict[TableName, SchemaError]]:
-        """Apply the cascades of a micro-batch. Return the control rows after it, and the errors of tables to suspend.
+        """Apply the cascades of a micro-batch.
 
         Args:
             batch: the manifests.
             number: the number of the micro-batch.
-            facts: its facts.
-            rows: the rows of the control table after its changes.
-            begun: tables whose re-snapshot begins with this micro-batch.
-            end: its end.
-            reading: returns True if snapshot rows of a table are still to come after it.
+            facts: the facts of the micro-batch.
+            rows: the rows of the control table after the changes of the micro-batch.
+            begun: tables whose re-snapshot begins with the micro-batch.
+            end: the end of the micro-batch.
+            reading: returns True if snapshot rows of a table are still to come after the micro-batch.
+
+        Returns:
+            The control rows after the cascades, and the errors of tables to suspend.
         """
         found = dict(rows)
         if self._settings.on_cascade == "ignore":
@@ -239,7 +254,7 @@ class Cascades:
     def defer_since(
         self, name: TableName, position: str, rows: Mapping[TableName, ControlRow]
     ) -> dict[TableName, ControlRow]:
-        """Return the rows of a table and of the tables below it, with cascades deferred since a position."""
+        """Return the rows of a table and of its descendants, with cascades deferred since a position."""
         if self._settings.on_cascade == "ignore":
             return {}
         ancestors = ancestors_of(rows, self._keys.links(_NOTHING, dict(rows)))
@@ -257,7 +272,17 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
-        """Apply cascades that were deferred, after a micro-batch that ends at `end`, like `follow`."""
+        """Apply deferred cascades that are due after a micro-batch, outside `follow`.
+
+        Args:
+            spark: the session of the query.
+            rows: the rows of the control table. The function changes this dictionary.
+            end: the end of the micro-batch.
+            reading: returns True if snapshot rows of a table are still to come after the micro-batch.
+
+        Returns:
+            The errors of tables to suspend.
+        """
         links = self._keys.links(_NOTHING, rows)
         return self._catch_up(spark, rows, links, ancestors_of(rows, links), end, reading)
 
@@ -268,7 +293,10 @@ class Cascades:
         read: Collection[TableName],
         reading: Callable[[TableName], bool],
     ) -> set[TableName]:
-        """Return the tables of which the micro-batch has only some changes, as snapshot rows were still to come."""
+        """Return the tables whose snapshot was running before or after the micro-batch.
+
+        The micro-batch has only some of their changes.
+        """
         before = self._complete
         if before is None:
             before = {name for name, row in rows.items() if row.state == CURRENT}
@@ -285,9 +313,10 @@ class Cascades:
         end: SourceOffset,
         reading: Callable[[TableName], bool],
     ) -> dict[TableName, SchemaError]:
-        """Apply deferred cascades into tables that are complete, with all tables above them, over all changes since.
+        """Apply deferred cascades into tables whose snapshots, and those of all ancestors, are complete.
 
-        A snapshot is complete when the stream has passed the position at which it was read (`cascades.py`).
+        One walk covers all changes since the earliest deferral. A snapshot is complete when the stream has passed the
+        position at which its last row was read.
         """
         ready = self._due(rows, due(rows, ancestors, reading), end)
         errors: dict[TableName, SchemaError] = {}
@@ -305,7 +334,8 @@ class Cascades:
                 began = dict.fromkeys(scope, end.position)  # the other tables are complete at this position
                 began |= {name: GtidPosition.parse(one.began) for name, one in ready.items()}
                 walk = CascadeWalk(WalkRows(self._settings, past, facts, rows), in_scope, rows.keys(), began)
-                # The rows that a table outside the mirror lost are unknown; a snapshot includes the state before.
+                # A snapshot already includes what tables outside the mirror lost before it began. So these tables count
+                # only if they were touched during a snapshot (`foreign`).
                 foreign = any(one.foreign for one in ready.values())
                 walk.go({name: bits for name, bits in facts.touched.items() if foreign or name in rows})
                 errors = self._done(spark, walk, rows, links)
@@ -329,7 +359,7 @@ class Cascades:
     def _due(
         self, rows: dict[TableName, ControlRow], complete: Collection[TableName], end: SourceOffset
     ) -> dict[TableName, DeferredCascade]:
-        """Return the deferred cascades of complete tables whose targets have the position after their snapshot."""
+        """Return the deferred cascades of complete tables whose targets have passed the end of their snapshots."""
         unknown = [name for name in complete if rows[name].snapshot_end is None]
         if unknown:
             try:
@@ -361,7 +391,7 @@ class Cascades:
         rows: dict[TableName, ControlRow],
         links: Mapping[TableName, list[Link]],
     ) -> None:
-        """Change the rows that were found, and record the tables whose rows could not be determined."""
+        """Change the rows that the walk found, and record the tables whose rows could not be determined."""
         missed = dict(walk.missed)
         for name in _children_first(walk.found, links, missed):
             if name in missed:
@@ -387,7 +417,7 @@ class Cascades:
         links: Mapping[TableName, list[Link]],
         reading: Callable[[TableName], bool],
     ) -> None:
-        """Start re-snapshots of tables whose rows may be wrong, once all tables above them are complete."""
+        """Start re-snapshots of tables whose rows may be wrong, once the snapshots of all ancestors are complete."""
         now = time.monotonic()
         over = ancestors_of({name for name, row in rows.items() if row.missed_cascade is not None}, links)
         for name in uppermost(over):
@@ -399,21 +429,25 @@ class Cascades:
 
 
 def uppermost(over: Mapping[TableName, Collection[TableName]]) -> list[TableName]:
-    """Return the tables that have none of the other tables above them, except tables in a circle with them.
+    """Return the tables without an ancestor among the given tables, apart from tables in a circle with them.
 
-    While these tables are read, cascades to the other tables would be missed again.
+    These tables are re-snapshot first. During the re-snapshot of an ancestor, cascades into its descendants would be
+    missed again.
+
+    Args:
+        over: the ancestors of each table.
     """
     return [name for name, tables in over.items() if all(name in over[one] for one in over.keys() & set(tables))]
 
 
 def _made(row: ControlRow, facts: BatchFacts, reading: Callable[[TableName], bool]) -> bool:
-    """Return True if the table was created in this micro-batch without a snapshot: all of its rows are changes."""
+    """Return True if the micro-batch created the table without a snapshot, so that all of its rows are changes."""
     changes = facts.tables.get(row.name)
     return row.batch == NO_BATCH and not reading(row.name) and (changes is None or not changes.reads)
 
 
 def _without(children: Collection[TableName], links: Mapping[TableName, list[Link]]) -> dict[TableName, list[Link]]:
-    """Return the foreign keys of all other tables than `children`."""
+    """Return the foreign keys whose child table is not in `children`."""
     kept = {parent: [link for link in some if link.child not in children] for parent, some in links.items()}
     return {parent: some for parent, some in kept.items() if some}
 
@@ -429,7 +463,10 @@ def _stopped(name: TableName, walk: CascadeWalk) -> SchemaError:
 def _children_first(
     found: Collection[TableName], links: Mapping[TableName, list[Link]], missed: dict[TableName, str]
 ) -> list[TableName]:
-    """Return tables in the order of writing, lowest first: a repeated micro-batch then finds what is left."""
+    """Return tables with children before their parents.
+
+    In this order, a repeated micro-batch still finds the rows that its first attempt did not change.
+    """
     children = {parent: {link.child for link in some} - {parent} for parent, some in links.items()}
     try:
         order = list(TopologicalSorter(children).static_order())
@@ -443,8 +480,8 @@ def _named(names: Iterable[TableName]) -> str:
     return ", ".join(sorted(table_text(name) for name in names))
 
 
-# Deferred cascades need changes that the mirror has already applied. They are read from the server's binlog once more,
-# into a separate relay folder, as a batch of manifests.
+# Deferred cascades need changes that the mirror has already applied. These changes are read from the server's binlog
+# once more, into a separate relay folder, as a batch of manifests.
 
 _OF_ROWS: Final = {option.name.lower() for option in OPTIONS if option.scope == "rows"}
 

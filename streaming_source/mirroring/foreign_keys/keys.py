@@ -2,7 +2,7 @@
 
 `KeptKeys.links` returns the foreign keys that were valid in a micro-batch, by parent table, and updates the control
 rows to its end. The server reports its current keys, which may be later than the micro-batch. So `keys_after` adds or
-drops a key only with a statement that names it. `has_orphans` asks whether the server itself has orphans.
+drops a key only if a statement names the key. `has_orphans` asks whether the server itself has orphans.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 ORPHANS_S: Final = 60
 
-"""Most seconds for the query that looks for orphans: it scans the child table once, and the parent's key."""
+"""Most seconds for the query that looks for orphans. The query scans the child table once, and looks up the parent's
+key.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -47,13 +49,13 @@ class Link(NamedTuple):
     key: Cascade
 
     def action(self, event: str) -> str | None:
-        """Return the action of an event of the parent on rows of the child: CASCADE, SET NULL, or None."""
+        """Return what an event of a parent row does to rows of the child: CASCADE, SET NULL, or None."""
         begin = f"ON {event} "
         return next((one.removeprefix(begin) for one in self.key.actions if one.startswith(begin)), None)
 
 
 def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableName, list[Link]]:
-    """Return foreign keys by the table that they refer to."""
+    """Return foreign keys by their parent table."""
     found: dict[TableName, list[Link]] = {}
     for name, some in keys.items():
         for key in some:
@@ -64,7 +66,13 @@ def links_by_parent(keys: Mapping[TableName, Iterable[Cascade]]) -> dict[TableNa
 def keys_after(
     known: Sequence[Cascade] | None, now: Sequence[Cascade], statements: Iterable[StatementEffect]
 ) -> tuple[Cascade, ...]:
-    """Return the foreign keys of a table after statements on it or its parents; `now`: the server's current keys."""
+    """Return the foreign keys of a table after statements on the table or its parents.
+
+    Args:
+        known: the keys before the statements; None if they are unknown.
+        statements: the statements of the micro-batch.
+        now: the server's current keys, which may be later than the micro-batch.
+    """
     if known is None:
         return tuple(now)
     parsed = [_key_statement(one) for one in statements]
@@ -81,7 +89,7 @@ def keys_after(
 
 
 class _KeyStatement(NamedTuple):
-    """Part of a statement that may concern foreign keys; `names`: in the form in which names are compared."""
+    """Part of a statement that may concern foreign keys. Names are folded, as they are compared."""
 
     names: frozenset[str]
     refers: bool
@@ -91,7 +99,7 @@ class _KeyStatement(NamedTuple):
 def _key_statement(statement: StatementEffect) -> _KeyStatement:
     try:
         head, tokens = statement.head, statement.tokens
-    except SchemaError:  # it may concern any key
+    except SchemaError:  # an unreadable statement may concern any key
         names = frozenset(map(column_key, re.findall(r"[\w$]+", statement.sql)))
         return _KeyStatement(names, refers=True, removes=True)
     removes = head is not None and (head.verb in (Verb.DROP_TABLES, Verb.DROP_DATABASE) or head.or_replace)
@@ -165,7 +173,7 @@ class KeptKeys:
         return links_by_parent({**self._of_others(keys), **keys})
 
     def _learn(self, facts: BatchFacts, rows: dict[TableName, ControlRow]) -> None:
-        """Set the foreign keys of each table after the micro-batch."""
+        """Set the foreign keys of each table to those after the micro-batch."""
         statements = {
             name: statements_of(facts, name) for name in {*rows, *(p for r in rows.values() for p in _parents(r))}
         }
@@ -184,8 +192,8 @@ class KeptKeys:
     def _of_others(self, keys: Mapping[TableName, Iterable[Cascade]]) -> Mapping[TableName, Sequence[Cascade]]:
         """Return the foreign keys of tables outside the mirror to which its tables refer.
 
-        They can delete rows of the mirror's tables, too. They are read once for each start, because statements on such
-        tables are not in the stream.
+        Such a parent can delete rows of the mirror's tables, too. Its keys are read once for each start, because
+        statements on tables outside the mirror are not in the stream.
         """
         known: Mapping[TableName, Iterable[Cascade]] = keys
         while new := {key.parent for some in known.values() for key in some} - keys.keys() - self._others.keys():

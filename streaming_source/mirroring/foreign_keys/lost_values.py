@@ -1,8 +1,8 @@
 """Values of a parent's referenced columns that a micro-batch deleted or changed.
 
-In: the change rows of the parent, the columns that a foreign key refers to, the event that cascades. Out: each
-combination of lost values, with the place of the last change that removed it. `doubt` marks losses in several
-replication domains, which have no order.
+In: the change rows of the parent, the columns that a foreign key refers to, and the event, DELETE or UPDATE. Out: each
+combination of lost values, with the place of the last change that removed it. Losses in several replication domains are
+in doubt, because the domains have no order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MOST_ROWS: Final = 500_000
-"""Most rows in the driver: as Python objects they take some 100 MB. A larger transaction leads to a re-snapshot."""
+"""Most rows in the driver: as Python objects they take some 100 MB. If there are more, the child table is re-snapshot.
+"""
 
 TRANSACTION_COLUMNS: Final = ("gtid", "committed")
 """Columns of a loss that modes with ended rows store."""
@@ -32,7 +33,10 @@ class TooManyRowsError(Exception):
 
 
 class Lost(NamedTuple):
-    """Lost values, with the columns v0, v1, …, and `gtid` and `committed` of the loss. Lists have one entry a row."""
+    """Lost values: the columns v0, v1, …, and the `gtid` and `committed` of each loss.
+
+    Lists have one entry for each row.
+    """
 
     values: pa.Table
     at: list[Place]
@@ -40,7 +44,7 @@ class Lost(NamedTuple):
     doubt: list[bool]
 
     def of(self, chosen: Sequence[int]) -> Lost:
-        """Return the losses at these row numbers, which may repeat."""
+        """Return the losses at these row numbers, which may occur several times."""
         return Lost(
             self.values.take(numbers_of(chosen)),
             [self.at[row] for row in chosen],
@@ -66,7 +70,7 @@ def lost_values(rows: DataFrame, columns: Sequence[str], event: str) -> Lost:
 
 
 def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
-    """Return the values of inserted rows as losses: an earlier row with these values was deleted before the insert.
+    """Return the values of inserted rows as losses. An earlier row with these values was deleted before the insert.
 
     Raises:
         TooManyRowsError: there are more than MOST_ROWS.
@@ -78,7 +82,10 @@ def inserted_values(rows: DataFrame, columns: Sequence[str]) -> Lost:
 
 
 def _ended() -> Column:
-    """Return True for a change of an ended version (system versioning). An UPDATE that ends the row is its delete."""
+    """Return True for a change of an ended version (system versioning).
+
+    The UPDATE that ends a row counts as its delete.
+    """
     from pyspark.sql import functions as f
 
     return f.coalesce(f.col("history"), f.lit(False))

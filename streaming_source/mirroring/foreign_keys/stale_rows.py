@@ -1,12 +1,12 @@
 """Rows of a target that the server changed by a foreign key, found by the values that their parents lost.
 
-`stale_rows` finds the rows that refer to lost values, and `unchanged_since` those that no later change touched.
-`orphan_rows` finds rows without a parent row. `FoundRows` collects the rows of one target and writes them as one
-commit, which can be repeated.
+`stale_rows` finds the rows that refer to lost values. `unchanged_since` keeps the rows that have no later change of
+their own. `orphan_rows` finds rows without a parent row. `FoundRows` collects the rows of one target and writes them as
+one commit, which can be repeated.
 
 A row is in doubt if its order relative to the loss is unknown, or if a collation may treat its value as equal to the
-lost one. Text is compared by Unicode's rules, without case, accents and trailing spaces, and is certain only if it is
-identical.
+lost value. Text is compared by Unicode's rules, without case, accents and trailing spaces. Only identical text is
+certain.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_LITERALS: Final = 1_000
 
-"""Most values that are compared as literals, so that files without them are skipped; more values are joined."""
+"""Most values that are compared as literals, so that Spark skips files without these values. More values are joined."""
 
 _LITERALS: Final = frozenset({"byte", "short", "integer", "long", "decimal", "string", "binary", "date"})
 
@@ -70,7 +70,7 @@ class Stale(NamedTuple):
         rows: one row each, with their keys k0, … and their shown columns r0, ….
         keys: the key of each row.
         lost: the number of the lost value of each row.
-        alike: True if the row's value is identical to the lost one.
+        alike: for each row, whether its value is identical to the lost value.
     """
 
     rows: pa.Table
@@ -141,9 +141,17 @@ def _tuples(table: pa.Table, kind: str, width: int) -> list[Key]:
 
 
 def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Referring) -> Stale:
-    """Return child rows whose foreign key has no matching parent row; `to`: the referenced columns of the parents.
+    """Return child rows whose foreign key has no matching parent row.
 
-    `lost` is 0 for all rows. `alike` is false if a collation may treat the key of an existing parent as equal.
+    Args:
+        target: the rows of the child's target.
+        parents: the rows of the parent's target.
+        to: the referenced columns of the parent.
+        by: the columns of the child.
+
+    Returns:
+        The orphans. `lost` is 0 for all rows. `alike` is False if a collation may treat the key of an existing parent
+        as equal.
 
     Raises:
         TooManyRowsError: there are more rows than the driver takes.
@@ -164,10 +172,15 @@ def orphan_rows(target: DataFrame, parents: DataFrame, to: Sequence[str], by: Re
 
 
 def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Key, tuple[Place, set[int]]]:
-    """Return the place of the last own change of each of these keys, and the domains of its changes.
+    """Return the last change of each wanted key: its place, and the domains of all changes of the key.
+
+    Args:
+        rows: the change rows of the table.
+        keys: the key columns.
+        wanted: the rows whose keys are looked up.
 
     Raises:
-        TooManyRowsError: there are more changes of them than the driver takes.
+        TooManyRowsError: the wanted keys have more changes than the driver takes.
     """
     from pyspark.sql import functions as f
 
@@ -185,7 +198,7 @@ def last_changes(rows: DataFrame, keys: Sequence[str], wanted: Stale) -> dict[Ke
 
 
 def _of_keys(changed: DataFrame, wanted: Stale, width: int) -> DataFrame:
-    """Return the changes of these keys, so that the driver gets no others."""
+    """Return only the changes of wanted keys, so that the driver gets no others."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
 
@@ -203,10 +216,11 @@ def _of_keys(changed: DataFrame, wanted: Stale, width: int) -> DataFrame:
 def unchanged_since(
     stale: Stale, lost: Lost, changes: Mapping[Key, tuple[Place, set[int]]], known: Collection[Key] = ()
 ) -> tuple[list[int], set[int]]:
-    """Return the rows that have no change of their own since their loss.
+    """Return the rows that have no change of their own after their loss.
 
     Returns:
-        Row numbers, one for each key that is not in `known`, and the set of those that are in doubt.
+        Row numbers of `stale`, one for each key that is not in `known`, and the set of those row numbers that are in
+        doubt.
     """
     chosen: dict[Key, int] = {}
     doubt: set[int] = set()
@@ -223,7 +237,7 @@ def unchanged_since(
 
 
 def lost_with(stale: Stale, lost: Lost, shown: Sequence[str]) -> Callable[[Sequence[str]], Lost]:
-    """Return a function from some of the shown columns to the values that are lost when these rows are deleted."""
+    """Return a function from some of the shown columns to the values that are lost when `stale` is deleted."""
 
     def values(columns: Sequence[str]) -> Lost:
         names = {name: f"r{number}" for number, name in enumerate(shown)}
@@ -257,7 +271,13 @@ class FoundRows:
     _numbers: dict[tuple[Key, bool], int] = field(default_factory=dict)
 
     def add(self, stale: Stale, lost: Lost, nulls: Sequence[str] | None) -> Stale:
-        """Add rows that were deleted, or whose columns `nulls` became NULL; return those not yet known as deleted."""
+        """Add rows, and return those that were not yet known as deleted.
+
+        Args:
+            stale: the rows.
+            lost: the losses to which the rows belong.
+            nulls: the columns of the rows that became NULL; None if the rows were deleted.
+        """
         first, losses = len(self._places), lost.of(stale.lost)
         part = stale.rows.select([f"k{number}" for number in range(len(self.keys))])
         for name in TRANSACTION_COLUMNS:
@@ -301,7 +321,10 @@ class FoundRows:
 
 
 def merge_of_found(target: str, keys: Sequence[str], nulls: Sequence[str], mode: Mode) -> str:
-    """Return the MERGE from `{gone}`: it ends rows with `deleted`, and sets columns with a true flag n0, … to NULL."""
+    """Return the MERGE of found rows from `{gone}`, the name that the caller fills in.
+
+    The MERGE ends rows with `deleted`. In other rows it sets each column to NULL whose flag (n0, …) is true.
+    """
     same = " AND ".join(f"target.{sql_name(key)} <=> gone.k{number}" for number, key in enumerate(keys))
     names = [sql_name(name) for name in nulls]
     values = [f"target.{name} = if(gone.n{n}, NULL, target.{name})" for n, name in enumerate(names)]

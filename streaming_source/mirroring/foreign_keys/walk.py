@@ -1,7 +1,7 @@
 """Walk of one micro-batch, from tables that lost rows to the tables whose foreign keys refer to them.
 
 `CascadeWalk.go` fills `found`, the rows of each target that the server changed by foreign keys, and `missed`, the
-tables whose rows cannot be determined, with the reason. `WalkRows` reads the rows of targets and changes for it. The
+tables whose rows cannot be determined, with the reason. `WalkRows` reads the rows and changes that the walk needs. The
 walk writes nothing.
 """
 
@@ -71,7 +71,7 @@ class UndeterminableError(Exception):
 
 
 class WalkRows:
-    """Rows of one micro-batch; `rows`: the rows of the control table."""
+    """Rows of targets and changes of one micro-batch, as a walk reads them."""
 
     def __init__(
         self,
@@ -119,29 +119,31 @@ class WalkRows:
         return self._lost[known]
 
     def inserted(self, name: TableName, columns: Sequence[str]) -> Lost:
-        """Return the values of rows that the micro-batch inserts, as losses; it raises the same errors as `lost`."""
+        """Return the values of rows that the micro-batch inserts, as losses. Errors are those of `lost`."""
         named = self._named(self._rows[name], columns)
         return inserted_values(self._change_rows(self._rows[name], named), named)
 
     def stale(self, parent: TableName, link: Link, lost: Lost, shown: Sequence[str]) -> Stale:
-        """Return the rows of a target that refer to a lost value; it raises the same errors as `lost`."""
+        """Return the rows of a target that refer to a lost value. Errors are those of `lost`."""
         child = self._rows[link.child]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
         self._check_types(parent, link, child)
         return stale_rows(self._live(child), lost, by)
 
     def changed(self, name: TableName, stale: Stale) -> dict[Key, tuple[Place, set[int]]]:
-        """Return the place of the last change of these rows in the micro-batch; it raises the same errors as `lost`."""
+        """Return the place of the last change of these rows in the micro-batch. Errors are those of `lost`."""
         row = self._rows[name]
         if not self.changes(name).changes:
             return {}
         return last_changes(self._change_rows(row, row.keys), row.keys, stale)
 
     def orphans(self, parent: TableName, link: Link, shown: Sequence[str]) -> Stale:
-        """Return orphans in a target, by its parent's target; it raises the same errors as `lost`.
+        """Return orphans in a child's target, by comparing it with the parent's target.
 
         Raises:
-            UndeterminableError: the server itself has orphans, which were written with foreign_key_checks=0.
+            UndeterminableError: the server itself has orphans, which were written with foreign_key_checks=0, or the
+                values cannot be compared.
+            TooManyRowsError: there are more than the driver takes.
         """
         child, parent_row = self._rows[link.child], self._rows[parent]
         by = Referring(*(self._in_target(child, names) for names in (link.key.columns, child.keys, shown)))
@@ -173,7 +175,7 @@ class WalkRows:
         return rows_of_table(self._batch, row.name, chosen, self.changes(row.name), wide_sequence=wide)
 
     def _in_target(self, row: ControlRow, names: Sequence[str]) -> Sequence[str]:
-        """Return the names of columns in the target; refuse columns whose values a rule hides."""
+        """Return the names of columns in the target. Refuse columns whose values a rule hides."""
         ruled = transformed_table(self._batch.sparkSession, row.table, self._settings)
         hidden = {column_key(name) for name in (*ruled.rule.leave_out, *ruled.rule.mask, *ruled.rule.hash)}
         if any(column_key(name) in hidden for name in names):
@@ -190,7 +192,7 @@ class WalkRows:
             raise UndeterminableError("values of its column types cannot be compared.")
 
     def _named(self, row: ControlRow, names: Sequence[str]) -> list[str]:
-        """Return column names as the table's definition spells them: a foreign key may be older than its parent."""
+        """Return column names in the spelling of the table's definition. A foreign key may have an older spelling."""
         spelled = {column_key(name): name for name in self._columns(row)}
         unknown = [name for name in names if column_key(name) not in spelled]
         if unknown:
@@ -203,7 +205,7 @@ class WalkRows:
 
 MOST_LEVELS: Final = 16
 
-"""Most levels of a walk. InnoDB follows cascades 15 levels deep, and refuses deeper statements (FK_MAX_CASCADE_DEL)."""
+"""Most levels of a walk. InnoDB follows cascades 15 levels deep, and refuses deeper cascades (FK_MAX_CASCADE_DEL)."""
 
 _ORDER = "the order of its changes and those of that table is uncertain, or the equality of two texts is."
 
@@ -213,7 +215,8 @@ class _Hit(NamedTuple):
 
     Attributes:
         lost: returns the lost values of some columns. None if they are unknown, for the reason `why`.
-        unseen: the loss, or an earlier one, with which rows were deleted before the walk. Rows below them are orphans.
+        unseen: a loss after which rows of the table may have been deleted without the walk seeing them. Child rows are
+            then found as orphans.
         last: the latest place at which unknown values were lost.
     """
 
@@ -237,8 +240,9 @@ class CascadeWalk:
 
     Attributes:
         complete: the tables of which the micro-batch has all changes.
-        began: for a walk over deferred cascades, its tables. Each has a position at which it was complete, so nothing
-            before this position is in doubt. Foreign keys may have deleted rows of these tables before the walk.
+        began: for a walk over deferred cascades, each of its tables with a position at which the table was complete.
+            Losses before this position are not in doubt. Foreign keys may have deleted rows of these tables before the
+            walk.
     """
 
     def __init__(
@@ -274,7 +278,7 @@ class CascadeWalk:
                 action, child = hit.reaches(link), self._rows.of(link.child)
                 if action is None:
                     continue
-                if child is None or child.mode == APPEND_LOG:  # without a target, but tables below it may have one
+                if child is None or child.mode == APPEND_LOG:  # no rows to find, but its child tables may have targets
                     self._follow_unknown(
                         link, hit.event, action, f"the mirror does not have the rows of {_dotted(link.child)}."
                     )
@@ -302,7 +306,8 @@ class CascadeWalk:
     def _follow(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> None:
         """Find the rows of one target that one foreign key changed."""
         if hit.lost is None and hit.unseen is None and self._included_place(link.child, hit.last):
-            self._follow_unknown(link, hit.event, action, hit.why, hit.last)  # tables below it have their own positions
+            # The child already includes the loss. Its own child tables may be older.
+            self._follow_unknown(link, hit.event, action, hit.why, hit.last)
             return
         try:
             stale, lost = self._find_rows(hit, link, action, child)
@@ -330,7 +335,7 @@ class CascadeWalk:
         if self._rows.altered(link.child):
             if not all(self._is_early(link.child, lost, row) for row in range(len(lost.at))):
                 raise UndeterminableError("it was altered in the same micro-batch.")
-            return None, lost  # the child has none of the rows; tables below may have been read before the loss
+            return None, lost  # the child was read after the loss, its child tables perhaps before the loss
         if not lost.at:
             return None, lost
         stale = self._rows.stale(hit.table, link, lost, self._shown(link.child))
@@ -348,22 +353,29 @@ class CascadeWalk:
         return stale.take([row for row in chosen if row not in early]), lost
 
     def _is_early(self, child: TableName, lost: Lost, number: int) -> bool:
-        """Return True if a loss is before the position at which a table was complete."""
+        """Return True if a loss is not after the position at which the child table was complete.
+
+        Args:
+            child: the child table.
+            lost: the losses.
+            number: the number of the loss in `lost`.
+        """
         began = self._began.get(child)
         last = None if began is None else began.get(lost.domain[number])
         return last is not None and lost.at[number][0] <= last.seq_no
 
     def _included_place(self, child: TableName, last: Place | None) -> bool:
-        """Return True if a table was complete at a position that includes the place, and has only one domain."""
+        """Return True if the child was complete at a position of one domain that includes the place."""
         began = self._began.get(child)
         return last is not None and began is not None and len(began) == 1 and last[0] <= next(iter(began)).seq_no
 
     def _find_orphans(
         self, hit: _Hit, loss: Lost, link: Link, action: str, child: ControlRow
     ) -> tuple[Stale | None, Lost]:
-        """Find orphans of the table above, because the binlog does not record which of its rows were deleted.
+        """Find orphans of the parent `hit.table`, because the binlog does not record which of its rows were deleted.
 
-        If there are none, rows may have been deleted before they were read, and after the tables below were read.
+        If there are no orphans, rows of the child may have been deleted before the child was read, and after its own
+        child tables were read. So the caller still searches these child tables.
         """
         if self._is_early(link.child, loss, 0):
             return None, loss
@@ -381,7 +393,7 @@ class CascadeWalk:
         return stale, loss
 
     def _doubt(self, hit: _Hit, link: Link, action: str, child: ControlRow) -> str | None:
-        """Return why the rows that were found may be wrong, or cannot be changed in the target; None if all is well."""
+        """Return why the found rows may be wrong, or why the target cannot apply the action; None if neither is so."""
         if action not in mode_of(child.mode, child.keys).cascades:
             return f"{'its target has the mode ' + child.mode if child.keys else 'it has no key'}."
         if action == "CASCADE" and hit.event == "UPDATE":
@@ -390,7 +402,7 @@ class CascadeWalk:
         return "rows were changed with foreign_key_checks=0." if unchecked else None
 
     def _note(self, hit: _Hit, link: Link, action: str, stale: Stale, lost: Lost) -> Stale:
-        """Record the rows that were found; return those that were not found before."""
+        """Record the found rows; return those that were not found before."""
         child = self._rows.of(link.child)
         assert child is not None  # noqa: S101  (`_find_rows` has read it)
         if link.child not in self.found:
@@ -403,7 +415,7 @@ class CascadeWalk:
         return found.add(stale, lost, self._rows.target_names(link.child, link.key.columns))
 
     def _follow_children(self, hit: _Hit, link: Link, deleted: Stale | None, lost: Lost) -> None:
-        """Follow the cascades of deleted rows."""
+        """Follow the cascades of deleted rows into the child tables of their table."""
         shown = self._shown(link.child)
         if not shown:
             return
@@ -422,12 +434,12 @@ class CascadeWalk:
             self._last.append(_Hit(link.child, "DELETE", None, unseen=last))
         if lost.at and self._rows.touched(link.child) & INSERTS and self._is_new("inserted", link.child):
             # An insert shows that an earlier row with the same key, if there was one, was deleted before. Child rows of
-            # that row lost their parent too.
+            # the earlier row lost their parent, too.
             name = link.child
             self._last.append(_Hit(name, "DELETE", lambda columns: self._rows.inserted(name, columns)))
 
     def _miss(self, hit: _Hit, link: Link, action: str, why: str) -> None:
-        """Record that rows of a table may have changed, and continue below it."""
+        """Record that rows of the child table may have changed, and continue with its own child tables."""
         child = self._rows.of(link.child)
         if child is not None and child.live and child.rows:
             self.missed.setdefault(
@@ -438,7 +450,7 @@ class CascadeWalk:
         self._follow_unknown(link, hit.event, action, f"the changed rows of {_dotted(link.child)} are unknown, too.")
 
     def _follow_unknown(self, link: Link, event: str, action: str, why: str, last: Place | None = None) -> None:
-        """Go on below a table of which it is unknown which rows a foreign key changed."""
+        """Continue with the child tables of a table if it is unknown which rows of this table a foreign key changed."""
         deletes = (event, action) == ("DELETE", "CASCADE")
         columns = None if deletes else tuple(link.key.columns)
         hit = _Hit(link.child, "DELETE" if deletes else "UPDATE", None, why, columns=columns, last=last)
@@ -446,7 +458,7 @@ class CascadeWalk:
             self._hits.append(hit)
 
     def _shown(self, name: TableName) -> list[str]:
-        """Return the columns of this table to which foreign keys with ON DELETE actions refer."""
+        """Return the columns of a table to which foreign keys with ON DELETE actions refer."""
         referring = [link for link in self._links.get(name, ()) if link.action("DELETE")]
         return sorted({column for link in referring for column in link.key.parent_columns})
 

@@ -1,5 +1,5 @@
-"""Modes of a target: what a target holds of its table, and how changes are applied. Each mode has one file.
+"""Modes of a target: what a target holds of its table, and how changes are applied.
 
-`mode.py` has the interface `Mode`, `choose.py` finds a mode by name, and `mode.py` lists the columns that each mode
-adds to a target.
+Each mode has one file. `mode.py` has the interface `Mode` and the columns that each mode adds to a target. `choose.py`
+finds a mode by name.
 """

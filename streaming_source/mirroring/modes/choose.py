@@ -1,4 +1,4 @@
-"""The mode of a name, for a table with a key or without."""
+"""Lookup of a mode by its name, for tables with and without a key."""
 
 from __future__ import annotations
 
@@ -25,5 +25,10 @@ _COUNTED: Final = CountedRows()
 
 
 def mode_of(name: str, keys: Sequence[str]) -> Mode:
-    """Return the mode that a control row or a rule names; `keys`: the key columns of the table, if it has a key."""
+    """Return the mode that a control row or a rule names.
+
+    Args:
+        name: the name of the mode.
+        keys: the key columns of the table; empty for a table without a key.
+    """
     return _COUNTED if name == CURRENT and not keys else _MODES[name]

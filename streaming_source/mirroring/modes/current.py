@@ -56,7 +56,10 @@ class CurrentRows:
         return True
 
     def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:  # noqa: ARG002
-        """Delete all rows after TRUNCATE. After DROP they stay (onDrop=keep); a re-snapshot has a new target."""
+        """Delete all rows after TRUNCATE.
+
+        After DROP, all rows stay (onDrop=keep). A re-snapshot creates the target again.
+        """
         if why == "truncate":
             target.truncate(at)
 
@@ -65,14 +68,14 @@ class CurrentRows:
         raise NotImplementedError(target.name, statement)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Delete the rows."""
+        """Return the actions that delete the rows."""
         others = f" WHEN MATCHED THEN UPDATE SET {', '.join(nulls)}" if nulls else ""
         return f"WHEN MATCHED AND gone.deleted THEN DELETE{others}"
 
 
-# Tables without a key. A change removes one row that equals its before image and adds one that equals its after image,
-# so the order of changes is irrelevant: a micro-batch is a number of added or removed copies for each distinct row.
-# Images that lack columns are refused, and so is the removal of a row that the target does not have.
+# Tables without a key. A change removes one row that equals its before image and adds one row that equals its after
+# image, so the order of changes is irrelevant: a micro-batch is a number of added or removed copies for each distinct
+# row. Images that lack columns are refused. The removal of a row that the target does not have is refused, too.
 
 
 class CountedRows(CurrentRows):

@@ -3,7 +3,7 @@
 The target has all versions of a micro-batch, also those that began and ended in one transaction. One MERGE closes the
 versions that were valid before the micro-batch and inserts the new ones. A version is identified by its key and by the
 place of the change that began it (GTID and sequence). So the MERGE of a repeated micro-batch changes nothing. Columns
-that an image lacks are taken from the version before.
+that an image lacks have the values of the previous version.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class History:
         return f"UPDATE {target.name} SET {closed}, {place} WHERE _current"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Close the versions. SET NULL is refused because it would need a new version with other values."""
+        """Return the actions that close the versions. SET NULL is refused, because it would need a new version."""
         assert not nulls, "it is not among `cascades`"  # noqa: S101
         ended = {"_valid_to": "committed", "_to_gtid": "gtid", "_to_sequence": "sequence"}
         values = ", ".join(f"target.{name} = gone.{value}" for name, value in ended.items())
@@ -85,7 +85,7 @@ class History:
 
 
 def _own(begun: Column, ended: Column) -> list[Column]:
-    """Return the metadata columns of a version between two places."""
+    """Return the metadata columns of a version from its first and last place."""
     values = {
         "_valid_from": begun.getField("committed"),
         "_valid_to": ended.getField("committed"),
@@ -101,9 +101,9 @@ def _own(begun: Column, ended: Column) -> list[Column]:
 def _closed_and_opened(part: NetChanges) -> DataFrame:
     """Return the source rows of the MERGE: one for each new version, and one `_close` row for each key.
 
-    A `_close` row ends the version that is valid before the micro-batch, at the place of the key's first change. Its
-    beginning is that of the version that is valid after the micro-batch: if the target has this version, the
-    micro-batch is already applied.
+    A `_close` row ends the version that was valid before the micro-batch, at the place of the key's first change. The
+    `_close` row also has the beginning of the version that is valid after the micro-batch. If the target already has a
+    version with this beginning, the micro-batch is already applied.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -145,7 +145,7 @@ def _filled(events: DataFrame, part: NetChanges, in_order: WindowSpec) -> DataFr
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    # An INSERT has a complete image, so no value of an older version passes it.
+    # The image of an INSERT is complete, so the window hands no value of a deleted row on to its successor.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     current = part.rows.sparkSession.table(part.target.name).where("_current")
     known = current.select(f.struct(*map(identifier, part.columns)).alias("known"))

@@ -1,8 +1,9 @@
 """Interface of a mode, `Mode`, and its input, `NetChanges`: changes of one table between two statements.
 
-A mode decides which columns a target has, and what a change does to its rows. `own_columns` are the columns that it
-adds, and `check_names` refuses a table that has a column of the same name. The splitting of a micro-batch at statements
-and the handling of ALTER are the same in all modes. A writer without Spark implements each mode itself, by its `name`.
+A mode decides which columns a target has, and what a change does to its rows. `own_columns` returns the columns that a
+mode adds, and `check_names` refuses a table that has a column of the same name. The splitting of a micro-batch at
+statements and the handling of ALTER are the same in all modes. A writer without Spark implements each mode itself, by
+its `name`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ EndReason = Literal["truncate", "drop", "again"]
 
 
 class SparkChange(NamedTuple):
-    """Rows, and the MERGE with which Spark applies them, in which the rows are called `changes`. Without a MERGE they
-    are appended.
+    """Rows, and the MERGE with which Spark applies them.
+
+    In the MERGE, the rows are called `changes`. Without a MERGE, the rows are appended.
     """
 
     rows: DataFrame
@@ -58,7 +60,7 @@ class NetChanges(NamedTuple):
 
 
 class Mode(Protocol):
-    """One way to hold a table."""
+    """Interface of a mode: how a target holds the rows of its table."""
 
     @property
     def name(self) -> str:
@@ -88,7 +90,7 @@ class Mode(Protocol):
         """Return the columns of a target whose table has these columns."""
 
     def appended(self, part: NetChanges) -> DataFrame:
-        """Return the rows to append, if the target can have none of them yet."""
+        """Return the rows to append to a target that has none of them yet."""
 
     def merge(self, part: NetChanges) -> SparkChange:
         """Return the rows and the MERGE with which Spark applies changes and snapshot rows."""
@@ -97,16 +99,23 @@ class Mode(Protocol):
         """Return True if all snapshot rows are new to the target, so that they can be appended without a MERGE."""
 
     def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:
-        """Apply a statement after which no row is valid; `why` is the reason."""
+        """Apply a statement after which no row is valid.
+
+        Args:
+            target: the target.
+            statement: the statement.
+            why: the reason why the rows end.
+            at: the token of the commit.
+        """
 
     def end_statement(self, target: TableWriter, statement: StatementRow) -> str:
         """Return the UPDATE with which Spark ends all valid rows. Only modes that keep ended rows have one."""
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Return the part of a MERGE from `gone` that follows the comparison of keys.
+        """Return the actions of a MERGE that applies a foreign key to the matched rows.
 
-        Rows with `gone.deleted` were deleted by a foreign key. `gone.gtid`, `gone.committed` and `gone.sequence` are
-        the place of that loss.
+        The source of the MERGE is called `gone`. Its rows with `gone.deleted` were deleted by a foreign key.
+        `gone.gtid`, `gone.committed` and `gone.sequence` are the place of the loss.
 
         Args:
             nulls: the assignments for all other rows, which a foreign key set to NULL.

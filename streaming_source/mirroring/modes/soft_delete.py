@@ -70,7 +70,7 @@ class SoftDelete:
         return f"UPDATE {target.name} SET {assigned} WHERE NOT _deleted"  # noqa: S608  (names and texts are quoted)
 
     def cascaded(self, nulls: Sequence[str]) -> str:
-        """Mark the rows as deleted."""
+        """Return the actions that mark the rows as deleted."""
         values = "target._deleted = true, target._deleted_at = gone.committed, target._deleted_gtid = gone.gtid"
         others = f" WHEN MATCHED AND NOT target._deleted THEN UPDATE SET {', '.join(nulls)}" if nulls else ""
         return f"WHEN MATCHED AND gone.deleted AND NOT target._deleted THEN UPDATE SET {values}{others}"

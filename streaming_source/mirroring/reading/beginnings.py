@@ -1,6 +1,6 @@
-"""Create the targets of a mirror: at its start, for tables that are created later, and for re-snapshots.
+"""Creation of targets: at the start of a mirror, for tables that are created later, and for re-snapshots.
 
-`Beginnings.begin_all`, `begin_new` and `begin_resnapshots` change the rows of the control table to those of the new
+`Beginnings.begin_all`, `begin_new` and `begin_resnapshots` replace rows of the control table by those of the new
 targets. A table that cannot have a target is suspended, or waits if the reason is temporary. All other tables continue.
 """
 
@@ -53,11 +53,14 @@ _log = logging.getLogger(__name__)
 
 
 class Beginnings:
-    """Snapshots that begin with one micro-batch. `commit` is its token; `rows` are those of the control table."""
+    """Snapshots that begin with one micro-batch, whose token is `commit`.
+
+    Each method changes `rows`, the rows of the control table.
+    """
 
     def __init__(self, settings: MirrorSettings, spark: SparkSession, commit: Commit, rows: Rows) -> None:
         self.kept: set[TableName] = set()
-        """Tables that are re-snapshot, and whose targets keep the older rows."""
+        """Tables that are re-snapshot while their targets keep the older rows."""
         self._settings = settings
         self._spark = spark
         self._commit = commit
@@ -71,7 +74,7 @@ class Beginnings:
         A table that cannot have a target, or cannot be read, is suspended.
 
         Raises:
-            ReplicaError, PySparkException: no table can have a target, or the fault is not one of the tables.
+            ReplicaError, PySparkException: no table can have a target, or the fault does not concern one table.
         """
         spark, names, checkpoint = self._spark, self._settings.names, self._settings.checkpoint
         try:
@@ -111,15 +114,17 @@ class Beginnings:
             self._rows[name] = suspended(targets.row(name, tables[name], position), why)
 
     def begin_resnapshots(self, end: SourceOffset, before: SourceOffset | None) -> set[TableName]:
-        """Create the targets for re-snapshots that begin with this micro-batch, and return the names of the tables.
+        """Create the targets for re-snapshots that begin with this micro-batch.
 
         Args:
             end: the end of the micro-batch.
-            before: its beginning; None for the first micro-batch.
+            before: the beginning of the micro-batch; None for the first micro-batch.
+
+        Returns:
+            The names of the tables.
 
         Raises:
-            ConfigError: an earlier start planned the micro-batch, with a word of resnapshot that this start does not
-                have.
+            ConfigError: an earlier start planned the micro-batch with another value of the option resnapshot.
         """
         names = set() if end.asked is None else set(end.asked.tables)
         option = self._started_option(end, before)
@@ -142,7 +147,7 @@ class Beginnings:
         return names
 
     def begin_new(self, facts: BatchFacts) -> None:
-        """Create targets for tables of the micro-batch that the control table lacks: they are new on the server."""
+        """Create targets for tables of the micro-batch that are new on the server: the control table lacks them."""
         new = sorted(facts.tables.keys() - self._rows.keys())
         if not new:
             return
@@ -158,7 +163,7 @@ class Beginnings:
     def _begin_resnapshot(
         self, old: ControlRow, found: SourceTables, end: SourceOffset, option: ResnapshotOption | None
     ) -> ControlRow:
-        """Begin the target of a table again, in place of its old target, which may be that of an earlier table name."""
+        """Replace the target of a table by an empty one. The old target may belong to an earlier name of the table."""
         last = max([old, *(row for row in self._sharing(old.name) if not _has_target(row))], key=lambda row: row.batch)
         targets = Targets(self._settings, self._spark, old.mirror, NewReading(last, end.position, self._commit))
         row = self._begun(targets, old.name, found, again=old.again if option is None else option.word)
@@ -167,7 +172,11 @@ class Beginnings:
         return kept(row, old, self._number) if row.live else row
 
     def _begun(self, targets: Targets, name: TableName, found: SourceTables, *, again: str | None = None) -> ControlRow:
-        """Begin a target. It waits if a table that no longer exists holds it: that table may have been renamed."""
+        """Create a target, and return the first control row of its table.
+
+        If the target belongs to another table that no longer exists, the table waits: the stream may still have the
+        statement that renamed the other table.
+        """
         table, position = found.tables[name], str(found.position)
         row = targets.row(name, table, position, again=again)
         holder = next((one for one in self._sharing(name) if _has_target(one)), None)
@@ -184,7 +193,13 @@ class Beginnings:
             return suspended(row, self._shown(name, error))
 
     def _shown(self, name: TableName, error: Exception, then: str = RESNAPSHOT_HINT) -> Exception:
-        """Return the reason why a target was not created. An error of Spark gets a hint; `then`: what to do after."""
+        """Return the reason why a target was not created, with a hint if the error is Spark's.
+
+        Args:
+            name: the table.
+            error: the error.
+            then: what to do after the cause is removed.
+        """
         if not isinstance(error, SPARK_ERRORS):
             return error
         hint = f"{_MEND} {then.format(table=table_text(name))}".strip()
@@ -222,5 +237,5 @@ def hidden_error(name: TableName) -> ConfigError:
 
 
 def _has_target(row: ControlRow) -> bool:
-    """Return True if a table has its target: before its first snapshot it has none, and a dropped table gives it up."""
+    """Return True if a table has its target. A table has none before its first snapshot, and after it is dropped."""
     return row.state != DROPPED and (row.live or row.batch != NO_BATCH)

@@ -1,8 +1,9 @@
-"""Request a re-snapshot while the query runs: `mirror_resnapshot()` for users, `request_resnapshot` for the mirror.
+"""Requests for a re-snapshot while the query runs: `mirror_resnapshot()` for users, `request_resnapshot` for the
+mirror.
 
-The running query takes a request at its next trigger, and a stopped mirror at its next start. The targets are then
-created again from the catalog and filled, while other tables go on. `keep_rows` prepares a target that keeps its older
-rows. A table that the mirror does not have is refused, and so is a control table that does not name its checkpoint.
+A running query takes a request at its next trigger, a stopped mirror at its next start. The targets are then created
+again from the catalog and filled, while other tables continue. `keep_rows` prepares a target that keeps its older rows.
+Refused: tables that the mirror does not have, and a control table that does not name its checkpoint.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ LONGEST_WAIT_S: Final = 600.0
 
 MOST_TRIES: Final = 5
 
-"""Most retries after a fault; the last one comes five minutes after the first. Statements have no limit of retries."""
+"""Most retries after a fault, the last one five minutes after the first. Retries after statements have no limit."""
 
 
 def requests_folder(checkpoint: str) -> Path:
@@ -80,7 +81,7 @@ def request_resnapshot(checkpoint: str, tables: Iterable[TableName], request_id:
 
 
 def wait_s(row: ControlRow) -> float:
-    """Return the seconds before a table is re-snapshot: 0 for the first time after a statement."""
+    """Return the seconds to wait before a table is re-snapshot; 0 for the first re-snapshot after a statement."""
     tries = row.tries + (row.state == FAILED)
     return min(FIRST_WAIT_S * 2.0 ** (tries - 1), LONGEST_WAIT_S) if tries else 0.0
 
@@ -91,8 +92,8 @@ def mirror_resnapshot(
     """Ask a mirror to re-snapshot tables, while the other tables go on.
 
     The mirror creates the targets again and reads all rows. This works for tables in any state: suspended tables become
-    active again without a restart. A stopped mirror does it at its next start. The caller has to run on the machine of
-    the mirror's driver, under the same account.
+    active again without a restart. A stopped mirror re-snapshots at its next start. The caller has to run on the
+    machine of the mirror's driver, under the same account.
 
     Args:
         spark: a session that sees the control table.
@@ -162,8 +163,8 @@ class NewReading(NamedTuple):
     """Beginning of a re-snapshot.
 
     Attributes:
-        row: the table's row of the control table before it.
-        position: the position at the end of the micro-batch.
+        row: the table's row of the control table before the re-snapshot.
+        position: the GTID position at the end of the micro-batch.
         commit: the token of the micro-batch.
     """
 
@@ -172,13 +173,16 @@ class NewReading(NamedTuple):
     commit: Commit
 
     def keeps(self, first: ControlRow) -> bool:
-        """Return True if the target keeps its rows: it has some, and the mode and the rule of `first` are the same."""
+        """Return True if the target keeps its rows during the re-snapshot.
+
+        The target has to have rows, and the mode and rule of `first`, the first row after the re-snapshot.
+        """
         same = (self.row.mode, self.row.rules) == (first.mode, first.rules)
         return same and self.row.mode != CURRENT and self.row.batch != NO_BATCH
 
 
 def keep_rows(target: TableWriter, reading: NewReading, columns: Sequence[TargetColumn]) -> None:
-    """End all rows of a target, and alter it to these columns."""
+    """End all rows of a target, and change its columns to `columns`."""
     at = reading.commit.of(RESNAPSHOT)
     if reading.row.target_names is not None:
         names = names_in_target(reading.row.target_names, columns, own_columns(reading.row.mode))

@@ -2,8 +2,8 @@
 
 `check_rules` and `check_modes` raise one ConfigError that names each table with a fault. A fault is a rule that its
 table does not allow, a pattern that no table matches, or a rule, hash key or mode that differs from that of an existing
-target, unless the table is re-snapshot: rows that another mode would have kept are lost. `checked_rule` checks one rule
-and returns the table with it.
+target. A difference is no fault if the table is re-snapshot. A new mode that keeps ended rows has only those that end
+after the re-snapshot. `checked_rule` checks one rule and returns the table with it.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class SourceTable(NamedTuple):
 
     Attributes:
         keys: the columns of its key; empty if there is none.
-        ambiguous: the column that makes its only key ambiguous; None if there is no such key.
+        ambiguous: the column that makes its only key ambiguous; None if there is no such column.
         unsettled: the table was altered during each attempt to read it, so its definition at the position is uncertain.
     """
 
@@ -88,9 +88,11 @@ def read_source_tables(options: SourceOptions) -> SourceTables:
 def unreadable(
     options: SourceOptions, names: Collection[TableName] | None = None
 ) -> dict[TableName, PrerequisiteError]:
-    """Return the tables that cannot be read, with the reasons; a table that does not exist is not among them.
+    """Return the tables that cannot be read, with the reasons. Tables that do not exist are left out.
 
-    Without `names` all selected tables are checked.
+    Args:
+        options: the options of the stream.
+        names: the tables to check. None checks all selected tables.
 
     Raises:
         DisconnectedError: the server cannot be reached.
@@ -120,7 +122,7 @@ def _error(verdict: InitialVerdict) -> PrerequisiteError:
 
 
 def hidden(options: SourceOptions, names: Collection[TableName]) -> list[TableName]:
-    """Return the tables that the account may not read. The catalog does not list them, as if they were dropped.
+    """Return the tables that the account may not read. The catalog hides these tables as if they did not exist.
 
     Raises:
         DisconnectedError: the server cannot be reached.

@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 
 class Targets:
-    """Factory of the targets of one mirror; `reading`: the re-snapshot that needs a target, if there is one."""
+    """Factory of the targets of one mirror.
+
+    Args:
+        reading: the re-snapshot that needs a target; None if no table is re-snapshot.
+    """
 
     def __init__(
         self, settings: MirrorSettings, spark: SparkSession, mirror: str, reading: NewReading | None = None
@@ -45,7 +49,7 @@ class Targets:
         self._mirror = mirror
         self._reading = reading
         self.kept = False
-        """Whether the last target that was begun keeps its older rows."""
+        """Whether the target that was begun last keeps its older rows."""
 
     def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
         """Create an empty target, in place of the one that this mirror created before.
@@ -55,7 +59,7 @@ class Targets:
 
         Raises:
             ConfigError: a table with this name exists, and does not belong to this mirror.
-            SchemaError: the source table has no key, or its rows are not stored in it.
+            SchemaError: the source table has no key, or its rows are stored in other tables.
         """
         named = self._settings.rule_of(name).mode
         mode = mode_of(named, table.keys)
@@ -124,7 +128,7 @@ class Targets:
         )
 
     def _is_own(self, target: TableWriter) -> bool:
-        """Return True if the target exists; refuse one that does not belong to this mirror."""
+        """Return True if the target exists. Refuse a target that does not belong to this mirror."""
         if not target.exists():
             return False
         owner = target.properties().get(MIRROR)

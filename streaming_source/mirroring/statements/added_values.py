@@ -1,9 +1,9 @@
-"""Value of existing rows in a column that ALTER TABLE adds. The server fills it in, and no row of the binlog has it.
+"""Values of existing rows in a column that ALTER TABLE adds. No row of the binlog has these values.
 
-`value_of` returns a `KnownValue`, exactly as the server's SELECT returns it. None means that the table has to be re-
-snapshot: the default is no plain constant, or its conversion is not certain. Rounding, character sets, time zones and
-labels in another spelling make a conversion uncertain. `read_defaults` and `defaults_after` give the DEFAULT of each
-column.
+`value_of` returns a `KnownValue`, exactly as the server's SELECT returns it. None means that the table has to be
+re-snapshot, because the default is no plain constant or its conversion is not certain. Rounding, character sets, time
+zones and labels in another spelling make a conversion uncertain. `read_defaults` and `defaults_after` give the DEFAULT
+of each column.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLAIN: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 
 _PRINTED: Final = re.compile(r"0|-?[1-9]\d{0,17}")
 
-"""Numbers whose printed form equals their written form."""
+"""Numbers that the server prints as they are written in the statement."""
 
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?")
 
@@ -119,7 +119,7 @@ def value_of(
         policy: the conversion of values that the types cannot hold.
     """
     if column.period is not None or column.data_type == "timestamp":
-        return None  # the time of the statement, or a time in the session's zone
+        return None  # its value may be the statement's time, or depend on the session's time zone
     if column.data_type in ("date", "datetime") and policy.invalid_dates != "null":
         return None
     if default is None:
@@ -130,7 +130,7 @@ def value_of(
 
 
 def _implicit(column: ColumnSchema, kind: str) -> KnownValue | None:
-    """Return the value that the server fills into a NOT NULL column without a default."""
+    """Return the implicit value with which the server fills a NOT NULL column without a default."""
     name = column.data_type
     if name in ("date", "datetime"):
         return _converted(column, Constant("0000-00-00"), kind)
@@ -331,7 +331,7 @@ def read_defaults(databases: Sequence[str]) -> Steps[dict[TableName, Defaults]]:
 
 
 def defaults_after(effect: StatementEffect, before: Defaults) -> Defaults:
-    """Return the defaults of a table after a statement that its definition follows."""
+    """Return the defaults of a table after a statement."""
     change = effect.alteration
     if change is None:
         return before
@@ -356,7 +356,7 @@ def _declared(item: ColumnItem) -> str | None:
     if item.numbered:
         return _AUTO
     if item.default is None and item.column.nullable and item.column.data_type == "timestamp":
-        return NULL_DEFAULT  # NULL is declared; without it the server may make it NOT NULL, with the statement's time
+        return NULL_DEFAULT  # declared NULL; without NULL, the server may make a TIMESTAMP NOT NULL
     return _written(item.default)
 
 

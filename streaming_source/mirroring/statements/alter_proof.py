@@ -1,10 +1,10 @@
 """Proof that an ALTER TABLE keeps the stored values.
 
 `proved` returns a proof for each column after the statement. `Kept` is a column of the old table with every value
-unchanged. `New` is an added column, whose value `added_values.py` finds. Every other old column is dropped. Anything
-that is not proved raises a SchemaError with the reason, and the table is re-snapshot. `dropped_key` returns what a
-statement does to the key of a table. The tests compare each proof with the rows of a server (`test_alter_rows.py`): add
-a rule only if they hold.
+unchanged. `New` is an added column, whose value `added_values.py` finds. Every other old column is dropped. If the
+statement may change a value, a SchemaError has the reason, and the table is re-snapshot. `dropped_key` returns what a
+statement does to the key of a table. The tests compare each proof with the rows of a server (`test_alter_rows.py`). Add
+a rule only with such a test.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def proved(
 
 
 def _check_table(before: TableSchema, after: TableSchema) -> None:
-    """Refuse tables for which no ALTER, or not this ALTER, can be proved."""
+    """Refuse an ALTER that changes system versioning, and every ALTER of a table with FLOAT(M,D) or DOUBLE(M,D)."""
     if before.versioned != after.versioned:
         raise SchemaError("it changes whether the table is system-versioned.")
     limited = next((column.name for column in before.columns if _is_limited(column)), None)
@@ -128,7 +128,7 @@ def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
     """Refuse a change of a column that may change a stored value, because the stream has no row for it.
 
     Raises:
-        SchemaError: it is not proved that every value stays.
+        SchemaError: the change may alter a stored value.
     """
     if not _keeps_values(old, new):
         raise SchemaError(
@@ -137,7 +137,7 @@ def _check_values(old: ColumnSchema, new: ColumnSchema) -> None:
 
 
 def _check_key(before: TableSchema, after: TableSchema, kept: Mapping[str, ColumnSchema], change: Alteration) -> None:
-    """Refuse another primary key, also one of other columns with the same names."""
+    """Refuse a change of the primary key, including a key of other columns with the same names."""
     old = [before.columns[number].name for number in before.primary_key]
     new = [after.columns[number].name for number in after.primary_key]
     sources = [column.name if (column := kept.get(change.key(name))) is not None else "" for name in new]
@@ -167,7 +167,7 @@ def _is_limited(column: ColumnSchema) -> bool:
 
 
 def _same(old: ColumnSchema, new: ColumnSchema) -> bool:
-    """Return True if a column has the same values in every expression."""
+    """Return True if every expression has the same value for both columns; name, nullability and comment may differ."""
     return replace(old, name="", nullable=True, key=False, comment="") == replace(
         new, name="", nullable=True, key=False, comment=""
     )
@@ -200,7 +200,7 @@ def _declared(column: ColumnSchema) -> str:
 
 
 def _grows(old: ColumnSchema, new: ColumnSchema) -> bool:
-    """Return True if the new type only holds more, and all values of the old type stay the same."""
+    """Return True if the new type holds all values of the old type, unchanged."""
     match old.data_type:
         case "decimal":
             filled = "zerofill" in _declared(old) or "zerofill" in _declared(new)
@@ -224,8 +224,8 @@ def _range(column: ColumnSchema) -> tuple[int, int]:
 def _keeps_labels(old: ColumnSchema, new: ColumnSchema) -> bool:
     """Return True if labels are only added at the end.
 
-    The server looks labels up by the collation. If two labels may be equal in it, or the collation changes, a value may
-    become another label.
+    The server looks labels up by the collation. If two labels may be equal in the collation, or the collation changes,
+    a value may become another label.
     """
     was, now = old.labels or (), new.labels or ()
     if was == now and old.collation == new.collation:
@@ -250,8 +250,8 @@ def _folded(label: str) -> str | None:
     return plain
 
 
-# Keys that survive a statement. An ENUM or SET with the label '' has two values that look alike in a target (the label,
-# and no label), so one row would overwrite the other. A definition has the primary key but no unique indexes, so each
+# Keys that survive a statement. An ENUM or SET with the label '' has two values that look alike in a target: the label,
+# and no label. So one row would overwrite the other. A definition has the primary key but no unique indexes, so each
 # dropped index may be the key.
 
 
@@ -287,7 +287,7 @@ def _lost_unique(effect: StatementEffect, after: TableSchema, keys: Collection[s
 
 
 def _renamed(change: Alteration) -> set[str]:
-    """Return the keys of the names that columns have after an ALTER TABLE and did not have before it."""
+    """Return the folded names that an ALTER TABLE gives to columns, by a rename or by adding a column."""
     new = {name: item.column.name for name, item in change.changed.items()} | change.renamed
     added = {change.key(item.column.name) for old, item in change.added if old is None} - change.if_not_exists
     return {change.key(name) for old, name in new.items() if change.key(name) != old} | added

@@ -78,7 +78,12 @@ def ordered(names: Mapping[str, str], others: Collection[str] = ()) -> list[tupl
 
 
 def composed(names: Mapping[str, str], earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return the names before two statements by those after them; `names`: of the second; `earlier`: of the first."""
+    """Return the names before two statements by the names after both.
+
+    Args:
+        names: for the second statement, the names before it by the names after it.
+        earlier: the same for the first statement.
+    """
     return {new: earlier[old] for new, old in names.items() if old in earlier}
 
 
@@ -99,7 +104,11 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """CREATE TABLE. `always`: the table is created also if there is one."""
+    """CREATE TABLE.
+
+    Attributes:
+        always: the statement creates the table even if one of this name exists.
+    """
 
     always: bool
 
@@ -164,7 +173,7 @@ def target_effect(
 
 
 def changes_rows(effect: StatementEffect) -> bool:
-    """Return True if a statement changes rows, and no definition."""
+    """Return True if a statement changes rows without changing a definition."""
     return isinstance(_statement_dml(effect), StatementDmlChange)
 
 
@@ -207,7 +216,13 @@ def _effect_of_verb(  # noqa: PLR0911  (one return for each kind)
 
 
 def _renamed_table(names: Mapping[TableName, TableName], name: TableName, before: TableSchema) -> TargetEffect:
-    """Return the effect of a RENAME on one table; `names`: the old names by the new ones."""
+    """Return the effect of a RENAME on one table.
+
+    Args:
+        names: the old names by the new names.
+        name: the table.
+        before: the definition of the table before the statement.
+    """
     if name in names:
         return NotInRows("another table takes its name.", "onSwap")
     return Dropped() if name in names.values() else Evolved(before)
@@ -280,8 +295,8 @@ def _evolved(
 def _check_rule(before: TableSchema, after: TableSchema, change: Alteration, rule: TableRule) -> None:
     """Refuse a column that takes the name of another column of a table with a rule.
 
-    After a re-snapshot by the same names, the values that the rule hides would be in another column, which it does not
-    hide.
+    A rule names columns. After a re-snapshot, the values to hide would be in a column with another name, and the rule
+    would not hide them.
 
     Raises:
         ConfigError: the table has a rule, and there is such a column.
@@ -314,12 +329,12 @@ def _added(after: TableSchema, item: ColumnItem, kind: str, policy: ValuePolicy)
     if item.column.computed or item.numbered:
         return None
     if column.data_type == "timestamp" and item.column.nullable and item.default is None:
-        return NULL  # NULL is declared; without it the server may make it NOT NULL, with the statement's time
+        return NULL  # declared NULL; without NULL, the server may make it NOT NULL and fill in the statement's time
     return value_of(column, item.default, kind, policy)
 
 
 def _changes(was: TargetColumn, now: TargetColumn) -> list[TargetAction]:
-    """Return the actions on a column of the target, which already has its new name.
+    """Return the actions that lead from one column of the target to another of the same name.
 
     Raises:
         SchemaError: the old Spark type cannot be changed to the new one.
@@ -347,9 +362,14 @@ def statements_of(facts: BatchFacts, name: TableName) -> list[StatementRow]:
 
 
 def widen_views(options: SourceOptions, facts: BatchFacts, unknown: Collection[TableName]) -> None:
-    """Make DML through a view a statement on its database; `unknown`: names of the micro-batch that are no tables.
+    """Make DML through a view a statement on the database of the view.
 
-    Temporary tables, and objects that were dropped since, are left out.
+    Temporary tables, and objects that were dropped meanwhile, are left out.
+
+    Args:
+        options: the options of the stream.
+        facts: the facts of the micro-batch. The function changes them.
+        unknown: names in the micro-batch that are not known as tables.
     """
     changed = [name for name in unknown if any(changes_rows(one.effect) for one in facts.statements.get(name, ()))]
     for name in views(options, changed) if changed else ():

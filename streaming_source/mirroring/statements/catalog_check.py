@@ -55,8 +55,8 @@ class CatalogCheck:
 
         Args:
             rows: the rows of the control table.
-            facts: the facts of the last micro-batch, which the targets have.
-            end: its end.
+            facts: the facts of the last micro-batch that the targets have.
+            end: the end of this micro-batch.
         """
         self._drop((name for name in list(self._before) if statements_of(facts, name)), rows)
         if self._found is None and time.monotonic() >= self._next_s:
@@ -82,7 +82,7 @@ class CatalogCheck:
         self._before = {name: row.definition for name, row in rows.items() if row.live}
 
     def _drop(self, named: Iterable[TableName], rows: Mapping[TableName, ControlRow]) -> None:
-        """Forget tables that a statement named since the catalog was read, or whose definition has changed since."""
+        """Forget tables that a statement has named, or whose definition has changed, after the catalog was read."""
         for name in named:
             del self._before[name]
         kept = {name: row for name, row in rows.items() if row.live}

@@ -1,8 +1,8 @@
-"""Apply the statements on one table in a micro-batch, and DML that has no row events.
+"""Application of the statements on one table in a micro-batch, and of DML that has no row events.
 
-`DdlApplier.follow` applies them before the rows, and `end` applies DML without row events after them. The source ends a
-micro-batch before a DDL statement, so statements come before the rows of their micro-batch. If they do not, because an
-earlier version planned it or the server has another order, the table is re-snapshot.
+`DdlApplier.follow` applies statements before the rows, and `end` applies DML without row events after the rows. The
+source ends a micro-batch before a DDL statement, so statements come before the rows of their micro-batch. If an earlier
+version planned the micro-batch, or the server has another order, rows may come first. Then the table is re-snapshot.
 
 Each step of a statement is a commit with a token. A repeated micro-batch skips the steps that the target already has.
 """
@@ -63,10 +63,10 @@ class DdlApplier:
 
     @property
     def rows_go_in(self) -> bool:
-        """Whether the rows of the micro-batch are applied although it has a change without row events.
+        """Whether rows are applied if the micro-batch also has a change without row events.
 
-        Such a table is re-snapshot anyway. Until then, a log must not miss a row, and a row that the target may lack
-        must not be looked up.
+        A re-snapshot of the table follows. Until then, a log gets all rows, because it must not miss one. Another
+        target gets rows only if they are applied without looking up a row of the target, which the target may lack.
         """
         mode = self._part.mode
         return not self._statement_dml or mode.append_only or (mode.by_key and not self._part.facts.partial)
@@ -127,13 +127,13 @@ class DdlApplier:
         return self._part.commit.of(f"{statement.gtid}:{statement.ordinal}")
 
     def _clears(self, statement: StatementRow) -> bool:
-        """Return True if a statement removes all rows of the target without a trace."""
+        """Return True if a statement removes all rows of the target without keeping them as ended rows."""
         applied = self._row.mode == CURRENT and self._settings.on_truncate == "apply"
         return applied and statement.effect.empties
 
     def _follow(self, statement: StatementRow) -> None:
-        # The rule is not checked if the definition already includes the statement, or the table is re-snapshot after
-        # it.
+        # The rule is not checked if the definition already includes the statement, or if the table is re-snapshot after
+        # the statement.
         known = not self._row.live or self._known(statement)
         rule = UNCHANGED if known else self._settings.rule_of(self._row.name)
         try:
@@ -174,7 +174,7 @@ class DdlApplier:
         self._keep_names(statement, effect)
 
     def _keep_names(self, statement: StatementRow, effect: TargetEffect) -> None:
-        """Record renamed columns, for a target whose rows stay during a re-snapshot."""
+        """Record renamed columns, because the rows of the target stay during a re-snapshot."""
         if not isinstance(effect, Evolved | NotInRows) or effect.definition is None or effect.names is None:
             return
         if self._row.mode == CURRENT or self._known(statement):
@@ -194,15 +194,15 @@ class DdlApplier:
         return last is not None and last.seq_no >= gtid.seq_no
 
     def _check_early(self, statement: StatementRow, effect: TargetEffect) -> None:
-        """Wait for a re-snapshot if a statement that the definition already includes is not harmless.
+        """Let the table wait for a re-snapshot if a statement in the definition also affects rows or columns.
 
-        The first rows of the table come from before the definition was read, so they may have another definition.
+        The first rows of the table are older than the definition, so they may have another definition.
         """
         harmless = isinstance(effect, Evolved) and not effect.actions and effect.definition == self._row.table
         harmless = harmless and same_defaults(self._defaults_after(statement), self._row.defaults)
         first = self._statements and statement == self._statements[0]
         new = isinstance(effect, Made) and first and not self._row.rows
-        replaced = self._part.new and isinstance(effect, NotInRows)  # the table has this name and these rows only now
+        replaced = self._part.new and isinstance(effect, NotInRows)  # an exchange of rows or names made this table
         if replaced or (not (harmless or new) and (self._part.facts.changes or self._row.rows)):
             self._wait(statement, "the table was changed while its snapshot began.")
 

@@ -1,9 +1,9 @@
 """Members of MERGE tables (MRG_MyISAM), whose rows are logged under the name of the MERGE table.
 
 In: the names under which a micro-batch has row events. Out: the current and earlier members of each MERGE table among
-them. The server is asked only for names that are no tables of the mirror, at most every READ_EVERY_S seconds for the
-same names. If the server cannot list the members, all possible tables count as members. A MERGE table with an altered
-member cannot be opened, and the type of a dropped table is unknown.
+these names. The server is asked only for names that are no tables of the mirror, and for the same names at most every
+READ_EVERY_S seconds. If the server cannot list the members, all possible tables count as members. This happens if a
+member was altered, so that the MERGE table cannot be opened, or if the table was dropped, so that its type is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 READ_EVERY_S: Final = 300.0
-"""Seconds before the same names are asked again: CREATE or ALTER TABLE of an unselected table may change them."""
+"""Seconds before the server is asked for the same names again: statements on unselected tables may change the members.
+"""
 _ENGINES: Final = "SELECT TABLE_SCHEMA, TABLE_NAME, ENGINE FROM information_schema.TABLES"
 _MERGE: Final = "MRG_MyISAM"
 _MEMBER: Final = "MyISAM"
@@ -49,7 +50,7 @@ class MergeTables:
     def members(
         self, names: Collection[TableName], altered: Collection[TableName] = ()
     ) -> dict[TableName, tuple[TableName, ...]]:
-        """Return the members of those tables that are, or may have been, MERGE tables.
+        """Return the members of the given tables that are, or may have been, MERGE tables.
 
         Args:
             names: the tables under whose names rows were changed.
@@ -83,7 +84,7 @@ def _members(
         quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name)
         try:
             answer = yield Query(f"SHOW CREATE TABLE {quoted}")
-        except ServerError:  # it cannot be opened, or was dropped since
+        except ServerError:  # the table cannot be opened, or was dropped meanwhile
             found[name] = possible
         else:
             found[name] = members_of(str(answer[0][1]), name[0])

@@ -17,7 +17,7 @@ FORMATS: Final[dict[str, TargetFormat]] = {each.name: each for each in (DeltaFor
 
 
 def format_of(name: str) -> TargetFormat:
-    """Return the format of a target or control table by its SQL name; catalog tables are Delta, folders name theirs."""
+    """Return the format of a target or control table by its SQL name: Delta, unless a folder's name has another."""
     first, _, rest = name.partition(".")
     return FORMATS.get(first.strip("`"), FORMATS[DELTA]) if "/" in rest else FORMATS[DELTA]
 

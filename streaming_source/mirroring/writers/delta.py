@@ -1,8 +1,8 @@
 """Delta tables as targets: in a catalog or in folders, in all modes.
 
 Each commit has its token (`Commit`) as user metadata. A commit of rows also has it as a transaction of Delta, which
-skips a commit that the table already has. Steps of statements are looked up in the log: each action of an ALTER has a
-token. An `alter` without actions continues from the columns that it finds.
+skips a commit that the table already has. For steps of statements, the mirror looks for their tokens in the log: each
+action of an ALTER has one. An `alter` without actions starts from the columns that the target has.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import Commit, TargetAction
     from streaming_source.transforms.transformed_images import TargetColumn
-# Delta makes the folder of a table, and folders for its log, before the first commit. After a crash in between, Delta
-# refuses to create a table there, because the folder is not empty and not a Delta table. `create_table` removes such a
-# log and tries once more. It never removes a folder that has a commit, a data file or another file with an owner.
+# Delta makes the folder of a table, and folders for its log, before the first commit. After a crash between these
+# steps, Delta refuses to create a table in the folder, because the folder is neither empty nor a Delta table.
+# `create_table` removes such a log and tries once more. It never removes a folder that has a commit, a data file or
+# another file with an owner.
 
 
 _NOT_EMPTY: Final = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
@@ -73,7 +74,7 @@ def create_table(spark: SparkSession, name: str, statement: str) -> None:
 
 
 def remove_log(spark: SparkSession, name: str) -> bool:
-    """Remove the log of a table that has no commit; return False if the folder has anything else."""
+    """Remove the log of a table that has no commit. Return False if the folder has anything else."""
     location = planned_location(spark, name)
     if location is None:
         return False
@@ -83,7 +84,7 @@ def remove_log(spark: SparkSession, name: str) -> bool:
     log, _ = hadoop_path(spark, f"{location.rstrip('/')}/{_LOG}")
     listed = files.listFiles(log, True)
     while listed.hasNext():
-        if not str(listed.next().getPath().getName()).startswith("."):  # a commit that is written has such a name
+        if not str(listed.next().getPath().getName()).startswith("."):  # Delta writes a commit under such a name first
             return False
     return bool(files.delete(log, True))
 
@@ -94,7 +95,7 @@ _WRITER: Final = "spark.databricks.delta.write.txnAppId"
 
 _NUMBER: Final = "spark.databricks.delta.write.txnVersion"
 
-"""Token of the next write. Delta skips the write if the table has this name with this or a larger number."""
+"""Setting with the number in the next write's token. Delta skips a write whose number is not above the last one."""
 
 _TEXT: Final = "STRING"
 
@@ -182,7 +183,7 @@ class DeltaTarget(DeltaTable):
                 self.spark.sql(statement)
 
     def has(self, at: Commit) -> bool:
-        """Return True if the target has a commit. Rows come after the statements of their micro-batch."""
+        """Return True if the target has a commit. The rows of a micro-batch are committed after its statements."""
         if self.made:
             return False
         if self._parts is None:
@@ -192,7 +193,10 @@ class DeltaTarget(DeltaTable):
         return at.part in self._parts or not ROWS.isdisjoint(self._parts)
 
     def _has_rows(self, at: Commit) -> bool:
-        """Return True if Delta keeps the token of the micro-batch's rows, which stays when the log is cleaned."""
+        """Return True if Delta has the token of the micro-batch's rows.
+
+        Delta keeps this token when it cleans the log.
+        """
         folder = known_folder(self.spark, self.name)
         try:
             return folder is not None and has_rows(folder, at)
@@ -227,8 +231,9 @@ class DeltaTarget(DeltaTable):
                 self._change(action, None if actions is None else at.step(number))
 
     def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
-        """Drop columns whose names other columns get, and rename those."""
-        # The names from before the micro-batch, because an earlier attempt may have renamed some columns.
+        """Rename columns. Drop columns whose names other columns get."""
+        # An earlier attempt of the micro-batch may have renamed some columns, so the names are those from before the
+        # micro-batch.
         before = version_of(self.spark, self.name, at.mirror, at.batch - 1)
         existing = self.spark.read.option("versionAsOf", before).table(self.name).columns
         kept = {old: new for new, old in names.items() if old is not None and old in existing}
@@ -245,13 +250,13 @@ class DeltaTarget(DeltaTable):
             self.spark.sql(altered(self.name, action))
 
     def _is_wider(self, action: TargetAction) -> bool:
-        """Return True if a column already has a wider type, which older rows of a target that keeps them need."""
+        """Return True if a column already has a wider type, because the target keeps older rows that need it."""
         if not isinstance(action, SetType):
             return False
         return fits(action.type, self.spark.table(self.name).schema[action.name].dataType.simpleString().upper())
 
     def _as_text(self, columns: Sequence[TargetColumn]) -> None:
-        """Convert columns to STRING whose type changes to it: their values become text."""
+        """Convert columns to STRING if their type changes to STRING."""
         types = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
         for column in columns:
             meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
@@ -316,9 +321,9 @@ class DeltaTarget(DeltaTable):
         return self.spark.read.option("versionAsOf", version_at(self.spark, row)).table(self.name)
 
     def _empty(self, folder: str, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
-        """Empty a target in a folder, where Delta has no CREATE OR REPLACE.
+        """Empty a target in a folder: Delta has no CREATE OR REPLACE for folders.
 
-        Other columns replace the old ones, and then all columns are nullable.
+        If the new columns differ, they replace the old ones, and all columns are nullable.
         """
         wanted = image_type(columns)
         existing = [(field.name, field.dataType) for field in self.spark.table(self.name).schema]
@@ -345,7 +350,7 @@ class DeltaTarget(DeltaTable):
 
 @contextlib.contextmanager
 def _set(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of a session for the duration of a block; no other thread may use the session."""
+    """Set settings of a session for the duration of a block. No other thread may use the session meanwhile."""
     before = {name: spark.conf.get(name, None) for name in values}
     try:
         for name, value in values.items():
@@ -360,7 +365,7 @@ def _set(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _retyped(target: str, name: str, current: DataType, column: TargetColumn) -> list[TargetAction]:
-    """Return the action that changes the type of a column; none if the existing type also holds the values.
+    """Return the action that changes the type of a column. Return no action if the existing type holds the values, too.
 
     Raises:
         SchemaError: the new type does not hold the values of the old type.
@@ -385,7 +390,7 @@ class DeltaControl(DeltaTable):
         """Create the control table without rows, if it does not exist."""
         statement = create_if_absent(self.name, columns, properties)
         create_table(self.spark, self.name, statement)
-        if not self.exists() and remove_log(self.spark, self.name):  # the log was taken for a table
+        if not self.exists() and remove_log(self.spark, self.name):  # Delta took an unfinished log for a table
             self.spark.sql(statement)
 
     def add_columns(self, columns: Sequence[TargetColumn]) -> None:

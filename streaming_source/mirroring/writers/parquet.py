@@ -1,9 +1,9 @@
 """Folders of Parquet files as targets, for the log of all changes (append_log), without a transaction log.
 
 Appended rows of a micro-batch are held until `finish`, which writes them as one folder (`BatchFolders`). A repeated
-micro-batch finds its folder and writes nothing. A note beside the folders has the columns; files keep the columns with
-which they were written. A dropped column stays, with NULL in new rows, because a log keeps history. A column with a
-wider type is read as this type. Refused: a column whose old and new types have no common type.
+micro-batch finds its folder and writes nothing. A note beside the folders has the current columns. Files keep the
+columns with which they were written. A dropped column stays, with NULL in new rows, because a log keeps history. A
+column with a wider type is read as this type. Refused: a column whose old and new types have no common type.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ParquetFormat:
         """Do nothing: every Spark writes Parquet."""
 
     def target(self, spark: SparkSession, name: str, **_: object) -> ParquetTarget:
-        """Open a target. A target that was created again has no folders."""
+        """Open a target. Other arguments have no effect: a target that was created again has no folders."""
         return ParquetTarget(spark, name)
 
     def control(self, spark: SparkSession, name: str) -> ParquetControl:
@@ -67,7 +67,10 @@ def batch_name(batch: int) -> str:
 
 
 def _folder_of(at: Commit) -> str:
-    """Return the folder name of a commit: one for a micro-batch, and one for the end of rows in a re-snapshot."""
+    """Return the folder name of a commit.
+
+    A micro-batch has one folder, and the end of rows in a re-snapshot has another.
+    """
     return batch_name(at.batch) + "-again" * (at.part == RESNAPSHOT)
 
 
@@ -336,7 +339,7 @@ class BatchFolders:
             self._files.delete(hidden, True)
 
     def read(self, schema: StructType, *, name: str | None = None) -> DataFrame:
-        """Return the rows of all micro-batches, with their names in a column, or those of one micro-batch."""
+        """Return the rows of all micro-batches with a column of their names, or the rows of one micro-batch."""
         if name is not None:
             return self._spark.read.schema(schema).parquet(f"{self.folder}/{_FOLDER}{name}")
         return self._spark.read.schema(schema.add(COLUMN, "string")).parquet(self.folder)

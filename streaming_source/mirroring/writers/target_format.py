@@ -91,7 +91,7 @@ class TableWriter(Protocol):
         """Create the target without rows, or replace the existing target of this mirror."""
 
     def has(self, at: Commit) -> bool:
-        """Return True if the target has this commit, or a later one of the same micro-batch."""
+        """Return True if the target has the commit, or a later commit of the same micro-batch."""
 
     def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
         """Change the columns of the target to `columns`, and keep its rows.
@@ -118,7 +118,7 @@ class TableWriter(Protocol):
         """Delete all rows."""
 
     def apply(self, mode: Mode, changes: NetChanges) -> None:
-        """Apply changes and snapshot rows in the way of the mode, as the one commit `changes.at`."""
+        """Apply changes and snapshot rows as the mode defines, in the one commit `changes.at`."""
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """End all valid rows, in a mode that keeps ended rows."""
@@ -206,9 +206,9 @@ class TargetFormat(Protocol):
         """Return the control table of this name."""
 
 
-# `Commit` is the only idempotence token: the mirror, the micro-batch, and the part of it. All writers store it in the
-# user metadata, and `parts_in` reads it back. Commits of rows also store it as a transaction of Delta: a late task
-# finds it there, and it stays when the log is cleaned.
+# `Commit` is the only idempotence token: the mirror, the micro-batch, and the part of the micro-batch. All writers
+# store the token in the user metadata, and `parts_in` reads it back. Commits of rows also store the token as a
+# transaction of Delta: a late task finds it there, and it stays when the log is cleaned.
 
 
 METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
@@ -264,12 +264,18 @@ def version_at(spark: SparkSession, row: ControlRow) -> int:
     """Return the version of the row's target for VERSION AS OF.
 
     Raises:
-        DataLossError: the target's history does not reach back to it.
+        DataLossError: the target's history does not reach back to this version.
     """
     return version_of(spark, row.target, row.mirror, row.batch)
 
 
 def parts_in(spark: SparkSession, target: str, batch: Commit) -> frozenset[str]:
-    """Return the parts of a micro-batch in a target's log, unless they were cleaned; `batch`: one of its commits."""
+    """Return the parts of a micro-batch in a target's log, except parts that were cleaned from the log.
+
+    Args:
+        spark: the session.
+        target: the target's name in SQL.
+        batch: any token of the micro-batch.
+    """
     ours = (metadata for _, metadata in commits_of(spark, target) if batch_of(metadata, batch.mirror) == batch.batch)
     return frozenset(json.loads(metadata).get("part", UNNUMBERED) for metadata in ours if metadata)

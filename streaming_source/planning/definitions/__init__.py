@@ -1,1 +1,1 @@
-"""Table definitions along a stream, and the statements that end a batch."""
+"""Definitions of tables along a stream, and the statements that end a batch."""

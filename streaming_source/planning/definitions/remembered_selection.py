@@ -1,4 +1,4 @@
-"""The comparison of the selection in a checkpoint with the query's current selection, once a start.
+"""Comparison of the selection in a checkpoint with the query's current selection, once for each start.
 
 `RememberedSelection.stored_in` writes the selection into the offsets of this query, so that the next start can compare.
 If tables were added or removed, `compare` logs one warning and `report` shows it in the progress. A checkpoint of
@@ -25,10 +25,16 @@ _log = logging.getLogger(__name__)
 
 
 class RememberedSelection:
-    """The comparison of one query, in the process that plans it. One thread calls it."""
+    """Comparison of one query, in the process that plans it. Only one thread calls it."""
 
     def __init__(self, now: Selection, tables: SelectedTables, *, reads: bool = False) -> None:
-        """Keep the current selection. `reads`: the rows of added tables are read (startingPosition=initial)."""
+        """Keep the current selection.
+
+        Args:
+            now: the selection as offsets keep it.
+            tables: the selected tables.
+            reads: whether the rows of added tables are read (startingPosition=initial).
+        """
         self._now = now
         self._reads = reads
         self._tables = tables
@@ -36,7 +42,7 @@ class RememberedSelection:
         self._change: tuple[SelectionChange, str] | None = None
 
     def stored_in(self, offset: SourceOffset) -> SourceOffset:
-        """Return the offset with the selection, as Spark has to log it."""
+        """Return the offset with the selection, for Spark to log."""
         return replace(offset, selection=self._now)
 
     def compare(self, written: SourceOffset, applies_from: SourceOffset) -> None:
@@ -81,7 +87,7 @@ class RememberedSelection:
 
 
 def tables_then(tables: SelectedTables, before: Selection | None) -> SelectedTables:
-    """Return the tables of an earlier selection, or the current ones if that is unknown."""
+    """Return the tables of an earlier selection, or the current tables if the earlier selection is unknown."""
     if before is None or before.digest is not None:
         return tables
     return replace(tables, patterns=before.tables, exclude=before.exclude, shadows=before.shadows)

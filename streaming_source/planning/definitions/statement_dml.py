@@ -1,9 +1,9 @@
-"""The option onStatementDml in a stream: changes of selected tables that were logged as statements, without rows.
+"""Changes of selected tables that were logged as statements, without rows (the option onStatementDml).
 
 `StatementDml.admit` takes the part of the relay log for a batch. With `fail`, the batch ends right before the first
-group with such a statement, or raises if the batch begins with it. With the other values, the statements are counted
-for the query's progress. A transaction that was rolled back counts, because the server logs it only if it changed a
-table without transactions. Statements of an XA transaction count at its XA COMMIT, like its rows.
+group with such a statement. If the batch would begin with this group, `admit` raises. With the other values, the
+statements are counted for the query's progress. A transaction that was rolled back counts, because the server logs it
+only if it changed a non-transactional table. Statements of an XA transaction count at its XA COMMIT, like its rows.
 
 Temporary tables are tracked from batch to batch. After a restart, the relay log is scanned once from its beginning,
 when the first statement that uses a temporary table arrives.
@@ -56,7 +56,11 @@ class _FoundStatement(NamedTuple):
 
 
 class StatementDml:
-    """The statements of one query, called by one thread. `count`: the statements that were accepted without rows."""
+    """Statements of one query. Only one thread calls it.
+
+    Attributes:
+        count: the number of statements that were accepted without rows.
+    """
 
     def __init__(self, tables: SelectedTables, mode: OnStatementDml) -> None:
         self.count = 0
@@ -82,11 +86,7 @@ class StatementDml:
         return head
 
     def admit_part(self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: RelayLocation) -> None:
-        """Let a batch take some rows of the group that ends at `end`. Its statements count with the last of these rows.
-
-        Raises:
-            StatementDmlError: the query must not pass the group.
-        """
+        """Admit some rows of the group that ends at `end`. The group's statements count with the last of these rows."""
         if self._mode == "fail":
             for found in self._within(log, start, place, end):
                 self._before(log, start, place, found)
@@ -94,7 +94,9 @@ class StatementDml:
     def admit_all(
         self, log: RelayLog, start: SourceOffset, place: OffsetPlace, end: OffsetPlace, upto: GtidPosition
     ) -> None:
-        """Admit the range of a batch read, which cannot end before a statement that it must not pass.
+        """Admit the range of a batch read.
+
+        Such a range cannot end early, so a statement that it must not pass is an error.
 
         Raises:
             StatementDmlError: there is such a statement.
@@ -159,9 +161,7 @@ class StatementDml:
     def _changed(
         self, text: RelayText, temporary: TemporaryTables | None, reading: Frontier | None
     ) -> list[_FoundStatement]:
-        """Return the statement if it may have changed selected tables other than those whose rows are still to be
-        read.
-        """
+        """Return the statement if it may have changed selected tables of which rows were delivered."""
         known = TemporaryTables() if temporary is None else temporary
         tables = changed_selection(self._tables, text.statement, text.server, known)
         if tables is not None and reading is not None:
@@ -171,8 +171,9 @@ class StatementDml:
     def _prepared_before(
         self, log: RelayLog, place: OffsetPlace, xid: XaId, reading: Frontier | None
     ) -> list[_FoundStatement]:
-        """Return the statements of an XA transaction that was prepared before the batch. Its temporary tables are
-        unknown.
+        """Return the statements of an XA transaction that was prepared before the batch.
+
+        It is unknown which of their tables are temporary.
         """
         found: list[_FoundStatement] = []
         for group in place.prepared:
@@ -222,19 +223,23 @@ def _warn(first: _FoundStatement, count: int) -> None:
 # statement that defines, empties, moves or removes a selected table, unless only such statements come before it. So a
 # batch begins with its statements, if it has any, and its rows follow them.
 #
-# A change of rows that was logged as a statement ends no batch. It changes no definition, and a server that logs so
-# may have thousands of them a second.
+# DML that was logged as a statement ends no batch. It changes no definition, and a server with binlog_format=STATEMENT
+# may log thousands of such statements a second.
 
 
 class StatementBorders:
-    """The statement borders of one query, called by one thread. `ended`: whether the last batch ends at a statement."""
+    """Statement borders of one query. Only one thread calls it.
+
+    Attributes:
+        ended: whether the last batch ends at a statement.
+    """
 
     def __init__(self, tables: SelectedTables) -> None:
         self.ended = False
         self._tables = tables
 
     def admit(self, log: RelayLog, start: RelayLocation, head: RelayHead) -> RelayHead:
-        """Return the end of the batch that begins at `start`, at the latest `head`.
+        """Return the end of the batch that begins at `start`, not after `head`.
 
         Raises:
             DataLossError: groups after `start` were purged.

@@ -1,10 +1,10 @@
-"""The definitions of a query's tables at each place of its stream, in the process that plans it.
+"""Definitions of a query's tables at each place of its stream, in the process that plans the query.
 
-`TableHistory` starts from the catalog at load, and the position at which that holds. It applies the statements in the
-relay log. If rows do not name their columns, offsets carry the state of the tables as text. `admit` returns for the
-planner where a batch has to end because of a change of a table, and the text for its offset. `stretches` returns for
-the cutter the places at which definitions change, so that each task decodes with those of its rows. Each batch is
-scanned once.
+`TableHistory` starts from the catalog at load and the position of this catalog, and applies the statements in the relay
+log. If rows do not name their columns, offsets carry the state of the tables as text. `admit` returns for the planner
+the place at which a batch has to end because of a change of a table, and the text for the offset. `stretches` returns
+for the cutter the places at which definitions change, so that each task decodes with the definitions of its rows. Each
+batch is scanned once.
 
 Errors: changes that onSchemaChange refuses, and changes of tables whose earlier rows may have been read with later
 names.
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 STATES_KEPT: Final = 16
 
-"""States to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
+"""Most states to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,10 +74,11 @@ class _Followed(NamedTuple):
 
 
 class TableHistory:
-    """The history of one query, called by one thread.
+    """History of one query. Only one thread calls it.
 
-    `table_by_table`: if earlier rows of a table may have been read with later names, the table is unknown from there
-    on, and the query continues. Then rows of this table that do not name their columns are refused.
+    Args:
+        table_by_table: whether the query continues if earlier rows of a table may have been read with later names. The
+            table is then unknown, and its rows are refused if they do not name their columns.
     """
 
     def __init__(
@@ -118,8 +119,7 @@ class TableHistory:
         return replace(offset, schema=self._stored(state))
 
     def read_anew(self, offset: SourceOffset, names: Collection[TableName]) -> SourceOffset:
-        """Return the offset with the server's current definitions of these tables, because a re-snapshot of them begins
-        there.
+        """Return the offset with the server's current definitions of tables whose re-snapshot begins at the offset.
 
         The earlier definitions may be wrong, for instance after an ALTER that is in no binlog.
         """
@@ -173,7 +173,7 @@ class TableHistory:
         steps = self._steps(log, start, first, end)
         states = [state, *(step.state for step in steps)]
         places = [first.scan_from, *(step.location for step in steps), end]
-        hidden: frozenset[TableName] = frozenset()  # known only as after a statement that follows
+        hidden: frozenset[TableName] = frozenset()  # tables that are known only from after a later statement
         found: list[SchemaStretch] = []
         for index in range(len(steps), -1, -1):
             masked = replace(states[index], changes={**states[index].changes, **dict.fromkeys(hidden)})
@@ -203,10 +203,9 @@ class TableHistory:
         return state
 
     def _with_new_tables(self, state: TableState, offset: SourceOffset) -> TableState:
-        """Return the state with the current definitions of tables that the query did not select, or could not see, at
-        the offset.
+        """Return the state with the current definitions of tables that the offset has no definitions of.
 
-        The offset has no definitions of them.
+        These are tables that the query did not select, or could not see, at the offset.
         """
         then = tables_then(self._tables, offset.selection)
         hidden = matcher(offset.selection.unread if offset.selection else ())
@@ -243,7 +242,7 @@ class TableHistory:
         return self._tables.selects(*name)
 
     def _kept(self, name: TableName) -> bool:
-        """Return True if a table is selected, or is a copy of a selected one that may replace it."""
+        """Return True if the history keeps a table: a selected table, or a copy that may replace a selected table."""
         original = shadowed(name[1])
         return self._selects(name) or (original is not None and self._selects((name[0], original)))
 
@@ -259,8 +258,9 @@ class TableHistory:
         return self._last.steps
 
     def _check_for_gap(self, log: RelayLog, start: SourceOffset, place: OffsetPlace) -> None:
-        """Read the definitions again if the log has a gap after `start` (failOnDataLoss=false), because statements are
-        missing.
+        """Read the definitions again if the log has a gap after `start`, because statements are missing.
+
+        Such gaps exist only with failOnDataLoss=false.
         """
         if self._origin is None or self._origin.described:
             return
@@ -277,7 +277,7 @@ class TableHistory:
     def _out_of_order(self, log: RelayLog, step: TableStep) -> SchemaError | None:
         """Return an error if sequence numbers went back, so that the catalog may be from before or after the statement.
 
-        This matters only for selected tables whose rows do not describe themselves.
+        This matters only for selected tables whose rows do not name their columns.
         """
         if self._origin is None or self._origin.described or not any(map(self._selects, step.tables)):
             return None
@@ -319,8 +319,9 @@ def _at(offset: SourceOffset) -> _At:
 
 
 def _arrived(state: TableState, position: GtidPosition) -> TableState:
-    """Return the state of a stream at `position`: definitions that were read at or before it are certain from there
-    on.
+    """Return the state of a stream at `position`.
+
+    Definitions that were read at or before the position are certain from there on.
     """
     waiting = {name: read for name, read in state.read_at.items() if not covers(position, read)}
     as_of = GtidPosition() if covers(position, state.as_of) else state.as_of
@@ -330,8 +331,9 @@ def _arrived(state: TableState, position: GtidPosition) -> TableState:
 
 
 def _after(position: GtidPosition, statements: Iterator[RelayStatement]) -> Iterator[RelayStatement]:
-    """Yield the statements of groups that are not in the position, because a replayed range may begin before its
-    batch.
+    """Yield the statements of groups that are not in the position.
+
+    A replayed range may begin before its batch, so it may have earlier groups.
     """
     for statement in statements:
         last = position.get(statement.gtid.domain_id)

@@ -1,8 +1,9 @@
-"""Keys of tables during a snapshot: the frontier's columns, changed keys, renamed tables.
+"""Keys of tables during a snapshot: columns of the frontier, changed keys, renamed tables.
 
 `ChangedKeys` takes the frontier at which a batch begins, the places of the batch, and the findings of the table reader.
-It requests re-snapshots of such tables, and returns the frontier that tasks compare rows with, without tables that are
-re-snapshot next. A query without a request folder stops there, because its sink would keep deleted rows.
+It requests re-snapshots of tables whose key changed. It returns the frontier with which tasks compare rows, without
+tables that are re-snapshot next. A query without a request folder stops at a changed key, because its sink would keep
+deleted rows.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ _log = logging.getLogger(__name__)
 
 
 class ChangedKeys:
-    """The key changes of one query. One thread calls it.
+    """Changes of the keys of one query. Only one thread calls it.
 
-    `keys` returns the object that knows the keys of tables. `in_rows` finds tables with rows of another key in
-    partitions. `requests` is the folder of re-snapshot requests, and `again` the option resnapshot; both may be
-    None.
+    Args:
+        keys: returns the object that knows the keys of tables.
+        in_rows: finds the tables with rows of another key in partitions.
+        requests: the folder of re-snapshot requests; None if the query has none.
+        again: the option resnapshot; None if it is not set.
     """
 
     def __init__(
@@ -72,12 +75,13 @@ class ChangedKeys:
         end: RelayLocation,
         found: Callable[[], Collection[TableName]],
     ) -> bool:
-        """Request a re-snapshot of the tables whose keys changed; return whether there are any. False without
-        `requests`.
+        """Request a re-snapshot of the tables whose keys changed; return whether there are any.
+
+        Without a request folder, the result is False.
 
         Args:
             log: the relay log.
-            frontier: the rows that were delivered.
+            frontier: the frontier of delivered rows.
             begin: place from which keys may have changed.
             end: place up to which keys may have changed.
             found: returns the tables that the table reader found changed.
@@ -92,7 +96,7 @@ class ChangedKeys:
         return self._request(self._requests, changed, frontier)
 
     def delivered(self, start: SourceOffset, frontier: Frontier) -> DeliveredKeys:
-        """Return the rows delivered as of an offset, `frontier`, with keys to compare rows with.
+        """Return the frontier of the delivered rows, with keys with which rows are compared.
 
         A table whose re-snapshot begins with the next batch counts as not delivered. Otherwise a batch that was planned
         before the key changed could never finish.
@@ -113,10 +117,10 @@ class ChangedKeys:
         return self._keys().delivered(frontier.restarted(changed))
 
     def request_changed_rows(self, frontier: Frontier, partitions: Sequence[ChangePartition]) -> bool:
-        """Request a re-snapshot of the tables whose rows in the partitions have another key; return whether there are
-        any.
+        """Request a re-snapshot of tables whose rows in the partitions have another key; return whether there are any.
 
-        This finds a key that was changed and changed back, which the catalog does not show. False without `requests`.
+        This finds a key that was changed and changed back, which the catalog does not show. Without a request folder,
+        the result is False.
         """
         if self._requests is None or not frontier.partly:
             return False
@@ -135,8 +139,9 @@ class ChangedKeys:
 
     @staticmethod
     def _request(requests: RequestFolder, names: Collection[TableName], frontier: Frontier) -> bool:
-        """Request a re-snapshot of tables; return whether there are any. The request is on disk, so it outlives this
-        process. An equal request is written once.
+        """Request a re-snapshot of tables; return whether there are any.
+
+        The request is on disk, so it outlives this process. An equal request is written once.
         """
         if not names:
             return False
@@ -151,9 +156,9 @@ class ChangedKeys:
         return True
 
 
-# The tables that the statements of a batch name, whose definition may be another one after the batch. `named_between`
-# returns the given tables that a statement between two places makes, changes, moves or removes, or may do so: a
-# statement whose head the parser does not understand may concern any table.
+# Statements of a batch may change the definitions of the tables that they name. `named_between` returns which of the
+# given tables a statement between two places may create, change, move or remove. A statement whose head the parser does
+# not understand may concern any table.
 
 
 def named_between(
@@ -168,7 +173,7 @@ def named_between(
     return found
 
 
-# `KeyColumns.delivered` takes a frontier with keys as row images have them, and returns `DeliveredKeys`.
+# `KeyColumns.delivered` takes a frontier with keys in the form of row images, and returns `DeliveredKeys`.
 # `KeyColumns.changed` returns the tables whose keys changed. The server's catalog is asked once for the key of each
 # partly delivered table, and again after a statement that may have changed it. A key that does not have the catalog's
 # form is an error.
@@ -180,10 +185,12 @@ EVERY_TABLE: Final = "\U0010ffff", ""
 
 
 class KeyColumns:
-    """The keys of a query's tables.
+    """Keys of a query's tables.
 
-    `host`: the server to read tables from; None for the stream's. `unkeyed`: tables may have no key, and are read in
-    one piece then. `table_by_table`: a table that cannot be read any more counts as one with another key.
+    Args:
+        host: the server from which tables are read; None for the server of the stream.
+        unkeyed: whether tables may have no key. Such tables are read in one piece.
+        table_by_table: whether a table that cannot be read any more counts as a table with another key.
     """
 
     def __init__(
@@ -197,7 +204,7 @@ class KeyColumns:
         self._unreadable: dict[TableName, str] = {}
 
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
-        """Return the frontier with keys that rows are compared with.
+        """Return the frontier with keys with which rows are compared.
 
         Raises:
             KeyChangedError: a table has another key than when it was read.
@@ -222,7 +229,7 @@ class KeyColumns:
         return DeliveredKeys(EVERY_TABLE if frontier.done else frontier.after, tuple(opened), pending)
 
     def changed(self, frontier: Frontier, names: Collection[TableName]) -> list[TableName]:
-        """Return which of these tables have another key than the one by which a part of them was delivered.
+        """Return the tables whose key differs from the key by which a part of their rows was delivered.
 
         Raises:
             ReplicaError: the server cannot be asked.
@@ -234,7 +241,7 @@ class KeyColumns:
         return [name for name, kept in begun.items() if not self._fits(name, kept)]
 
     def _fits(self, name: TableName, kept: bytes) -> bool:
-        """Return True if a kept key is one of the table's current key. A table that was dropped counts as True."""
+        """Return True if a kept key has the form of the table's current key. A dropped table counts as True."""
         table = self._known.get(name)
         if table is None:
             return name not in self._unreadable
@@ -266,14 +273,14 @@ class KeyColumns:
                 self._known[name] = found
 
 
-# `first_rename` takes the statements of a batch and the frontier. It returns the place right after the first statement
-# that gives a table such a name, and the names. The batch ends there. From there on, nothing of these tables is
-# delivered until their re-snapshot. A copy that gh-ost or pt-online-schema-change made of a table has the rows of the
-# table that it replaces, so it needs no re-snapshot.
+# A renamed table may take the name of a table whose rows were delivered. `first_rename` takes the statements of a batch
+# and the frontier. It returns the place right after the first such statement, and the names. The batch ends at this
+# place. After it, nothing of these tables is delivered until their re-snapshot. A copy that gh-ost or
+# pt-online-schema-change made of a table has the rows of the table that it replaces, so it needs no re-snapshot.
 
 
 class RenamedTables(NamedTuple):
-    """The tables that need a re-snapshot from `head` on, the place right after their RENAME."""
+    """Tables that need a re-snapshot from `head` on, which is the place right after their RENAME."""
 
     head: RelayHead
     names: tuple[TableName, ...]
@@ -288,10 +295,10 @@ def first_rename(
     *,
     lenient: bool = False,
 ) -> RenamedTables | None:
-    """Return the first rename of this kind between two places; None if there is none.
+    """Return the first RENAME by which a table takes the name of a delivered table; None if there is none.
 
-    `lenient`: ignore a statement that the parser does not understand. The consumer of the stream requests a re-snapshot
-    of all tables that it may concern.
+    With `lenient`, a statement that the parser does not understand is ignored, because the consumer of the stream
+    requests a re-snapshot of all tables that it may concern.
 
     Raises:
         SchemaError: a statement renames something, and the parser does not understand it.

@@ -1,4 +1,4 @@
-"""The construction of a query's table reader from its options, in the process that plans it.
+"""Construction of a query's table reader from its options, in the process that plans the query.
 
 `open_reading` makes a `TableSnapshot` once the feed has its relay log. The snapshot has a view of the log for its
 threads. It writes its files to a folder of the relay log, where tasks can read them. It connects when it is started.
@@ -42,7 +42,7 @@ WAIT_POLL_S: Final = 0.02
 
 
 class SharedLog:
-    """A relay log for the threads that read tables. The feed's object belongs to one thread."""
+    """Relay log for the threads that read tables. The feed's own object belongs to one thread."""
 
     def __init__(self, directory: Path) -> None:
         self.log = RelayLog(directory)
@@ -104,8 +104,14 @@ def table_rows(feed: Feed, options: SourceOptions, plan: ReadPlan, limits: Batch
 def open_reading(
     options: SourceOptions, plan: ReadPlan, relay_dir: Path, spool: Path, limits: BatchLimits
 ) -> TableSnapshot:
-    """Make the reader of a query's tables beside a relay log. It writes batches within these limits to the folder
-    `spool`.
+    """Make the reader of a query's tables beside a relay log, which writes batches within the limits to a folder.
+
+    Args:
+        options: the options of the query.
+        plan: the plan for reading its rows.
+        relay_dir: the folder of the relay log.
+        spool: the folder to write.
+        limits: the limits of a batch.
     """
     from replica.snapshot.pace import CHUNK_BYTES, Pace
     from replica.snapshot.snapshot import TableSnapshot
@@ -130,7 +136,7 @@ def open_reading(
 def judge_tables(
     options: SourceOptions, plan: ReadPlan, *, settled: bool = False, table_by_table: bool = False
 ) -> InitialVerdicts:
-    """Refuse tables that cannot be read correctly, log warnings about readable ones, and return all verdicts.
+    """Refuse tables that cannot be read correctly, log warnings about readable tables, and return all verdicts.
 
     `settled`: the position of the rows is fixed before they are read. `table_by_table`: as for `require`.
     """

@@ -1,10 +1,10 @@
 """Snapshot rows in the batches of a stream (startingPosition=initial): the offsets and partitions for them.
 
-`SnapshotRows` takes the frontier of an offset and the place V at which a batch ends. It returns the offset with the
-frontier that this batch reaches, and the partitions of its rows, all as of V. The batch may have been planned by an
-earlier process. It makes the table reader when an offset needs it, and closes it after the last row.
+`SnapshotRows` takes the frontier of an offset and V, the place at which a batch ends. It returns the offset with the
+frontier that this batch reaches, and the partitions of the snapshot rows, all as of V. An earlier process may have
+planned the batch. `SnapshotRows` makes the table reader when an offset needs it, and closes it after the last row.
 
-An offset has V and the frontier before anything of the batch is delivered. The rows are a function of both, so a
+An offset has V, and the frontier before the rows of the batch are delivered. The rows are a function of both, so a
 replayed batch has the same rows.
 """
 
@@ -44,26 +44,26 @@ if TYPE_CHECKING:
 
 
 class ReadKeys(Protocol):
-    """The keys of the tables that are read: a `KeyColumns`. One thread calls it."""
+    """Keys of the tables that are read: the interface of a `KeyColumns`. Only one thread calls it."""
 
     def delivered(self, frontier: Frontier) -> DeliveredKeys:
-        """Return the frontier with keys that rows are compared with."""
+        """Return the frontier with keys with which rows are compared."""
         ...
 
     def changed(self, frontier: Frontier, names: Collection[TableName]) -> Collection[TableName]:
-        """Return which of these tables have another key than the one by which a part of them was delivered."""
+        """Return the tables whose key differs from the key by which a part of their rows was delivered."""
         ...
 
 
 class RowReading(Protocol):
-    """The reader of the tables: a `TableSnapshot`. One thread calls it."""
+    """Reader of the tables: the interface of a `TableSnapshot`. Only one thread calls it."""
 
     blocked_tables: tuple[TableName, ...]
-    """Tables without rows as of the last position asked for, and with rows as of a later one."""
+    """Tables without rows as of the last requested position, but with rows as of a later one."""
 
     @property
     def rekeyed(self) -> tuple[TableName, ...]:
-        """Tables whose keys changed, so that they are not read on before a re-snapshot is requested."""
+        """Tables whose keys changed. They are not read any further until a re-snapshot is requested."""
         ...
 
     def start(self, frontier: Frontier) -> None:
@@ -79,14 +79,15 @@ class RowReading(Protocol):
         ...
 
     def advance(self, frontier: Frontier, v: RelayHead, limit: ReadLimit) -> Advance | None:
-        """Reconcile waiting rows with V and make them durable; None if no rows can be delivered now."""
+        """Reconcile waiting rows with V and write them to disk; None if no rows can be delivered now."""
         ...
 
     def parts(
         self, before: Frontier, after: Frontier, v: RelayHead, *, without: Collection[TableName]
     ) -> Sequence[SpoolPart]:
-        """Return the rows between two frontiers as of V. Lost rows are read again. `without`: tables that have no rows
-        here.
+        """Return the rows between two frontiers as of V. Lost rows are read again.
+
+        Tables in `without` have no rows here.
         """
         ...
 
@@ -107,11 +108,11 @@ class RowReading(Protocol):
         ...
 
 
-# `range_of` takes a part of a file of rows and the offset at which they hold.
+# `range_of` takes a part of a spool file of rows and the offset at which the rows are valid.
 
 
 def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -> MappedRange:
-    """Return snapshot rows in the form that a task reads. They hold at the offset `end`."""
+    """Return snapshot rows in the form that a task reads. The rows are those of the offset `end`."""
     gtid, timestamp = _last_transaction(end)
     return MappedRange(
         *(str(part.path), part.start, part.end, False),
@@ -124,8 +125,8 @@ def range_of(part: SpoolPart, end: SourceOffset, catalog: CatalogChanges = ()) -
 def _last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
     """Return the last transaction before an offset, and its time in seconds; 0 if the time is unknown.
 
-    It comes from the offset, so it is the same in every replay of a batch. An offset without a received group does not
-    name it; then the result is the transaction of its first domain.
+    The result depends only on the offset, so it is the same in every replay of a batch. An offset without a received
+    group does not name a last transaction. The result is then the transaction of its first domain.
     """
     if end.last is not None:
         return end.last.gtid, end.last.time
@@ -134,7 +135,7 @@ def _last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
 
 MAX_NAMED: Final = 500
 
-"""Most tables that an offset names: some 20 KB, in each report of progress until they are read."""
+"""Most tables that an offset names. They take some 20 KB in each report of progress until they are read."""
 
 LONGEST_REASON: Final = 500
 
@@ -152,16 +153,20 @@ _log = logging.getLogger(__name__)
 
 
 class SnapshotRows:
-    """The snapshot rows of one query, called by one thread.
+    """Snapshot rows of one query. Only one thread calls it.
 
-    `initial`: a query without a checkpoint begins with all rows, unless `judge` raises. `requests`: the folder of
-    re-snapshot requests. `limits`: those of a batch, for changes and snapshot rows together. `open_reading` makes the
-    table reader, and `keys` the object that knows the keys of tables. `keys_in_rows` finds tables with rows of another
-    key in partitions.
+    If a request folder exists, the query requests a re-snapshot of a table whose key changes while a part of the table
+    is delivered. It also excludes tables that cannot be read any more. The program that writes requests learns both
+    from the offsets. Queries without a request folder stop in these cases.
 
-    With `requests`, it requests a re-snapshot of a table whose key changes while a part of it is delivered. It also
-    excludes tables that cannot be read any more. The program that writes requests reads both from the offsets. Other
-    queries stop in these cases.
+    Args:
+        open_reading: makes the table reader.
+        keys: makes the object that knows the keys of tables.
+        keys_in_rows: finds tables with rows of another key in partitions.
+        limits: the limits of a batch, for changes and snapshot rows together.
+        initial: whether a query without a checkpoint begins with all rows.
+        requests: the folder of re-snapshot requests.
+        judge: raises an error if the tables cannot be read correctly.
     """
 
     def __init__(
@@ -210,15 +215,13 @@ class SnapshotRows:
         return self.marked(replace(offset, snapshot=Frontier()), offset)
 
     def marked(self, end: SourceOffset, start: SourceOffset) -> SourceOffset:
-        """Return the end of a batch with the value of the last resnapshot, and the requests that it begins to
-        execute.
-        """
+        """Return the end of a batch, with the last value of the option resnapshot and the requests that begin."""
         return replace(
             end, again=start.again if self._resnapshot is None else self._resnapshot.word, asked=self._requested
         )
 
     def revised(self, start: SourceOffset, added: Collection[TableName]) -> SourceOffset:
-        """Return the start of a batch. It differs if tables that were delivered have to be read.
+        """Return the start of a batch. The start is changed if delivered tables have to be read.
 
         These are tables that were added to the selection, and those of the option resnapshot or of requests.
 
@@ -253,7 +256,7 @@ class SnapshotRows:
 
     @property
     def requested(self) -> tuple[TableName, ...]:
-        """The tables of the requests, whose rows are read from the next batch on."""
+        """Tables of the requests, whose rows are read from the next batch on."""
         return () if self._requested is None else self._requested.tables
 
     def _due(self, start: SourceOffset) -> RequestedTables | None:
@@ -275,8 +278,9 @@ class SnapshotRows:
         return RequestedTables.of(taken) if taken else None
 
     def rekeyed(self, start: SourceOffset, begin: RelayLocation, end: RelayLocation) -> SourceOffset:
-        """Return the start of a batch. It differs if tables have to be read from their first rows on, because their
-        keys changed.
+        """Return the start of a batch.
+
+        The start differs if keys of tables changed, so that they are read from their first rows on.
 
         `begin` and `end` are the places of the batch in the log. Keys may change again after `end`.
         """
@@ -294,7 +298,7 @@ class SnapshotRows:
 
     @property
     def blocked_tables(self) -> tuple[TableName, ...]:
-        """The tables with rows that can be read only as of a later position than the last one asked for."""
+        """Tables with rows that can be read only as of a later position than the last requested one."""
         return () if self._reading is None else self._reading.blocked_tables
 
     def left(self, offset: SourceOffset) -> set[TableName]:
@@ -323,10 +327,10 @@ class SnapshotRows:
             self._wait(start)
 
     def stop_at(self, start: SourceOffset, begin: RelayLocation, head: RelayHead) -> tuple[RelayHead, Frontier | None]:
-        """Return the end of a batch from `start` to `head`, which is earlier if a table takes another's name, and the
-        frontier there.
+        """Return the end of a batch from `start` to `head`, and the frontier at this end.
 
-        The frontier has no further rows of this batch.
+        The end is earlier than `head` if a table takes another table's name. The frontier has no snapshot rows of this
+        batch.
 
         Raises:
             SchemaError: a statement renames something, and the parser does not understand it.
@@ -350,10 +354,10 @@ class SnapshotRows:
         """Return the end of a batch with as many snapshot rows as are ready.
 
         Args:
-            start: the begin of the batch.
-            end: the end of its changes; None if there are none, then it is `start`.
+            start: the start of the batch.
+            end: the end of the batch's changes; None if there are none, so that the batch ends at `start`.
             head: the same end as a place of the log.
-            bounded: within the limits; otherwise all rows that are left, however long that takes.
+            bounded: whether the rows stay within the limits. If not, the call waits for all rows that are left.
         """
         self._log_progress(start)
         reached = start if end is None else end
@@ -373,7 +377,7 @@ class SnapshotRows:
                 frontier = step.frontier
                 refused += step.refused
             if bounded and step is None and end is None:
-                time.sleep(READY_POLL_S)  # the caller may ask again at once for minutes
+                time.sleep(READY_POLL_S)  # the caller may repeat the call at once, for minutes
             if bounded or (step is None and reading.rekeyed):
                 break  # a table with another key is read from its first row after the next start
             if step is None and reading.blocked_tables:
@@ -400,7 +404,7 @@ class SnapshotRows:
         return ReadLimit(limits.max_rows, limits.max_bytes) if bounded else ReadLimit()
 
     def _wait(self, start: SourceOffset) -> None:
-        """Wait for rows. The feed raises if its replica has failed."""
+        """Wait for rows. The feed reports a replica that has failed."""
         self._feed.head()
         time.sleep(READY_POLL_S)
         self._log_progress(start)
@@ -415,15 +419,16 @@ class SnapshotRows:
     def request_rekeyed(self, start: SourceOffset, partitions: Sequence[ChangePartition]) -> bool:
         """Request a re-snapshot of tables whose rows in the partitions cannot be compared with delivered rows.
 
-        Return whether there are any. They are read from their first row on after the batch, and count as not delivered
-        in it.
+        Returns:
+            Whether there are such tables. They are read from their first row on after the batch, and count as not
+            delivered in it.
         """
         return start.snapshot is not None and self._changed.request_changed_rows(start.snapshot, partitions)
 
     def parts(
         self, start: SourceOffset, end: SourceOffset, head: RelayHead, catalog: CatalogChanges
     ) -> list[MappedRange]:
-        """Return the snapshot rows between two offsets, as they are at `head`, where the second one ends."""
+        """Return the snapshot rows between two offsets, as of `head`, the place at which the second offset ends."""
         before, after = start.snapshot, end.snapshot
         if before is None or after is None:
             return []
@@ -437,15 +442,16 @@ class SnapshotRows:
     def release(self, end: SourceOffset) -> None:
         """Release the rows before an offset, because Spark will not ask for them again."""
         if self._reading is None or end.snapshot is None or end == self._ended_at:
-            return  # the current reader began after it
+            return  # the current reader began after the offset
         self._reading.release(end.snapshot)
         if end.snapshot.finished:
             _log.info("all tables are read, up to %s", end.position)
             self.close()
 
     def needed_from(self) -> RelayLocation | None:
-        """Return the first place of the relay log that the table reader needs; None if it needs nothing, or does not
-        know yet.
+        """Return the first place of the relay log that the table reader needs.
+
+        None: the reader needs no part of the log, or does not know yet.
         """
         return None if self._reading is None else self._reading.keep_from()
 

@@ -1,4 +1,4 @@
-"""`scripts/test-all`: every test, proof and soak once, and the record of it that a release needs."""
+"""`scripts/test-all`: run every test, proof and soak once, and write the record that a release requires."""
 
 from __future__ import annotations
 

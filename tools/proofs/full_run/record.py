@@ -1,8 +1,8 @@
-"""The record of the last full run: what each step gave, and the commit that it was run on.
+"""Record of the last full run: the result of each step, and the commit on which it ran.
 
-In: `tests/last-full-run.toml`, and the repository. Out: the reasons why the record does not cover the code as it is
-now. It does if every step passed, or could not be run on the machine, and if nothing but documents was changed since
-its commit.
+In: `tests/last-full-run.toml` and the repository. Out: the reasons why the record does not cover the current code. The
+record covers the code if two conditions hold. Every step passed or could not run on the machine, and only documents
+changed after the record's commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A full run: step after step, each with a log of its own, whatever failed before.
+"""Full run: all steps one after the other, each with its own log, even if earlier steps failed.
 
-In: steps, a working tree without changes. Out: the record (record.py), written after each step, so that a run that was
-interrupted goes on with the steps that did not pass yet as long as the code is that of the record's commit. A step
-counts only if the code did not change while it ran.
+In: steps, and a working tree without changes. Out: the record (record.py), written after each step. An interrupted run
+therefore continues with the steps that have not passed yet, as long as the code is that of the record's commit. A step
+counts only if the code did not change while the step ran.
 """
 
 from __future__ import annotations

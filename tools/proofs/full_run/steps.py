@@ -1,8 +1,8 @@
-"""The steps of a full run: every proof, every soak, and every test that scripts/test leaves out.
+"""Steps of a full run: every proof, every soak, and every test that scripts/test leaves out.
 
-A step has a command, a short form of it that shows within minutes whether its harness works, and the reason why this
-machine cannot run it, if there is one. A new proof, soak, folder of tests or mark needs its step here: a test holds
-these against what there is.
+A step has a command and a short form of the command, which shows within minutes whether the step's harness works. If
+this machine cannot run the step, the step also has the reason. Every new proof, soak, test folder or test mark needs a
+step here. A test compares the steps with the existing proofs, soaks, folders and marks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`scripts/prove snapshot`: the proof on one version or on all that are installed; its exit code is the verdict."""
+"""`scripts/prove snapshot`: the proof on one server version or on all installed ones. The exit code is the verdict."""
 
 from __future__ import annotations
 

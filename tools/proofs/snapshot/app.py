@@ -1,10 +1,11 @@
-"""The Spark application of the proof: the same tables into a plain append sink and into a table by MERGE.
+"""Spark application of the proof: the same tables are written to a plain append sink and to a table by MERGE.
 
     python -m tools.proofs.snapshot.app '{"events": FILE, "queries": [{"kind", "options", "checkpoint", "output"}…]}'
 
-Kind `parquet` appends every row as it comes. Kind `delta` brings every batch into one table by `upsert_into`: table,
-key and row as text, so that keys of every type lie side by side. `mutation` damages what the first of them appends: the
-harness has to find that. A query that ends is noted in the events file and started again.
+Kind `parquet` appends every row as it arrives. Kind `delta` merges every batch into one table with `upsert_into`. The
+columns of this table are table, key and row as text, so that keys of all types fit in one table. `mutation` damages the
+rows that the first query appends, and the harness has to find the damage. If a query ends, its end is written to the
+events file, and the query is restarted.
 """
 
 from __future__ import annotations

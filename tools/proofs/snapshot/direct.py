@@ -1,12 +1,12 @@
-"""The proof without Spark: the same load, the same judge, a query of planner and task code in this process.
+"""Proof without Spark: the same load and the same judge, with planner and task code of a query in this process.
 
     python -m tools.proofs.snapshot.direct [--version V] [--seed S] [--rows N] [--batches B] [--chunk-rows N]
 
-In: a seed, numbers of rows and of batches. Out: a summary, or an error that names the first row that is wrong. Batches
-come a hundred times faster than through Spark, so chunks can be small and borders many. Again and again the query is
-stopped between plan and commit, as a killed driver is, its spool or its relay log are taken away, and the batch that
-was planned is read again: it has to hold the same rows. With every second pair of seeds each block that
-is read waits in a file of its own, which batches take over, as those of large tables do.
+In: a seed, numbers of rows and of batches. Out: a summary, or an error that names the first wrong row. Batches are a
+hundred times faster than with Spark, so chunks can be small and borders many. Again and again, the query is stopped
+between plan and commit, as if its driver were killed. Then its spool or its relay log is deleted, and the planned batch
+is read again and has to contain the same rows. For every second pair of seeds, each block waits in its own file, which
+batches take over as they do for large tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Up to where tables are delivered, as the offset of a query says it, and what that means for a key.
+"""Delivered part of each table, as the offset of a query records it.
 
-In: the offset of a committed batch as JSON. Out: per table whether all of its rows are delivered, none, or those up to
-a key. This is the only place that knows how an offset writes a frontier: read here with no code of the project's.
+In: the offset of a committed batch as JSON. Out: for each table, whether all of its rows are delivered, none, or the
+rows up to a key. Only this module of the proof knows the format of a frontier in an offset. It uses no code of the
+project.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The strict judge: rows are applied one by one, and none may come as a surprise; then all must be as on the server.
+"""Strict judge: it applies rows one by one, reports every inconsistent row, and finally compares all rows with the
+server.
 
-In: the rows of each committed batch (or what a MERGE changed in its table), the GTID position V it ends at, what is
-delivered by then, and the changes of the server's binlog. Out: nothing, or a `WrongRowError` that names the first row.
-Strictly means: an insert or a read of a key that is there, an update or a delete of one that is not, a before image
-that is not what was there, and a row identity that came before, are faults.
+In: four things for each committed batch. They are its rows (or the changes that a MERGE made), its GTID position V, the
+delivered part of each table, and the changes in the server's binlog. Out: nothing, or a `WrongRowError` that names the
+first wrong row. These rows are wrong: an insert or snapshot row whose key exists, an update or delete whose key does
+not exist, a before image that differs from the current row, and a repeated row identity.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The proof of the snapshot: tables, then their changes, under writers and kills; nothing lost, nothing doubled.
+"""Proof of the snapshot: tables and their changes are delivered under load and kills, without a lost or doubled row.
 
-In: a seed, a version, numbers of rows and of kills. Out: a summary, or an error that names the first row that is wrong
-and how to repeat it. A Spark application with two queries of the same tables, a plain append sink and a MERGE sink, is
-killed -9 again and again, at every point of a micro-batch and at moments without a name; in between its relay log or
-its spool are deleted. Whatever it committed is judged before it may go on (judge.py).
+In: a seed, a version, numbers of rows and of kills. Out: a summary, or an error that names the first wrong row and the
+command that repeats the run. A Spark application has two queries of the same tables, with a plain append sink and a
+MERGE sink. It is killed -9 again and again, at every point of a micro-batch and at random moments. In between, its
+relay log or its spool is deleted. All committed rows are judged before the application continues (judge.py).
 
-The seed gives what is done in which order; the machine gives the timing.
+The seed determines the actions and their order, but not their timing.
 """
 
 from __future__ import annotations

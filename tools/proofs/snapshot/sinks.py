@@ -1,7 +1,7 @@
-"""What each committed batch brought to a sink, read without Spark, by the sink's own log.
+"""Rows that each committed batch wrote to a sink, read without Spark from the sink's own log.
 
-In: the folders of a query and the tables. Out: batch by batch, in order, the rows that a plain append sink got, or what
-the commits of a Delta table took out of it and put into it; and the offset that each batch ends at.
+In: the folders of a query and the tables. Out: for each batch in order, its end offset and its rows. For a plain append
+sink these are the appended rows. For a Delta table they are the rows that the commits removed and added.
 """
 
 from __future__ import annotations

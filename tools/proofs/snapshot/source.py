@@ -1,8 +1,8 @@
-"""The server of the proof: every condition under which a position and the rows of a snapshot come apart, all at once.
+"""Server of the proof, with all conditions at once under which a position and the rows of a snapshot may differ.
 
-In: a version, a seed, a number of rows. Out: a primary with 20 KB binlog files, sync_binlog=1 and semi-sync AFTER_SYNC
-with a replica that really acknowledges, and now and then takes its time; two sessions that look at all status variables
-in a loop; the writers, in a process of their own.
+In: a version, a seed, a number of rows. Out: a primary with 20 KB binlog files, sync_binlog=1 and semi-sync AFTER_SYNC.
+Its replica really acknowledges, and sometimes late. Two sessions query all status variables in a loop. The writers run
+in their own process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The tables of the proof: one for each kind of key, each row a function of its number, and values in one plain form.
+"""Tables of the proof: one for each kind of key. Each row is a function of its number.
 
 In: a server version and a number of rows. Out: DDL, the statement that fills a table on the server, the key of any row
-number as SQL parameters, and what a value of a column becomes in comparisons, whether it comes from Spark's JSON, from
-the plain binlog decoder or from a SELECT. Rows begin at even numbers: between any two there is room for a row.
+number as SQL parameters, and the plain form of values for comparisons. The plain form is the same for values from
+Spark's JSON, from the plain binlog decoder and from a SELECT. The first rows have even numbers, so that a row can be
+inserted between any two of them.
 """
 
 from __future__ import annotations

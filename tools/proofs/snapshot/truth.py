@@ -1,8 +1,8 @@
-"""What the server's own binlog files say was committed, read by the plain decoder: the judge's second opinion.
+"""Committed row changes in the server's own binlog files, read by the plain decoder, as a second source for the judge.
 
-In: the binlog files, which grow, and the tables. Out: the row changes in the order of the binlog, each with its place,
-and how many of them lie at or below a GTID position. Rows of an XA transaction belong to its XA COMMIT. Nothing of what
-a query uses is used here: no relay log, no kernel, no offset.
+In: the binlog files, which grow, and the tables. Out: the row changes in binlog order with their places, and the number
+of changes up to a GTID position. Rows of an XA transaction belong to its XA COMMIT. This module uses nothing that a
+query uses: no relay log, no kernel, no offset.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Six sessions that change every table at once, in two replication domains, half of it in XA transactions.
+"""Six sessions that change all tables at once, in two replication domains, half of the changes in XA transactions.
 
     python -m tools.proofs.snapshot.writers '{"port", "user", "password", "version", "seed", "sizes", "writers"}'
 
-A process of its own: whoever started it says `go` and `rest` on stdin as it likes, and `end` at last. Then it ends
-every transaction that is open, and prints what was done, as one JSON object. A table has writers of one domain only,
-because MariaDB does not order domains; which statement meets which is left to chance, and half of them meet in a few
-hundred rows.
+The writers are a separate process. Its parent writes `go` and `rest` to stdin at any time, and `end` at the end. The
+process then ends every open transaction, and prints what it did as one JSON object. The writers of one table use one
+domain, because MariaDB does not order changes of different domains. Which statements conflict is left to chance, and
+half of them share a few hundred rows.
 """
 
 from __future__ import annotations

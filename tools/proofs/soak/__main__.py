@@ -1,4 +1,4 @@
-"""`scripts/soak daemon`, `galera`, `spark` or `mirror`: one soak as asked for; a JSON summary as the last line."""
+"""`scripts/soak daemon`, `galera`, `spark` or `mirror`: run one soak, and print a JSON summary as the last line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which fault comes when: drawn by the seed, a few at a time, and which are at work.
+"""Scheduler of faults: the seed selects the faults, and a few of them are active at a time.
 
-In: the soak to break, how many faults. Out: counts by kind, and the first failure that a fault found.
+In: the soak to break, and the number of faults. Out: counts by kind, and the first failure that a fault found.
 """
 
 from __future__ import annotations

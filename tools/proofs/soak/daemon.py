@@ -1,12 +1,13 @@
-"""The soak of the daemon: a primary under load, faults at random times, and after each the question what is on disk.
+"""Soak of the daemon: a primary under load, faults at random times, and a check of the relay log after each fault.
 
 In: a seed, a number of faults, a server version. Out: a summary, or an AssertionError with the fault, the log's last
-lines and how to repeat it. After every fault each transaction whose COMMIT returned under semi-sync (ledger.py) must be
-whole in the relay log at that moment, each group once, in order; after every few the daemon must have caught up and
-everything must be well again; at the end the relay log, replayed, must give the primary's tables (judge.py).
+lines and the command that repeats the run. After every fault, the relay log must contain each transaction whose COMMIT
+returned under semi-sync (ledger.py). Each group must be whole, in order, and present once. After every few faults, the
+daemon must have caught up and be healthy. At the end, a replay of the relay log must give the primary's tables
+(judge.py).
 
-The seed gives the faults in their order, what they do and how long, and what the writers write; the machine gives the
-timing. A run with the same seed meets the same faults, not the same interleaving.
+The seed determines the faults with their order and duration, and the data of the writers. Timing differs between runs
+of one seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A disk of its own for the daemon's relay log, small enough to be filled: a tmpfs, where we may mount one.
+"""Separate disk for the daemon's relay log, small enough to be filled: a tmpfs, if this process may mount one.
 
-`fill` takes what is free but a few KB at once, as another program on a shared disk would; `free` gives it back. Where
-mounting is refused (no root, no namespace) an ordinary folder is used and `can_fill` is False: the summary says so.
+`fill` takes all free space but a few KB at once, as another program on a shared disk would. `free` releases the space.
+If mounting is refused (no root, no namespace), an ordinary folder is used, `can_fill` is False, and the summary says
+so.
 """
 
 from __future__ import annotations

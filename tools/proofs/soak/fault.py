@@ -1,4 +1,4 @@
-"""What a fault is: a function of the soak and a random source, and the resources that two faults must not share."""
+"""Fault: a function of the soak and a random source, and the resources that it may not share with another fault."""
 
 from __future__ import annotations
 

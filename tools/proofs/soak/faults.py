@@ -1,7 +1,8 @@
-"""The faults: what is broken, for how long, and what must not be broken at the same time.
+"""Faults of the soak: what each breaks, for how long, and which resources must not be broken at the same time.
 
-Each is a function of the soak and a random source that does its damage, waits, and repairs it. Faults of one resource
-exclude each other, all others overlap as they come. `NotPossible` means that it could not be done at this moment.
+Each fault is a function of the soak and a random source. It does its damage, waits, and repairs the damage. Faults of
+one resource exclude each other, and all other faults may overlap. `NotPossible` means that the fault cannot happen at
+this moment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The soak of the daemon behind a Galera cluster: sysbench on three nodes, nodes killed, and every committed row once.
+"""Soak of the daemon with a Galera cluster: sysbench on three nodes, nodes that are killed, and every committed row
+once.
 
 In: a seed, a number of faults, a server version. Out: a summary, or an AssertionError with the fault and the daemon's
-log. The daemon reads from one of the nodes and goes to the next when that one dies; half of the faults hit the one in
-use. After each fault the cluster is whole again and the daemon has caught up. At the end the relay log must hold each
-transaction of the cluster's domain once and in order, and give the tables of every node when it is replayed.
+log. The daemon reads from one node, and moves to the next node if that one dies. Half of the faults hit the node in
+use. After each fault the cluster is whole again and the daemon has caught up. At the end, the relay log must contain
+each transaction of the cluster's domain once and in order. A replay must give the tables of every node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The writer whose sequence numbers go back, as those of a replay do: `SET gtid_seq_no`, on a server that takes it.
+"""Writer whose sequence numbers go back, as in a replay with `SET gtid_seq_no` on a server that accepts any number.
 
-In: the numbers to take next, from a fault (out_of_order.py); without any the server gives the next one itself, above
-all there were. Out: transactions of a domain of their own, of which many may have one GTID. So each carries a number
-that no other has: one more than the transaction before, in the table too. By that one the judges know it.
+In: the next numbers to use, from a fault (out_of_order.py). Without them, the server assigns numbers above all earlier
+ones. Out: transactions in a separate domain, in which many transactions may share one GTID. Each transaction therefore
+also writes a unique number into the table, one more than the transaction before. The judges identify transactions by
+this number.
 """
 
 from __future__ import annotations

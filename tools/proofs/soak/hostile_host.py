@@ -1,7 +1,7 @@
-"""The fault of a first host that is no server: for a while it answers the daemon what no server answers.
+"""Fault of a first host that is no server: for a while, it sends the daemon answers that no server sends.
 
-Before and afterwards it closes every connection at once, as a host does where nothing runs. The daemon is made to look
-for a server by a cut link, or by a start.
+Before and after the fault, the host closes every connection at once, like a host without a server. A cut link or a
+restart makes the daemon look for a server.
 """
 
 from __future__ import annotations

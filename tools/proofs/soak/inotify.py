@@ -1,7 +1,7 @@
-"""What happens in a few folders, told by the kernel within a fraction of a millisecond.
+"""Watch of a few folders with inotify, which reports changes within a fraction of a millisecond.
 
-In: folders that exist. Out: the names that were created in them or moved into them, in order. Polling would come too
-late: between two files of a micro-batch there are a few milliseconds.
+In: existing folders. Out: the names of files that were created in them or moved into them, in order. Polling would be
+too slow, because only a few milliseconds pass between two files of a micro-batch.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The last word: the whole relay log, replayed by MariaDB and by ourselves, against the tables of the primary.
+"""Final judges: the whole relay log is replayed by MariaDB and by this project, and compared with the primary's tables.
 
-In: the copy of every relay file (it outlives retention), the primary at rest. Three judges:
-* `mariadb-binlog` reads all files with their checksums and names the same GTIDs in the same order per domain, also
-  in the one whose numbers go back;
-* a fresh mariadbd takes the files as its own relay log and its SQL thread applies them, XA included;
+In: a copy of every relay file, which retention does not remove, and an idle primary. There are three judges:
+* `mariadb-binlog` reads all files with their checksums. It must print the same GTIDs in the same order in each domain,
+  also in the domain whose numbers go back.
+* A fresh mariadbd uses the files as its own relay log, and its SQL thread applies them, including XA transactions.
 * `mariadb-replica dump --sql` writes the changes as statements for another fresh mariadbd.
-Each of the two must then hold the same tables, by CHECKSUM TABLE EXTENDED, and no other.
+Both servers must then have the same tables as the primary, by CHECKSUM TABLE EXTENDED, and no other tables.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""What the writers were promised: every COMMIT that returned while semi-sync was on, until it was looked for.
+"""Ledger of promises: every COMMIT that returned while semi-sync was on, until its transaction was found in the relay
+log.
 
-When is a returned COMMIT a promise? The primary runs with rpl_semi_sync_master_wait_no_slave=ON, a timeout longer than
-any run, and our daemon as its only semi-sync replica. Then a COMMIT returns for one of three reasons: the daemon
-acknowledged it, semi-sync was off, or the waiting session was ended (a clean shutdown does that, and the OK may still
-get out). The last two are done by the faults themselves. Each of these suspends the promise before it begins and
-resumes it after it is over; a COMMIT counts if it was sent under a promise that still held when its OK had come. That
-the primary never switched itself off in between is checked apart, by its counter Rpl_semi_sync_master_no_times. A
-primary that dies breaks no promise: what it had answered before stays answered.
+A returned COMMIT is a promise under these conditions. The primary runs with rpl_semi_sync_master_wait_no_slave=ON and a
+timeout longer than any run, and the daemon is its only semi-sync replica. A COMMIT then returns for one of three
+reasons. The daemon acknowledged it, semi-sync was off, or the waiting session was ended (a clean shutdown ends
+sessions, and the OK may still be sent). Only faults cause the last two reasons. Such a fault suspends promises before
+it begins and resumes them after its end. A COMMIT counts if it was sent while promises were on, and if they were still
+on when its OK arrived.
+
+The counter Rpl_semi_sync_master_no_times shows separately that the primary never switched semi-sync off by itself. If
+the primary dies, promises of COMMITs that have returned remain valid.
 """
 
 from __future__ import annotations

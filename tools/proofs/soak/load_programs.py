@@ -1,6 +1,6 @@
-"""Programs of others that write to a server: run to their end, or on and on until they are stopped.
+"""External programs that write to a server, run once to their end or again and again until they are stopped.
 
-In: a file for their log, commands. Raised: an AssertionError with the end of the log where one fails or ends early.
+In: a log file, and commands. Raised: an AssertionError with the end of the log if a program fails or ends early.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""The soak of the mirror: a server under load and statements, its driver killed inside of batches, faults in targets.
+"""Soak of the mirror: a server under load and DDL, drivers that are killed inside batches, and faults in targets.
 
-In: a seed, minutes, kills, a server version. Out: a summary, or an AssertionError with how to repeat it. Each round
-runs the mirror while sysbench, TPC-C and writers of ours go on, and ends in one of three ways: its driver is killed at
-one of the points of a batch; the mirror is audited while it goes on, and killed; or it ends by itself, is audited, and
-faults are planted in targets, which the next audit has to name, and nothing else; then these tables are read again.
-Behind the minutes come those rounds alone that bring what is missing: kills, an audited one, a kind of fault. At
-the end the load stops, and every target must be equal to its table, by the audit and by a comparison of all rows.
+In: a seed, minutes, kills, a server version. Out: a summary, or an AssertionError with the command that repeats the
+run. Each round runs the mirror beside sysbench, TPC-C and writers of this project, and ends in one of three ways:
+* The driver is killed at one of the points of a batch.
+* The mirror is audited while it runs, and killed.
+* The mirror ends by itself and is audited. Then faults are planted in targets. The next audit has to name these faults
+  and nothing else, and their tables are re-snapshotted.
+After the given minutes, only rounds that are still missing run: kills, an audited round, a kind of fault. At the end,
+the load stops, and every target must equal its table, by the audit and by a comparison of all rows.
 
-The seed gives what is done in which order; the machine gives the timing.
+The seed determines the actions and their order, but not their timing.
 """
 
 from __future__ import annotations

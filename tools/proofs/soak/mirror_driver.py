@@ -1,7 +1,9 @@
-"""Drivers of one mirror, one after the other: each runs it to its end, or until it is killed, and audits what there is.
+"""Drivers of one mirror, one after the other: each runs the mirror to its end or until it is killed, and audits
+targets.
 
-In: a server, the tables, a folder for lake, checkpoint and relay log. Out: the mirror's states, audits of it, and how
-often Spark found the machine too slow, which is tried again. Raised: an AssertionError with whatever else went wrong.
+In: a server, the tables, a folder for lake, checkpoint and relay log. Out: the states and audits of the mirror, and the
+number of times that Spark found the machine too slow, after which the run is repeated. Raised: an AssertionError with
+any other failure.
 """
 
 from __future__ import annotations

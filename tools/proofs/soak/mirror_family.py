@@ -1,6 +1,6 @@
-"""Tables of the mirror's soak whose foreign keys cascade: what the server does to their rows is in no binlog.
+"""Tables of the mirror's soak with cascading foreign keys. No binlog contains the cascaded row changes.
 
-In: a connection, a source of chance. Out: transactions that delete, replace and move rows at every level.
+In: a connection and a random source. Out: transactions that delete, replace and move rows at every level.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Faults that the mirror's soak plants in a target: one flipped bit, a missing, a doubled, a stale row.
+"""Faults that the mirror's soak plants in a target: a flipped bit, a missing row, a doubled row, a stale row.
 
-In: a driver, a kind, a table that no statement changes. Out: what was planted, and how an audit has to name it; None
-where the target has no row for it. Nothing of the mirror is told.
+In: a driver, a kind, and a table that no DDL changes. Out: the planted fault, and the difference that an audit has to
+report for it; None if the target has no suitable row. The mirror does not know of the fault.
 """
 
 from __future__ import annotations

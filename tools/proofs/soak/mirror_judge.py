@@ -1,8 +1,8 @@
-"""The judges of a mirror at its end: the audit, and all rows of a target beside all rows of its table.
+"""Judges of a mirror at its end: the audit, and a comparison of all rows of each target with all rows of its table.
 
-In: a driver, a server that stands still, its tables. Out: how many rows were compared. Raised: an AssertionError with
-what the audit found, or with the first rows that one side has alone. For the second judge Spark writes the target out
-as plain Parquet, and Python reads both sides.
+In: a driver, an idle server, its tables. Out: the number of compared rows. Raised: an AssertionError with the
+differences of the audit, or with the first rows that only one side has. For the comparison, Spark writes the target as
+plain Parquet, and Python reads both sides.
 """
 
 from __future__ import annotations

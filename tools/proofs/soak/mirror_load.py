@@ -1,8 +1,8 @@
-"""The load of the mirror's soak: sysbench and TPC-C on tables of their own, and writers of ours with statements beside.
+"""Load of the mirror's soak: sysbench and TPC-C on separate tables, and writers of this project that also run DDL.
 
-In: a version, options, a seed, warehouses of TPC-C. Out: a primary whose tables were full before anything read them,
-and never stand still. Statements and changes of a table come from one thread, so that each stands where the thread put
-it. `FIXED` are the tables that no statement changes: an audit can always compare them, so faults are planted there.
+In: a version, options, a seed, warehouses of TPC-C. Out: a primary whose tables are filled before the first read and
+then never stop changing. One thread runs the DDL and the row changes of a table, so that it determines their order.
+`FIXED` are the tables without DDL. An audit can always compare them, so faults are planted in these tables.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The points of a batch at which the mirror's soak kills, and which of them a kill hit, by the files that it left.
+"""Points of a batch at which the mirror's soak kills, and the point that a kill hit, by the files on disk.
 
-In: the folders of a lake and of a checkpoint. Out: whether something was written since; after a kill, where the batch
-was. A data file that no commit names is of a write that was broken off. It was a MERGE if the table was delivered as a
-whole when the batch began, and no statement puts other rows into its place; else it may have been an append. A target
-with a commit of a batch that the control table does not have was done before the others of the batch.
+In: the folders of a lake and of a checkpoint. Out: whether a file was written since a time, and after a kill the point
+that the batch had reached. A data file that no commit names belongs to an interrupted write. The write was a MERGE if
+the table was completely delivered when the batch began and no DDL replaces its rows. Otherwise it may have been an
+append. If a target has a commit of a batch and the control table does not, the target was written before other targets
+of the batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The statements of the mirror's soak: what is done to a table next, by what was done before.
+"""DDL statements of the mirror's soak: the next statement for a table, which depends on the earlier ones.
 
-In: chances, and for `altered` which columns there are by now. Out: statements as SQL that the server takes, each kind
-by its name. What all tables keep under every statement is `id`, `v` and `t`, so that writers need not know of them.
+In: a random source, and for `altered` the current columns. Out: SQL statements that the server accepts, by the name of
+their kind. Every table keeps the columns `id`, `v` and `t`, so that writers need not know of the DDL.
 """
 
 from __future__ import annotations

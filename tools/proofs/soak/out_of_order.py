@@ -1,10 +1,11 @@
-"""Faults: sequence numbers go back, as they do where somebody replays a binlog on a server that takes any number.
+"""Faults: sequence numbers go back, as after the replay of a binlog on a server that accepts any number.
 
-While they do, only the same server can go on: no change of servers, no loss of files at the same time; everything else
-may come. When the fault ends the next number is above all there were, and every server will do again.
+During the fault, only the same server can continue the stream. Changes of servers and losses of files are therefore
+excluded, and all other faults are allowed. After the fault, the next number is above all earlier ones, and every server
+can continue again.
 
-In strict mode the daemon must end with exit code 34, right before the first number that went back. The operator starts
-it again without strict mode, and kills it a few times while the numbers jump about.
+In strict mode the daemon must end with exit code 34, right before the first number that goes back. The operator
+restarts it without strict mode, and kills it a few times while the numbers go back and forth.
 """
 
 from __future__ import annotations

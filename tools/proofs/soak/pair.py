@@ -1,13 +1,13 @@
-"""Two real servers, one of them the primary; the other one replicates from it and can take over, and back.
+"""Pair of real servers: one is the primary, and the other one replicates from it and can take over, in both directions.
 
-In: a version. Out: which server writers may use at the moment, a fault proxy in front of each for the daemon, and the
-changes of roles. Writers use one server only, the primary; the daemon can reach only that one too, as behind an address
-that moves. Nothing committed is lost at a change: the new primary has first taken everything from the binlog of the old
-one, which after a crash is started again for that (`salvage`), reachable by nobody else.
+In: a version. Out: the server that writers may use now, a fault proxy before each server for the daemon, and the
+changes of roles. Writers use only the primary, and the daemon can reach only the primary too, as with a virtual IP
+address. A change of roles loses no commit: the new primary first replicates the rest of the old one's binlog. After a
+crash, the old primary is restarted for this purpose, with no other client (`salvage`).
 
-Both servers survive kill -9 without a loss: what InnoDB and the binlog have written is in the page cache. What is not
-atomic inside the server (MyISAM, XA, DDL of old versions) must not be in the middle of a statement when one is killed:
-the writers' `turn` locks see to that.
+Both servers lose nothing after kill -9, because the writes of InnoDB and the binlog are in the page cache. Statements
+that are not atomic in the server (MyISAM, XA, DDL of old versions) must not run at the moment of a kill. The `turn`
+locks of the writers prevent that.
 """
 
 from __future__ import annotations

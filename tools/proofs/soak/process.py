@@ -1,7 +1,8 @@
-"""The daemon as a black box: a process with a configuration file, signals, an exit code, and what it costs.
+"""Daemon as a black box: a process with a configuration file, signals, an exit code and its use of resources.
 
-In: where its servers and its relay log are. Out: the process, restarted as a service manager would; its log; its memory
-and descriptors. An exit that nobody asked for is kept with the last lines of the log, for the judge.
+In: addresses of its servers, and its relay directory. Out: the process, which is restarted as a service manager would
+do, its log, its memory and its descriptors. An exit that was not requested is recorded with the last lines of the log,
+for the judge.
 """
 
 from __future__ import annotations

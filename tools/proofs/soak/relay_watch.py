@@ -1,10 +1,10 @@
-"""An independent reader of a relay log that is being written: which groups are whole on disk at this moment.
+"""Independent reader of a relay log that is being written, which finds the groups that are whole on disk.
 
-In: the daemon's relay directory. Out: the GTID of every whole group, and a copy of the files that outlives retention.
-Nothing of the project is used: the binlog format is read here from its definition, each event with its CRC32. Refused,
-with the file and offset: a sequence number twice or with a hole before it, whole groups that vanish from a file that is
-still there, and anything but whole groups in a file that has a successor. In the domain whose sequence numbers go back
-the numbers that its transactions carry are looked at so instead (going_back.py).
+In: the daemon's relay directory. Out: the GTID of every whole group, and a copy of the files, which retention does not
+remove. The module uses no code of the project, and reads the binlog format by its definition, each event with its
+CRC32. It refuses three conditions, with file and offset: a repeated or missing sequence number, whole groups that
+vanish from an existing file, and an incomplete group in a file that has a successor. In the domain whose sequence
+numbers go back, it checks the unique numbers of the transactions instead (going_back.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Faults: an operator removes relay files, beside the running daemon or while it is down, and starts it again.
+"""Faults: an operator removes relay files while the daemon runs or is down, and starts the daemon again.
 
-While it is up the daemon must end with exit code 70, and no COMMIT that was sent after the loss may be acknowledged.
-With nothing left of the log it must refuse to begin anew, and name the position that `--start` then takes; else it goes
-on behind what is left. The watch forgets what lay behind that place: there the log must go on, without a hole.
+A running daemon must end with exit code 70, and no COMMIT that was sent after the loss may be acknowledged. If nothing
+remains of the log, the daemon must refuse to start, and name the position for `--start`. Otherwise it continues after
+the remaining files. The watch forgets all groups after that place, because the log must continue there without a gap.
 """
 
 from __future__ import annotations

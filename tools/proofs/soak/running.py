@@ -1,6 +1,6 @@
-"""The queries of a Spark application that is going to be killed: started at a word, and again whenever one fails.
+"""Queries of a Spark application that will be killed: they start after a line on stdin, and restart if they fail.
 
-In: settings, and the DataFrame of each query. Out: the events file: warm, started, and each failure.
+In: settings, and the DataFrame of each query. Out: the events file, with the lines warm, started, and each failure.
 """
 
 from __future__ import annotations

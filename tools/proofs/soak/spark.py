@@ -1,13 +1,15 @@
-"""The soak of the Spark source: a primary under load, queries into Spark's exactly-once sinks, the driver killed -9.
+"""Soak of the Spark source: a primary under load, queries with Spark's exactly-once sinks, and drivers that are killed
+-9.
 
-In: a seed, a number of kills, sinks, a server version. Out: a summary, or an AssertionError with how to repeat it. Each
-round lets a warm Spark application go, with options and feeds drawn anew (a replica of its own, or a daemon's relay
-log), waits for one of the points of a micro-batch in one of its queries, and kills it there; meanwhile workers, source
-processes, the daemon or the primary die too, and between two rounds relay folders vanish. At the end every sink must
-hold each row change of the primary's binlogs once, and its replay must give the primary's tables (spark_judge.py).
+In: a seed, a number of kills, sinks, a server version. Out: a summary, or an AssertionError with the command that
+repeats the run. Each round starts the queries of a warm Spark application with new random options and feeds (an
+embedded replica, or a daemon's relay log). It waits for a point of a micro-batch in one query, and kills the
+application there. Meanwhile, workers, source processes, the daemon or the primary die too, and between two rounds relay
+folders are deleted. At the end, every sink must have each row change of the primary's binlogs once. Its replay must
+give the primary's tables (spark_judge.py).
 
-The seed gives what is done in which order; the machine gives the timing. A kill counts for the point that was hit by
-what is on disk, and rounds go on until every point was hit as often as asked for.
+The seed determines the actions and their order, but not their timing. The files on disk show which point a kill hit.
+Rounds continue until every point was hit as often as requested.
 """
 
 from __future__ import annotations

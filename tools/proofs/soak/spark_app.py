@@ -1,10 +1,10 @@
-"""The Spark application that the soak kills: a query a sink, warm at first, started when a line comes on stdin.
+"""Spark application that the soak kills: one query for each sink, prepared first, and started by a line on stdin.
 
     python -m tools.proofs.soak.spark_app '{"events": FILE, "queries": [{"kind", "options", "checkpoint", "output"}…]}'
 
-Every row change becomes identity, operation, table, key and both images as JSON text (its MD5 where it is long), so
-that the sinks can be checked without our code. A query that ends is noted in the events file and started again, as a
-supervisor does; whether it had a reason to end is for the soak to judge.
+Every row change becomes identity, operation, table, key, and both images as JSON text (or the MD5 of a long text), so
+that the sinks can be checked without code of the project. If a query ends, its end is written to the events file, and
+the query is restarted, as a supervisor would do. The soak judges whether the query had a reason to end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One life of the Spark application: started ahead so that it is warm, let go, watched, killed as a whole or in part.
+"""One life of the Spark application: prepared ahead, started, watched, and killed as a whole or in part.
 
-In: what its queries are. Out: the process ids of its parts (JVM, Python sources, task workers), what its queries said
-when they ended, and its log. A killed application must leave nothing behind: orphans have to end by themselves.
+In: descriptions of its queries. Out: the process ids of its parts (JVM, Python sources, task workers), the messages of
+queries that ended, and its log. A killed application must leave no process: orphans have to end by themselves.
 """
 
 from __future__ import annotations

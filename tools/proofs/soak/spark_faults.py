@@ -1,7 +1,7 @@
-"""What else dies while a round of the Spark soak runs: task workers, a source process, the daemon, the primary.
+"""Further faults during a round of the Spark soak: a task worker, a source process, the daemon or the primary dies.
 
-In: the soak and the application that runs. Out: at most one such fault a round, counted by name; the driver's end does
-not wait for it, the round does.
+In: the soak and the running application. Out: at most one such fault a round, counted by name. The end of the driver
+does not wait for the fault, but the end of the round does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The last word on a sink: every row identity once, images that fit together, and the state of the server's tables.
+"""Final judge of a sink: every row identity once, consistent images, and the state of the server's tables.
 
-In: the rows of a sink, the row changes that `mariadb-binlog` sees (spark_oracle.py), the server at rest. Out: nothing,
-or an AssertionError that names the first difference. All but the last rows of each key stay in columns: runs are long.
+In: the rows of a sink, the row changes that `mariadb-binlog` prints (spark_oracle.py), and an idle server. Out:
+nothing, or an AssertionError that names the first difference. Only the last row of each key becomes a Python object,
+because a run has many rows; all others stay in columns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The load of the Spark soak: one primary, and the soak's writers at full speed until the sinks are far behind.
+"""Load of the Spark soak: one primary, and the soak's writers at full speed until the sinks lag far behind.
 
-In: a version, a seed. Out: a primary that can be crashed and restarted under load, how far a committed offset is behind
-it, and the exact end of the load. For the writers it takes the place of the pair of servers; nothing is promised here,
-because nobody acknowledges.
+In: a version, a seed. Out: a primary that can crash and restart under load, the lag of a committed offset, and the
+exact end of the load. The class has the interface of the pair of servers, which the writers expect. It makes no
+promises, because no replica acknowledges.
 """
 
 from __future__ import annotations

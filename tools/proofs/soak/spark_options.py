@@ -1,7 +1,8 @@
-"""What a query of the soak is started with: another feed and other limits each time, the same rows.
+"""Options with which the soak starts a query: a random feed and random limits for the same rows.
 
-In: a random source and where things are. Out: options of the source, and the name of the feed: `embedded` (a replica of
-its own), `attached` (a daemon's relay log alone) or `attached with a server`. A checkpoint goes from one to the other.
+In: a random source, and the addresses and folders. Out: options of the source, and the name of the feed. The feed is
+`embedded` (a replica in the source), `attached` (a daemon's relay log alone) or `attached with a server`. One
+checkpoint is continued with different feeds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Every row change that the primary committed, by MariaDB's own program: what the sinks must hold, no more and no less.
+"""Every row change that the primary committed, decoded by MariaDB's own program: the exact content that sinks must
+have.
 
-In: the primary's binlogs, from the first. Out: identity, operation and table of each row change, in columns, and the
-DDL in between. `mariadb-binlog` decodes; a filter keeps its headings; here they are only counted into their groups.
-Rows of an XA transaction belong to its XA COMMIT; a group without an end, at which a crash ended the file, to nobody.
+In: the primary's binlogs, from the first one. Out: identity, operation and table of each row change in columns, and the
+DDL in between. `mariadb-binlog` decodes, a filter keeps its heading lines, and this module only assigns them to their
+groups. Rows of an XA transaction belong to its XA COMMIT. A group without an end, after a crash, does not count.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The points of a micro-batch at which the soak kills: how each is recognised from outside, and what was hit.
+"""Points of a micro-batch at which the soak kills: how they are detected from outside, and which one a kill hit.
 
-In: the folders of a query's checkpoint and of its sink. Out: the moment a point is reached, and after the kill the
-point that was hit by what is on disk, which is what counts. Spark writes `offsets/N`, runs the tasks of batch N (each
-makes a `part-…` file), enters N in the sink's own log, and writes `commits/N`; each entry is a file that is renamed
-into place, which inotify tells at once.
+In: the folders of a query's checkpoint and of its sink. Out: the moment at which a point is reached, and after the kill
+the point that was hit, by the files on disk. Only the latter counts. Spark writes `offsets/N`, runs the tasks of batch
+N (each writes a `part-…` file), adds N to the sink's own log, and writes `commits/N`. Each entry is a file that is
+renamed to its final name, which inotify reports at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What Spark's sinks hold, read without Spark: the rows that count, by the sink's own log.
+"""Content of Spark's sinks, read without Spark: the rows in the files that the sink's own log names.
 
-In: the folders of a query. Out: one Arrow table of its rows. A file that no log names belongs to a batch that never
-committed, and is no part of the result; a file that the log names twice would be read twice.
+In: the folders of a query. Out: one Arrow table of its rows. A file that no log names belongs to a batch that was not
+committed, and is not part of the result. A file that the log names twice is read twice.
 """
 
 from __future__ import annotations

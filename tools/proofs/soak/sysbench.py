@@ -1,6 +1,7 @@
-"""The load that others wrote: sysbench, which scripts/get-sysbench fetches, as commands.
+"""Commands of sysbench, an external load program that scripts/get-sysbench downloads.
 
-In: a server, a database of it, a script and its sizes. Out: the command, to which `prepare` or `run` is added.
+In: a server, one of its databases, a script and its sizes. Out: the command, to which the caller adds `prepare` or
+`run`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""TPC-C as others wrote it: go-tpc, which scripts/get-go-tpc builds, as commands.
+"""Commands of go-tpc, an external implementation of TPC-C that scripts/get-go-tpc builds.
 
-In: a server, warehouses. Out: commands that fill the nine tables, and that run the five transactions as terminals do,
-with the keying and thinking times of the specification. `history` has no key, so a mirror of it reads it whole.
+In: a server, warehouses. Out: commands that fill the nine tables, and commands that run the five transactions as
+terminals with the keying and thinking times of the specification. `history` has no key, so a mirror reads this table
+whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One session of the load: connects, writes step after step, comes back after every crash, and keeps the ledger.
+"""Session of the load, which runs step after step, reconnects after every crash, and keeps the ledger.
 
-In: the pair of servers and the ledger. Out: transactions at the pace of their ACKs. Errors that a dying server gives
-are part of the run; any other one ends the writer and is kept in `failure`.
+In: the pair of servers and the ledger. Out: transactions at the rate of their ACKs. Errors of a dying server are
+expected. Any other error ends the writer and is kept in `failure`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The load: writers of every kind of group that a binlog can hold, each in its own session, at the pace of ACKs.
+"""Writers of every kind of group that a binlog can contain, each in its own session, at the rate of ACKs.
 
-In: the pair of servers and the ledger. Out: transactions of one to some thousand rows over several GTID domains, rows
-of up to 17 MB, DDL, XA over connections and servers, rollbacks, savepoints, MyISAM, statements under a wrong clock; and
-each COMMIT's promise in the ledger. A writer that loses its connection comes back as soon as there is a primary.
+In: the pair of servers and the ledger. Out: transactions of one to some thousand rows over several GTID domains, and
+the promise of each COMMIT in the ledger. The transactions include rows of up to 17 MB, DDL, XA over connections and
+servers, rollbacks, savepoints, MyISAM, and statements with a wrong clock. A writer that loses its connection reconnects
+as soon as there is a primary.
 """
 
 from __future__ import annotations

@@ -50,14 +50,23 @@ class DataFile(NamedTuple):
     stats: str
 
     def added(self, *, data_change: bool) -> AddAction:
-        """Return the action that adds the file; `data_change`: whether its rows are new to the table."""
+        """Return the action that adds the file to the table.
+
+        Args:
+            data_change: whether the rows of the file are new to the table.
+        """
         from deltalake.transaction import AddAction
 
         return AddAction(self.path, self.size, {}, int(time.time() * 1000), data_change, self.stats)
 
 
 class ParquetColumns(NamedTuple):
-    """Columns with limits (minimum, maximum), and columns that may have a dictionary, by their names in files."""
+    """Columns of a file by their names in files.
+
+    Attributes:
+        limited: columns with a minimum and a maximum.
+        dictionary: columns that may have a dictionary.
+    """
 
     limited: frozenset[str]
     dictionary: frozenset[str]
@@ -69,11 +78,11 @@ def physical_name(field: pa.Field) -> str:
 
 
 def parquet_columns(schema: pa.Schema) -> ParquetColumns:
-    """Return the columns of a target's schema that get limits, and those that get dictionaries if their values repeat.
+    """Return the columns that get limits, and the columns that get dictionaries if their values repeat.
 
     delta-rs rounds the limits of DECIMALs to doubles. Spark misses -0.0 in dictionaries of FLOAT and DOUBLE. Readers
-    truncate limits of text, bytes and times in different ways. So only integers and dates have limits, and only they
-    and text have dictionaries.
+    truncate limits of text, bytes and times in different ways. So only integers and dates have limits, and only
+    integers, dates and text have dictionaries.
     """
     import pyarrow as pa
 
@@ -166,7 +175,10 @@ class _FileSchema:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _dictionaries(self, group: pa.Table) -> list[str]:
-        """Return the columns that get a dictionary: Arrow builds and discards one if values hardly repeat."""
+        """Return the columns that get a dictionary.
+
+        If values hardly repeat, Arrow would build a dictionary and discard it.
+        """
         import pyarrow.compute as pc
 
         sample = group.slice(0, SAMPLE_ROWS)
@@ -201,7 +213,7 @@ class _FileSchema:
 
 
 def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a copy of a batch: the decoder overwrites the memory of a batch when the next one is requested."""
+    """Return a copy of a batch. The decoder overwrites the memory of a batch when the next batch is requested."""
     import pyarrow as pa
 
     return pa.ipc.read_record_batch(batch.serialize(), batch.schema)
@@ -266,7 +278,11 @@ class TableFile(NamedTuple):
         return self.rows is not None and not {"%", ":"} & set(self.path) and not self.path.startswith("/")
 
     def removed(self, *, data_change: bool) -> RemoveAction:
-        """Return the action that removes the file; `data_change`: whether its rows leave the table."""
+        """Return the action that removes the file from the table.
+
+        Args:
+            data_change: whether the rows of the file leave the table.
+        """
         from deltalake.transaction import RemoveAction
 
         return RemoveAction(self.path, data_change, int(time.time() * 1000), self.size)
@@ -303,8 +319,8 @@ def old_bytes(folder: str, files: Iterable[TableFile]) -> int:
 def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, with the columns of the table in its order, under their names in files.
 
-    Columns are cast to the types of the table: a file of delta-rs may declare text as `string_view`, which few of
-    pyarrow's functions take.
+    Columns are cast to the types of the table: a file of delta-rs may declare text as `string_view`, which few
+    functions of pyarrow take.
 
     Raises:
         NativeWriteError: a file does not have the rows that the log counts.

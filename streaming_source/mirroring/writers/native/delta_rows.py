@@ -1,8 +1,8 @@
 """Commits to one Delta table by delta-rs, without Spark or a JVM.
 
 There are four kinds of commit: `merge_rows` for changes, `append_files` for Parquet files of tasks, `remove_rows` for
-TRUNCATE, and `replace_rows` for all rows of a small table. The first two do nothing if the table already has their
-commit. Refused: a table that delta-rs cannot write, or that is too large for a merge by one task.
+TRUNCATE, and `replace_rows` for all rows of a small table. `merge_rows` and `append_files` do nothing if the table
+already has their commit. Refused: a table that delta-rs cannot write, or that is too large for a merge by one task.
 
 The token of a commit is read and written through one `DeltaTable`. If two tasks do the same work, the second one finds
 the token, or its commit conflicts.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streaming_source.transforms.transformed_images import TargetColumn
 # To open a table, delta-rs reads its log since the last checkpoint, which takes as long as the rest of a small commit.
 # A cached table reads only the commits since its last use. `opened` takes a table out of the cache, and `keep` puts it
-# back, so no two threads share one.
+# back, so no two threads share a table.
 
 
 MOST_TABLES: Final = 200
@@ -98,7 +98,10 @@ def keep(folder: str, table: DeltaTable) -> None:
 
 
 def _commit(folder: str, version: int) -> tuple[int, int] | None:
-    """Return inode and time of a commit's file, which differ if another file replaced it; None if there is no file."""
+    """Return inode and modification time of a commit's file; None if there is no file.
+
+    If another file replaced the commit, inode or time differ.
+    """
     try:
         file = Path(folder, "_delta_log", f"{version:020d}.json").stat()
     except OSError:
@@ -112,11 +115,11 @@ MOST_BYTES: Final = 256 << 20
 
 LEAST_REWRITTEN: Final = 16 << 20
 
-"""Rewritten bytes of a commit from which the folder is searched for old files."""
+"""Bytes that a commit has to rewrite before the folder is searched for old files."""
 
 MOST_OLD_BYTES: Final = 8 << 30
 
-"""Most bytes of old files of a table, which are kept for an hour.
+"""Most bytes of old files of a table. The retention of old files is an hour.
 
 A commit each second that rewrites 30 MB would leave 100 GB. Above the limit, Spark marks rows as deleted instead.
 """
@@ -125,7 +128,7 @@ TRIES: Final = 5
 
 """Most attempts of a commit.
 
-A commit of another writer (OPTIMIZE, an append) fails an attempt, and the next one starts with the table after it.
+A commit of another writer (OPTIMIZE, an append) fails an attempt. The next attempt starts with the new version.
 """
 
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
@@ -144,7 +147,7 @@ _FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 
 _LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 
-"""Property that column mapping adds to those with which a table is created."""
+"""Property that Delta adds to the properties of a new table because of column mapping."""
 
 
 class TargetShape(NamedTuple):
@@ -153,7 +156,7 @@ class TargetShape(NamedTuple):
     Attributes:
         names: its columns, in the order of the rows' columns.
         keys: its key columns.
-        owner: properties that it must have.
+        owner: properties that the table must have, because they name the mirror.
     """
 
     mode: str
@@ -382,8 +385,8 @@ def stored_columns(folder: str) -> list[str]:
 def after_commit() -> PostCommitHookProperties:
     """Return the actions of delta-rs after a commit: a checkpoint if one is due.
 
-    By default it also lists the log for expired files after every commit, which takes 0.7 s with 50,000 versions.
-    `Upkeep` does that.
+    By default delta-rs also lists the log for expired files after every commit, which takes 0.7 s with 50,000 versions.
+    `Upkeep` removes expired files instead.
     """
     from deltalake import PostCommitHookProperties
 
@@ -391,7 +394,7 @@ def after_commit() -> PostCommitHookProperties:
 
 
 def _committed(folder: str, target: TargetShape, token: Commit | None, write: Callable[[DeltaTable], object]) -> bool:
-    """Write one commit, after the commits of other writers; return False if the table already has it."""
+    """Write one commit, after the commits of other writers. Return False if the table already has the commit."""
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
     with refused():
@@ -494,7 +497,13 @@ def _rewrite_files(
 
 
 def check_old_files(folder: str, files: Sequence[TableFile], size: int) -> None:
-    """Refuse a commit that rewrites `size` bytes if the table would have too many bytes of old files after it."""
+    """Refuse to rewrite files if the table would then have too many bytes of old files.
+
+    Args:
+        folder: the folder of the table.
+        files: the current files of the table.
+        size: the bytes that the commit rewrites.
+    """
     if size < LEAST_REWRITTEN:
         return
     old = old_bytes(folder, files) + size
@@ -520,7 +529,13 @@ def _append(
 
 
 def _commit_properties(commit: Commit, *, once: bool, after_others: bool = True) -> CommitProperties:
-    """Return the properties of a commit; without `after_others` it fails after a commit of another writer."""
+    """Return the properties of a commit.
+
+    Args:
+        commit: the token.
+        once: whether the commit stores its token, so that a repetition is found.
+        after_others: whether the commit may follow a new commit of another writer. If not, it fails then.
+    """
     from deltalake import CommitProperties, Transaction
 
     return CommitProperties(

@@ -2,8 +2,8 @@
 
 The task reads the keys of each file whose limits do not exclude them. Files with a changed key are copied without the
 changed rows, one record batch at a time. The new rows follow in the last file. A MERGE of delta-rs is a query with a
-plan and a join, which takes half as long again for a million rows, and twice the memory. The caller makes the commit.
-It has to remove the old files and add the new ones, and has to fail if another commit came between.
+plan and a join: for a million rows it takes 1.5 times as long and twice the memory. The caller makes the commit, which
+removes the old files and adds the new ones. The commit has to fail if another commit came between.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.native.data_files import DataFile, TableFile
 
 MOST_BYTES: Final = 1 << 30
-"""Most bytes of files that one task rewrites, in some ten seconds. Above, Spark marks rows as deleted on all cores."""
+"""Most bytes of files that one task rewrites, in some ten seconds. For more, Spark marks rows as deleted, on all cores.
+"""
 SMALL_BYTES: Final = 1 << 20
 """Most bytes of a table that is rewritten as a whole, into one file."""
 JOINED_BYTES: Final = 64 << 20
@@ -112,7 +113,7 @@ def rewritten(
         schema: the columns of the table.
         keys: selects the rows of the files that stay: those without a changed key.
         changes: the last change of each key, with the columns of the table by their names.
-        deleted: whether each change deletes its row; None: none does.
+        deleted: whether each change deletes its row, shape (changes,), bool. None: no change does.
 
     Raises:
         NativeWriteError: a file does not have the rows that the log says, or a value does not fit. No file is left.
@@ -135,7 +136,7 @@ def rewritten(
 def _rows(
     folder: str, files: Sequence[TableFile], schema: pa.Schema, changed: KeptRows, opened: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files whose keys did not change, and then the new rows."""
+    """Yield the rows of files whose keys did not change, then the new rows."""
     for batch in rows_of(folder, files, schema):
         kept = changed.left(batch)
         if kept.num_rows:
@@ -158,7 +159,7 @@ def _joined(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
 
 
 class KeptRows(Protocol):
-    """Interface that selects the rows of files that stay."""
+    """Interface of an object that decides which rows of files stay."""
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that stay."""
@@ -168,7 +169,7 @@ class FileKeys:
     """Changed keys, with the column names of a table's files."""
 
     def __init__(self, schema: pa.Schema, keys: pa.Table) -> None:
-        """Take the keys.
+        """Keep the changed keys.
 
         Args:
             schema: the columns of the table.

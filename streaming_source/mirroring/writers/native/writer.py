@@ -114,8 +114,8 @@ class NativeWriter:
 
         Args:
             spark: the session of the micro-batch.
-            works: the work on its tables. What is written is marked there.
-            facts: its facts.
+            works: the work on the tables of the micro-batch. Written rows are marked in them.
+            facts: the facts of the micro-batch.
         """
         if self._settings.writer != NATIVE:
             for work in works:
@@ -137,7 +137,7 @@ class NativeWriter:
     def folder(self, spark: SparkSession, table: str, made: str | None = None) -> str | None:
         """Return the folder of a table that can be written without Spark, or None.
 
-        `made` distinguishes tables that had the same name one after another.
+        `made` identifies the creation of the table, because tables may have had the same name one after another.
         """
         if self._settings.writer != NATIVE:
             return None
@@ -254,9 +254,9 @@ def _check_rows(part: TableBatch) -> None:
 
 
 def _are_counted(facts: TableChanges) -> bool:
-    """Return True if one task counts the rows of a table without a key, where the order of changes is irrelevant.
+    """Return True if one task counts the rows of a table without a key, for which the order of changes is irrelevant.
 
-    More rows can only be appended, which is refused if a row is deleted.
+    If there are more rows, they are appended. The append is refused if a row was changed or deleted.
     """
     return bool(facts.changes) and facts.rows <= MOST_CHANGES and facts.bytes <= MOST_BATCH_BYTES
 
@@ -343,7 +343,10 @@ def _numbers(tasks: _TableTasks) -> list[int]:
 
 
 def _finish(tasks: _TableTasks, outcomes: Outcomes) -> str | None:
-    """Append the files of a table after its changes, and mark what is written; return why something is not."""
+    """Append the files of a table after its changes, and mark what is written.
+
+    Return why something is not written, or None.
+    """
     work = tasks.work
     reason = None
     if tasks.changes is not None:
@@ -378,7 +381,7 @@ def _reported(outcomes: Outcomes, number: int) -> TaskOutcome:
 
 
 def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
-    """Return an error text if files lack snapshot rows; None if they do not, or their number cannot be checked."""
+    """Return an error text if files lack snapshot rows; None if all rows are there or their number is unknown."""
     assert tasks.rows is not None  # noqa: S101
     work, written = tasks.work, sum(file.rows for file in files)
     expected = {"new": work.facts.reads, "inserted": work.facts.rows}.get(tasks.rows.rows, written)

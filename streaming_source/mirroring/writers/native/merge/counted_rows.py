@@ -2,9 +2,9 @@
 
 A change removes one row that equals its before image bit by bit, and adds one that equals its after image. So the order
 of changes is irrelevant, and a micro-batch is a number for each distinct row. `counted_changes` finds the numbers, and
-`counted_files` rewrites the files of the target from which rows are removed. It removes no file and makes no commit:
-the driver does both at once, and only if the files still exist (`append_files`). So a late or repeated task changes
-nothing. The Spark form of this is `streaming_source/mirroring/modes/current.py`.
+`counted_files` rewrites the files of the target from which rows are removed. The task removes no file and makes no
+commit. The driver does both in one step, and only if the files still exist (`append_files`). So a late or repeated task
+changes nothing. `streaming_source/mirroring/modes/current.py` has the same algorithm for Spark.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
 
 
 class CountedChanges(NamedTuple):
-    """Rows of a table, with its names and types, and the change in the number of copies of each."""
+    """Distinct rows of a table, and the change in the number of copies of each row.
+
+    The rows have the names and types of the target.
+    """
 
     rows: pa.Table
     more: Numbers
@@ -70,7 +73,7 @@ def counted_changes(
 
     Args:
         latest: the table, without a key.
-        batches: its part of a micro-batch.
+        batches: the table's part of a micro-batch, as flat rows.
         schema: the columns of the target.
         names: the names of the columns, in the order of the table's columns.
         left_out: the known values of columns that images lack, if some do.
@@ -120,7 +123,7 @@ def count_in(
         folder: the folder of the target.
         target: the target.
         latest: the table.
-        batches: its part of the micro-batch.
+        batches: the table's part of the micro-batch, as flat rows.
         left_out: the known values of columns that images lack, if some do.
 
     Raises:
@@ -142,7 +145,7 @@ def count_in(
 
 
 def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tuple[list[DataFile], list[TableFile]]:
-    """Return the same files as `count_in`, for changes that are already counted."""
+    """Return the result of `count_in` for changes that are already counted."""
     import pyarrow as pa
 
     schema = pa.schema(table.schema().to_arrow())
@@ -165,15 +168,15 @@ def counted_files(table: DeltaTable, folder: str, changes: CountedChanges) -> tu
 
 
 class FewerRows:
-    """Rows of which some copies have to be removed from a table's files: the first ones in the order of reading."""
+    """Rows of which some copies have to be removed from a table's files. The copies that are read first are removed."""
 
     def __init__(self, schema: pa.Schema, rows: pa.Table, less: Numbers) -> None:
-        """Take the rows.
+        """Keep the rows to remove.
 
         Args:
             schema: the columns of the table.
             rows: the rows, with the column names of the table.
-            less: how many copies of each row are removed.
+            less: the number of copies to remove, for each row.
         """
         named = rows.rename_columns([physical_name(schema.field(name)) for name in rows.schema.names])
         self._rows = EqualRows(named)
@@ -187,7 +190,7 @@ class FewerRows:
         return int(self._less.sum())
 
     def left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that stay; all other rows count as found."""
+        """Return the rows that stay. All other rows count as found."""
         import numpy as np
 
         places, which = self._rows.places(rows)
@@ -204,7 +207,7 @@ class FewerRows:
         return rows.take(_places(stays))
 
     def may_be_in(self, folder: str, file: TableFile) -> bool:
-        """Return True if the limits of a file allow one of the rows."""
+        """Return True if the limits of a file do not exclude all of the rows."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(Path(folder, file.path)) as opened:

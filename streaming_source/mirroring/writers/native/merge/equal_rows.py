@@ -1,6 +1,6 @@
 """Search for rows that equal given rows bit by bit: `EqualRows` finds them in record batches.
 
-NULL equals NULL, 0.0 and -0.0 are two values, and all NaNs are one, because Spark writes them with the same bits. A
+NULL equals NULL. 0.0 and -0.0 are two values. All NaNs are one value, because Spark writes them with the same bits. A
 batch is filtered column by column, because most rows of a table differ from the wanted rows in the first columns.
 """
 
@@ -41,7 +41,7 @@ class EqualRows:
     """Rows to search for."""
 
     def __init__(self, wanted: pa.Table) -> None:
-        """Take the rows.
+        """Keep the rows to search for.
 
         Raises:
             NativeWriteError: a column has a type whose values are not compared.
@@ -49,12 +49,15 @@ class EqualRows:
         self._wanted = _exact(wanted)
 
     def places(self, batch: pa.RecordBatch) -> tuple[Places, Places]:
-        """Return the row numbers of rows in `batch` that equal a wanted row, ascending, and those of the wanted rows.
+        """Return the places of rows in `batch` that equal a wanted row.
 
         If several wanted rows are equal, one of them is taken.
 
         Args:
             batch: rows with the same columns, and maybe others. Types are cast to those of the wanted rows.
+
+        Returns:
+            Row numbers in `batch`, ascending, and for each of them the row number of the wanted row. Both int64.
         """
         import numpy as np
         import pyarrow as pa
@@ -127,7 +130,7 @@ def _as_bytes(values: pa.Array) -> pa.Array:
 
 
 def _numbers(values: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return numbers as a view of Arrow's memory; those in place of NULL are undefined."""
+    """Return numbers as a view of Arrow's memory. The values at NULLs are undefined."""
     import numpy as np
 
     numbers = np.frombuffer(values.buffers()[1] or b"", kind)

@@ -1,9 +1,9 @@
 """Rows of one table in a micro-batch in the form of the target's mode, computed by the task that decodes them.
 
-Each mode has two functions. One makes net changes: the input of a MERGE. The other makes new rows to append: snapshot
-rows, or all rows in append_log. For a table without a key, inserted rows are appended too. All functions read flat rows
-in the order of the stream, with the columns of the table named by their numbers. They must equal the Spark forms in
-`streaming_source/mirroring/modes`: `tests/mirroring/test_mode_tables.py` compares both with a model.
+Each mode has two functions: one makes net changes, the input of a MERGE. The other makes new rows to append, which are
+snapshot rows, or all rows in append_log. For a table without a key, inserted rows are appended too. All functions read
+flat rows in the order of the stream, with the columns of the table named by their numbers. They must equal the Spark
+forms in `streaming_source/mirroring/modes`: `tests/mirroring/test_mode_tables.py` compares both with a model.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def net_changes(
     """Return the input rows for a MERGE of the mode; None if nothing changed.
 
     The columns are those of the target, named by their numbers. In all modes except a `soft_delete` of whole images,
-    one more column follows. It is true if the MERGE only ends a row: it deletes the row, or closes the version, and
-    inserts nothing. In `soft_delete` the row stays, and is marked. With `left_out`, the columns `kept_` with a number
-    follow (see `key_events`), and snapshot rows are among the changes.
+    one more BOOLEAN column follows. It is true for a row with which the MERGE inserts nothing, but deletes the target's
+    row (`current`), marks it (`soft_delete`) or closes a version (`history`). With `left_out`, the columns `kept_` with
+    a number follow (see `key_events`), and snapshot rows are among the changes.
 
     Args:
         mode: the mode of the target.
         latest: the table and its key.
-        batches: its part of the micro-batch.
+        batches: the table's part of the micro-batch, as flat rows.
         left_out: the known values of columns that images lack, if some do.
     """
     import pyarrow as pa
@@ -161,7 +161,7 @@ def inserted_rows(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordB
 def first_state(mode: str, latest: LatestOfTable, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the first rows of a new target of the mode `current` or `soft_delete`, from snapshot rows and changes.
 
-    For each key it is the last one by its place in the stream, because a change may be older than the snapshot row.
+    Each key gets its row with the last place in the stream: a change may be older than the snapshot row.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -3,8 +3,8 @@
 The task that decodes the rows calls `key_events`, which returns the events of each key. Each column has the value of
 the newest image, up to the event, that has the column. If no image of the micro-batch has it, the target's value stays.
 An INSERT that leaves a column out gives it its default, which the driver knows (`OmittedColumns`). Unknown values are
-refused, and Spark refuses them for the same reason. The rules are those of `streaming_source/sinks/upserts.py` and
-of `apply/table_applier.py`.
+refused. Spark then writes the table, and refuses them for the same reason. The rules are those of
+`streaming_source/sinks/upserts.py` and of `apply/table_applier.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_IMAGES: Final = (CHANGE, HISTORY, ABSENT)
 KEPT: Final = "kept_"
 """Prefix of the columns that mark rows which keep the value of the target."""
 MOST_CELLS: Final = 8 << 20
-"""Most values of changes in one task. It holds an 8-byte row number for each, two or three times: at most 200 MB."""
+"""Most values of changes in one task. The task holds two or three 8-byte row numbers for each value: at most 200 MB."""
 _NOWHERE: Final = -1
 _DEFAULT: Final = -2
 
@@ -202,7 +202,7 @@ def _present(absent: pa.Array, names: Sequence[str]) -> Flags:
 
 
 def _newest_places(begun: Places, places: Places) -> Places:
-    """Return for each event the row with a column's value: that of the last event of its key so far that has one.
+    """Return, for each event, the row with the newest value of a column, up to this event of the key.
 
     Args:
         begun: for each event, the number of the first event of its key; the events of a key are adjacent.

@@ -1,7 +1,7 @@
 """MERGE of delta-rs: net changes as a query on a table, for targets whose files are not rewritten.
 
 `merge_by_query` takes the result of `net_changes` for the target's mode. The caller limits the size of the table,
-because delta-rs holds the changed files in memory, and makes the properties of the commit.
+because delta-rs holds the changed files in memory. The caller also makes the properties of the commit.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def merge_by_query(
 
 
 def quoted(name: str) -> str:
-    """Return a name in quotes for DataFusion, which takes any text in them as a name."""
+    """Return a name in quotes, in which DataFusion accepts any text."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -84,7 +84,7 @@ def _kept_columns(rows: pa.Table, target: TargetShape) -> dict[int, str]:
 
 
 def _kept(target: TargetShape, name: str) -> str:
-    """Return the new value of a column that some changes lack: there the target's value stays."""
+    """Return the new value of a column that some changes lack. Such a change keeps the value of the target."""
     number = target.names.index(name)
     keeps, existing = _column("source", f"{KEPT}{number}"), _column("target", name)
     return f"CASE WHEN {keeps} THEN {existing} ELSE {_column('source', str(number))} END"

@@ -53,11 +53,8 @@ if TYPE_CHECKING:
     Definition = tuple[OutputColumn, ...]
 
 OPERATIONS: Final = array_of_values(["insert", "update", "delete"], pa.string())
-
 """Names of the row operations, indexed by the decoder's operation code."""
-
 NAMES: Final = pa.list_(pa.string())
-
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -144,7 +141,6 @@ def _image(arrays: Sequence[pa.Array], kind: pa.DataType, valid: npt.NDArray[np.
 
 
 SHOWN_TEXT: Final = 200
-
 """Characters of a statement in an error message, enough to find the statement."""
 
 

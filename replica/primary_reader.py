@@ -65,14 +65,11 @@ if TYPE_CHECKING:
 
 
 OWN_FILE_BYTES: Final = 16 << 20
-
 """Size in bytes after which a new relay file begins.
 
 Processed files are removed as a whole, so small files free disk space sooner. A transaction is never split.
 """
-
 OWN_LOG_BYTES: Final = 256 << 20
-
 """Size of the temporary log in bytes at which receiving pauses until the caller has processed the log."""
 
 
@@ -120,9 +117,7 @@ def temporary_log(
 
 
 POLL_S: Final = 0.1
-
 SILENCE_S: Final = 120.0
-
 """Maximum silence of the primary in seconds.
 
 On a slow disk, the primary needs a minute to find a position inside a file of 1 GB.

@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from replica.snapshot.check.verdict import InitialVerdicts
 
 LINES: Final = 40
-
 """Maximum number of lines for each kind of finding: a screen. The rest is counted, and --json has all of it."""
-
 ALL: Final = ("*.*",)
-
 PURPOSE: Final = "begin with the tables"
 
 

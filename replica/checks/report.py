@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 State = Literal["ok", "note", "warning", "missing"]
 
 REPLICATE: Final = "replicate"
-
 """Purpose of most reports."""
 
 
@@ -63,11 +62,8 @@ _MARKS: dict[State, tuple[str, str, str, str]] = {
     "warning": ("!", "!", "warning", "yellow"),
     "missing": ("✗", "x", "MISSING", "red"),
 }
-
 _NAME_WIDTH = 20
-
 _WIDEST_NAME = 44
-
 """Maximum width of names in columns. Longer ones break the alignment of the texts."""
 
 

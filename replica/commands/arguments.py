@@ -55,11 +55,9 @@ def warn_of_exposed_files(config: ReplicaConfig, sources: dict[str, str]) -> Non
 _Config = TypeVar("_Config", bound="ReplicaConfig")
 
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
-
 """Environment variable of --config."""
 
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, f"{ENVIRONMENT_PREFIX}FILE_KEY"})
-
 """Variables that are no options of a replica. The second is for `dump`."""
 
 _GATHERED = "replica.gathered"
@@ -206,7 +204,6 @@ CONNECTION: Final = (
     *("host", "port", "unix_socket", "user", "password", "password_file", "defaults_file"),
     *("tls", "tls_ca", "tls_cert", "tls_key", "compress"),
 )
-
 """Options of a connection. Other options count too, from the file and the environment."""
 
 _LOGIN_OPTIONS: Final = frozenset({"user", "defaults_file"})

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from replica.commands.arguments import Gathered
 
 BEGIN = "<!-- options: made by python -m replica.commands.options_page -->"
-
 END = "<!-- end of options -->"
-
 PAGE = Path("docs/daemon-reference.md")
-
 EXAMPLE = Path("docs/mariadb-replica.example.toml")
 
 _EXAMPLE_HEAD = """\
@@ -31,9 +28,7 @@ _EXAMPLE_HEAD = """\
 # Sizes: 500k, 64m, 2g (powers of 1024). Times: 500ms, 10s, 5m, 1h, 2d.
 
 """
-
 _DRAWN = ("server_id",)
-
 _SAMPLES = {
     "unix_socket": "/run/mysqld/mysqld.sock",
     "user": "repl",
@@ -45,7 +40,6 @@ _SAMPLES = {
     "http_listen": "127.0.0.1:9306",
     "cluster": "shop",
 }
-
 """Sample values of options without a default. The options that are not listed here are files."""
 
 

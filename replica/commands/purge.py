@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 
 
 LOCK_WAIT_S: Final = 10.0
-
 """Maximum wait in seconds for the lock, which a registering reader holds for milliseconds."""
-
 LOCK_POLL_S: Final = 0.05
 
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 
 WORST_FIRST: Final = (NOT_RUNNING, SILENT, NO_ROOM, NOT_CONNECTED, BEHIND, HEALTHY)
-
 """Exit codes of `status` by urgency. The code of an error comes before all of them."""
 
 
@@ -99,11 +98,8 @@ def _detail(one: DaemonState) -> str:
 
 
 ANSWER_TIMEOUT_S: Final = 5.0
-
 LISTENS_ELSEWHERE: Final = "The daemon is down, hangs, or listens elsewhere: on its machine, ask with --relay-dir."
-
 MAX_ANSWER_BYTES: Final = 8 << 20
-
 """Maximum size of an answer in bytes. A record has some kilobytes; with a thousand readers and domains it has less than
 one megabyte.
 """

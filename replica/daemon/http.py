@@ -38,15 +38,10 @@ if TYPE_CHECKING:
 
 
 OPEN: Final = frozenset({"/healthz", "/readyz"})
-
 """Paths without a token. They reveal only the health, and most probes cannot send a header."""
-
 MIN_TOKEN: Final = 16
-
 """Minimum length of a token. A shorter one can be guessed like a password."""
-
 MAX_TOKEN_BYTES: Final = 4096
-
 """Maximum length of a token in bytes: longer header lines are refused by common servers and scrapers."""
 
 
@@ -120,27 +115,17 @@ def _context(config: DaemonConfig) -> ssl.SSLContext | None:
 
 
 Answer = tuple[int, str, bytes]
-
 """Status code, Content-Type, body."""
-
 Route: TypeAlias = "Callable[[], Answer]"
 
 MAX_CLIENTS: Final = 8
-
 """Maximum number of remote clients: one or two scrapers, probes, and a person with a browser. Each costs a thread."""
-
 MAX_LOCAL_CLIENTS: Final = 4
-
 """Maximum number of clients of this machine: its probe, `status --url`, and a person who investigates."""
-
 HEAD_TIMEOUT_S: Final = 2.0
-
 """Seconds from the connection to the end of the request's head, however slowly a client sends bytes."""
-
 CLIENT_TIMEOUT_S: Final = 10.0
-
 """Seconds from the end of the request's head to the last byte of the answer."""
-
 JSON_TYPE: Final = "application/json; charset=utf-8"
 
 
@@ -341,7 +326,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 HUNG_S: Final = 30.0
-
 """Seconds after which a loop that has not run counts as dead. A disk may delay an fsync for seconds."""
 
 

@@ -30,13 +30,9 @@ if TYPE_CHECKING:
     from replica.live.progress import AckLatency
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_1_0_0
-
 MAX_LABELS: Final = 64
-
 """Maximum number of labelled domains and of labelled readers, because each is a time series forever."""
-
 _PREFIX: Final = "mariadb_replica_"
-
 _HOUR_S: Final = 3600.0
 
 

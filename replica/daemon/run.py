@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 
 START_KEYWORDS = ("latest", "earliest")
-
 """Values of `start` other than a position. A keyword does not show the position at which lost files ended."""
 
 
@@ -119,15 +118,10 @@ def lost(directory: Path, known: LastKnown) -> RelayError:
 
 
 BEAT_S: Final = 0.5
-
 REMEMBERED_BEATS: Final = 120
-
 """Number of remembered delays of the loop: one minute, so that no scrape misses the longest delay."""
-
 FULL_DISK_RETRY_S: Final = 1.0
-
 SWITCH_INTERVAL_S: Final = 0.0005
-
 """Seconds for which another thread may hold the interpreter while the stream waits for it. Python's default of 5 ms
 would delay acknowledgements.
 """
@@ -325,7 +319,6 @@ def _line(record: StatusRecord) -> str:
 # its traceback.
 
 JOIN_TIMEOUT_S = 5.0
-
 """Timeout of `stop` in seconds. One run takes milliseconds; a disk that hangs must not keep the daemon from ending."""
 
 
@@ -379,7 +372,6 @@ class Periodic:
 RELOADED: Final = frozenset(
     {"host", "port", "unix_socket", "retain_s", "retain_bytes", "relay_max_bytes", "reader_expiry_s", "log_level"}
 )
-
 """Options that change without a restart: the servers, the retention, and the log level."""
 
 

@@ -144,11 +144,8 @@ def _partner(part: Part, group: XaGroup) -> Partner:
 
 
 SHOWN_STATEMENTS: Final = 10
-
 SHOWN_EVENTS: Final = 20
-
 STATEMENT_CHARACTERS: Final = 500
-
 _LABEL: Final = 14
 
 

@@ -190,7 +190,6 @@ def _explain_missing(answer: Answer, search: GtidSearch, head: RelayHead, first:
 
 
 WAIT_S: Final = 60.0
-
 """Maximum wait in seconds. The primary searches a file of 1 GB for seconds, and a transaction of some GB takes as long
 to arrive.
 """

@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["RANGE_BYTES", "BinlogFile", "FileRange"]
 
 RANGE_BYTES: Final = 8 << 20
-
 MAX_DESCRIPTION_BYTES: Final = 4096
-
 """Maximal size of a FORMAT_DESCRIPTION event, which has a byte for each of at most 255 event types."""
 
 
@@ -170,9 +168,7 @@ class BinlogFile:
 
 
 STANDARD_INPUT: Final = "-"
-
 _MAGIC_BYTES: Final = 6  # the longest magic, xz's
-
 _MYSQL_ENCRYPTED: Final = b"\xfdbin"
 
 

@@ -34,21 +34,13 @@ if TYPE_CHECKING:
 
 
 Algorithm = Literal["cbc", "ctr"]
-
 ALGORITHMS: Final[tuple[Algorithm, ...]] = ("cbc", "ctr")
-
 """Values of `file_key_management_encryption_algorithm`; the server's default comes first."""
-
 BATCH_BYTES: Final = 1 << 20
-
 _BATCH_EVENTS: Final = BATCH_BYTES // 32
-
 """Maximal events of a batch. Most events are longer than 32 bytes; a batch of shorter ones has fewer bytes."""
-
 _BLOCK: Final = k.BLOCK
-
 HEAD_BYTES: Final = k.MESSAGE_AT + _BLOCK
-
 """Bytes of an event up to the end of its first block, which includes the four bytes that the length replaced."""
 
 
@@ -143,11 +135,8 @@ class EventStream:
 
 
 MAX_SEARCHED_BYTES: Final = 64 << 10
-
 """Bytes of the largest event that the search after damage accepts."""
-
 MAX_TRIES: Final = 4096
-
 """Offsets that the search tries in one batch; in random bytes about 16 of a batch look like an event's length."""
 
 

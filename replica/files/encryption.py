@@ -49,27 +49,16 @@ if TYPE_CHECKING:
 
 
 SYSTEM_KEY_ID: Final = 1
-
 """Id of the key that encrypts the server's logs (ENCRYPTION_KEY_SYSTEM_DATA)."""
-
 MAX_KEY_FILE_BYTES: Final = 1 << 20
-
 """Maximal size of a key file, as in the server."""
-
 _SALTED: Final = b"Salted__"
-
 _SALT_BYTES: Final = 8
-
 _BLOCK_BYTES: Final = 16
-
 _KEY_BYTES: Final = (16, 24, 32)
-
 _DIGESTS: Final = ("sha1", "sha256", "sha512", "sha384", "sha224")
-
 """Digests of openssl's option `-md`: MariaDB before 12 reads only sha1, and openssl's default is sha256."""
-
 _LINE: Final = re.compile(r"\s*(\d{1,10})\s*;\s*(?:(\d{1,10})\s*;\s*)?([0-9A-Fa-f]+)\s*(?:#.*)?")
-
 _FROM_FILE: Final = "FILE:"
 
 
@@ -174,15 +163,10 @@ def _parse(content: bytes, path: Path | str) -> dict[tuple[int, int], bytes]:
 
 
 HEAD_BYTES: Final = 8 << 10
-
 """Bytes that contain the two plain events at the start and most of the first encrypted one."""
-
 _SCHEME: Final = 1
-
 _FLAGS_AT: Final = 17
-
 _FAR: Final = 1 << 40
-
 """Larger than any binlog file, in bytes."""
 
 

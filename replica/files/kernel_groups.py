@@ -60,29 +60,18 @@ class WalkState(Record):
 
 # Reasons for stopping.
 NEED_BYTES = 0
-
 REACHED = 1
-
 BAD_LENGTH = 2
-
 BAD_CHECKSUM = 3
-
 DESCRIPTION = 4  # at the cursor, not passed
-
 ENCRYPTION = 5
-
 OUTSIDE = 6
-
 BAD_GTID = 7
-
 NO_EVENT = 8
 
 _FDE: Final = int(EventType.FORMAT_DESCRIPTION)
-
 _START_ENCRYPTION: Final = int(EventType.START_ENCRYPTION)
-
 _FL_DDL: Final = int(GtidFlag.DDL)
-
 _FL_COMPLETED_XA: Final = int(GtidFlag.COMPLETED_XA)
 
 
@@ -203,9 +192,7 @@ def walk(base: int, end: int, state: int) -> int:
 # Outside of groups no server writes a larger event, except a GTID_LIST of thousands of servers. `find_start` accepts no
 # larger event, so that a check of damaged bytes is cheap.
 MAX_START_BYTES = 64 << 10
-
 _UNALIGNED_START_BYTES: Final = 8 << 10  # only the checksum identifies these, and each try reads the whole event
-
 _CHAIN: Final = 4  # consecutive events that must look valid in a file without checksums
 
 

@@ -46,11 +46,8 @@ class Damage(NamedTuple):
 
 
 MAX_DAMAGES: Final = 1000
-
 """Number of damaged parts after which reading ends with the error: such a file is no longer a binlog."""
-
 _UNLIMITED: Final = 1 << 62
-
 _DAMAGED: Final = "The file was damaged after it was written: copy it again from the server, or skip the damage."
 
 

@@ -32,16 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INPUT_BYTES: Final = 256 << 10
-
 STEP_BYTES: Final = 256 << 10
-
 """Bytes requested from a decompressor at once."""
-
 HISTORY_BYTES: Final = 256 << 20
-
 """Maximal history of a decompressor in bytes. `zstd --ultra -22 --long=27` needs 128 MiB, `xz -9` 65 MiB, gzip 32 KiB.
 """
-
 _GZIP_WRAPPER: Final = 31  # zlib's code for a gzip header
 
 
@@ -188,9 +183,7 @@ COMPRESSIONS: Final[dict[bytes, tuple[str, Callable[[FileReader], _Readable]]]] 
     b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
     b"\xfd7zXZ\x00": ("xz", _xz),
 }
-
 """Decompressors by the magic bytes at the start of the file."""
-
 _DAMAGE: Final = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
@@ -257,19 +250,12 @@ class Decompressed:
 
 
 READ_BYTES: Final = 1 << 20
-
 """Bytes requested from a reader at once."""
-
 BUFFER_BYTES: Final = 10 << 20
-
 """Bytes of a range of the usual size, with the bytes read after it."""
-
 MEMORY_BYTES: Final = 64 << 20
-
 """Maximal bytes of a buffer in memory: eight ranges of the usual size. A larger buffer moves to disk."""
-
 GROWTH_BYTES: Final = 256 << 20
-
 """Bytes reserved on disk at once."""
 
 

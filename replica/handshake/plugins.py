@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCRAMBLE_BYTES = 20
-
 """Number of random bytes in the server's greeting (SCRAMBLE_LENGTH). A NUL may follow them."""
-
 NONCE_BYTES = 32
-
 """Number of bytes that the client signs with ed25519 and parsec."""
 
 
@@ -100,7 +97,6 @@ def would_expose(plugin: str) -> AuthenticationError:
 
 
 _REMEMBERED = b"\x03"
-
 _PASSWORD_WANTED = b"\x04"
 
 
@@ -179,7 +175,6 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 _QUESTION_KINDS = (2, 4)  # an ordinary question, a password; the lowest bit marks the last one
-
 _LAST = 1
 
 
@@ -285,13 +280,9 @@ def _sha1(data: bytes) -> bytes:
 
 
 ALGORITHM = b"P"  # PBKDF2
-
 MAX_EXPONENT = 3
-
 ROUNDS = 1024
-
 SALT_BYTES = 18
-
 _HEAD_BYTES = 2  # algorithm and exponent
 
 
@@ -330,11 +321,8 @@ class Parsec(Plugin):
 PLUGINS: Final[dict[str, type[Plugin]]] = {
     kind.name: kind for kind in (NativePassword, Ed25519, Parsec, CachingSha2, ClearPassword, Dialog)
 }
-
 """Plugins by the server's name of the client's part."""
-
 FOR_GREETINGS: Final = (NativePassword.name, CachingSha2.name)
-
 """Plugins that can answer the scramble of a greeting. The others begin with their own data."""
 
 

@@ -46,11 +46,8 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 GOODBYE_TIMEOUT_S = 3.0
-
 """Timeout of the goodbye in seconds. A stop must not hang on a hanging server, which notices at its next heartbeat."""
-
 NAMESAKE_MARGIN_S = 1.0
-
 """Seconds for a primary's cleanup, after the heartbeat period in which it notices that a replica vanished."""
 
 

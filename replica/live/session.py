@@ -42,24 +42,17 @@ if TYPE_CHECKING:
     from replica.relay_writer.writer import RelayWriter
 
 SILENT_HEARTBEATS = 3
-
 """Number of silent heartbeat periods after which a link is dead.
 
 One lost or late heartbeat is no reason to reconnect.
 """
-
 NUDGE_HEARTBEATS = 2
-
 """Number of silent heartbeat periods after which a semi-synchronous primary is asked for a sign of life."""
-
 FIRST_READ_FACTOR = 10
-
 """Factor by which the silence limit is longer before the first event. The server sends no heartbeat while it searches
 our position, which takes minutes in a large file.
 """
-
 _TICK_S = 1.0  # maximum delay of detecting a dead link, and of closing an old relay file
-
 _PAUSED_TICK_S = 0.1  # maximum delay of resuming once there is space
 
 
@@ -355,13 +348,9 @@ class Session(asyncio.BufferedProtocol):
 
 
 QUIET_S: Final = 30.0
-
 """Seconds without a transaction after which the primary is asked, which takes a login of some milliseconds."""
-
 ANSWER_TIMEOUT_S: Final = 10.0
-
 PROOF_HEARTBEATS: Final = 2
-
 """Number of heartbeats after the answer. The first one may have been sent before the answer."""
 
 _STALE_TICK_S: Final = 0.25

@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 POLL_S: Final = 0.005
-
 """Interval in seconds at which the head is polled by reading one page; a person does not notice the delay."""
-
 IDLE_POLL_S: Final = 0.02
-
 BUSY_POLLS: Final = 200
-
 """Number of short intervals after the last change. Later intervals are longer, and polling takes less than 1 % of a
 core.
 """

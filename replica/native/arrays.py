@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
 
 SMALLEST: Final = 1 << 22
-
 """Bytes below which arrays are left to the allocator, which reuses memory itself."""
-
 MOST_FREE: Final = 4
-
 """Number of free pieces that are kept, usually of 20 to 34 MB: as many as hold chunks at once (spool.HELD_BYTES)."""
 
 

@@ -19,23 +19,15 @@ from replica.protocol.constants import EventType, Group, GtidFlag, HeaderFlag, R
 
 
 HEADER = constants.HEADER_LENGTH
-
 MAX_EVENT_BYTES = constants.MAX_EVENT_BYTES
-
 CHECKSUM_BYTES = constants.CHECKSUM_LENGTH
-
 TYPE_AT = constants.TYPE_AT
-
 SERVER_AT = constants.SERVER_AT
-
 LENGTH_AT = constants.LENGTH_AT
-
 LOG_POS_AT = constants.LOG_POS_AT
-
 FLAGS_AT = constants.FLAGS_AT
 
 ROLES = np.array(constants.ROLES, np.int64)
-
 """Number of the Role of each event type, indexed by event type."""
 
 _IGNORABLE = int(HeaderFlag.IGNORABLE)
@@ -86,86 +78,55 @@ def described_trailer(at: int, length: int) -> int:
 
 
 NO_GROUP = int(Group.NONE)
-
 TRANSACTION = int(Group.TRANSACTION)
-
 STANDALONE = int(Group.STANDALONE)
-
 UNDECIDED = int(Group.UNDECIDED)
 
 STRANGER = int(Role.STRANGER)
-
 REFUSED = int(Role.REFUSED)
-
 CONTROL = int(Role.CONTROL)
-
 BEGIN = int(Role.BEGIN)
-
 MYSQL_BEGIN = int(Role.MYSQL_BEGIN)
-
 MEMBER = int(Role.MEMBER)
-
 LOAD = int(Role.LOAD)
-
 END = int(Role.END)
-
 STATEMENT = int(Role.STATEMENT)
-
 COMPRESSED_STATEMENT = int(Role.COMPRESSED_STATEMENT)
-
 PAYLOAD = int(Role.PAYLOAD)
-
 LOST = int(Role.LOST)
 
 # A GTID event: sequence number, domain, flags.
 GTID_SEQUENCE_AT = HEADER
-
 GTID_DOMAIN_AT = HEADER + 8
-
 GTID_FLAGS_AT = HEADER + 12
-
 GTID_FIELDS = 13
 
 # A QUERY: 13 bytes, the length of the database at 8 and of the status variables at 11; both; a NUL; the text.
 QUERY_FIELDS = 13
-
 _DATABASE_LENGTH_AT = HEADER + 8
-
 _STATUS_LENGTH_AT = HEADER + 11
 
 # Meaning of the first statement of a MySQL group.
 WHOLE = 0  # the statement is the whole group
-
 BEGINS = 1  # the statement begins a transaction
-
 COMPLETES_XA = 2  # the statement is the whole group, and ends an XA transaction
 
 _OUTSIDE = sum(1 << role for role in constants.OUTSIDE)
-
 _IS_STANDALONE = int(GtidFlag.STANDALONE)
-
 _QUERY = int(EventType.QUERY)
-
 _USER_VAR = int(EventType.USER_VAR)
 
 # Texts as little-endian numbers: the last bytes of a QUERY with the NUL before the text, or its first eight.
 _COMMIT = int.from_bytes(b"\0COMMIT", "little")
-
 _ROLLBACK = int.from_bytes(b"ROLLBACK", "little")
-
 _BEGIN = int.from_bytes(b"\0BEGIN", "little")
-
 _XA_START = int.from_bytes(b"XA START", "little")
-
 _XA_COMMIT = int.from_bytes(b"XA COMMI", "little")
-
 _XA_ROLLBACK = int.from_bytes(b"XA ROLLB", "little")
-
 _DUMMY = int.from_bytes(b"# Dummy ", "little")
 
 # Offset of the name's first character in a dummy USER_VAR, and that character: the name is "!dummyvar", cut to fit.
 _NAME_AT = HEADER + 4
-
 _MARK = ord("!")
 
 

@@ -21,17 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 MAX_DEPTH: Final = 10
-
 """Maximum depth of nested includes, as in my_default.c."""
-
 MAX_FILE_BYTES: Final = 1 << 20
-
 """Maximum size of an option file. Real option files have a few hundred lines; a larger file is the wrong file."""
-
 _COMMENTS: Final = ("#", ";")
-
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
-
 _SPACE: Final = " \t\n\v\f\r"
 
 
@@ -145,9 +139,7 @@ def _value(text: str) -> str:
 
 
 OWN_GROUP: Final = "mariadb-replica"
-
 GROUPS: Final = ("client", "client-server", "client-mariadb", OWN_GROUP)
-
 HOME_FILE: Final = "~/.my.cnf"
 
 _NAMES: Final = {
@@ -160,9 +152,7 @@ _NAMES: Final = {
     "ssl-key": "tls_key",
     "connect-timeout": "connect_timeout_s",
 }
-
 _SWITCHES: Final = ("ssl", "ssl-verify-server-cert", "compress")
-
 _NOT_HONOURED: Final = {
     "ssl-capath": "Use ssl-ca with a file of certificates, or tls.",
     "ssl-cipher": "OpenSSL's own choice of safe ciphers is used; to allow fewer, set ssl_cipher on the server.",
@@ -175,22 +165,15 @@ _NOT_HONOURED: Final = {
 _TLS_STEMS: Final = ("ssl", "tls")
 
 _FORMS: Final = (("skip-", "0"), ("disable-", "0"), ("enable-", "1"))
-
 _PREFIXES: Final = ("loose-", "skip-", "disable-", "enable-", "maximum-")
-
 _MODES: Final = ("disabled", "required", "verify-ca", "verify-identity")
-
 """Modes of MySQL's ssl-mode that the replica has too. PREFERRED is refused, because it falls back to plain text."""
-
 _VERSIONS: Final = ("tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3")
-
 _SAFE_VERSIONS: Final = frozenset(_VERSIONS[2:])
-
 _HINT_TLS: Final = (
     "Known options are ssl, ssl-ca, ssl-cert, ssl-key, ssl-verify-server-cert, ssl-mode and tls-version; in the group "
     "[mariadb-replica] also tls, tls-ca, tls-cert and tls-key."
 )
-
 _ON, _OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"0", "off", "false", "no"})
 
 

@@ -24,21 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_BYTES = (1 << 63) - 1
-
 """Maximum size in bytes: kernels count bytes in signed 64-bit numbers."""
-
 MAX_SECONDS = 365 * 86_400.0
 
 _SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)b?", re.IGNORECASE)
-
 _SIZE_SHIFT = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?", re.IGNORECASE)
-
 _DURATION_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
 _YES, _NO = frozenset({"true", "1", "yes", "on", "t", "y"}), frozenset({"false", "0", "no", "off", "f", "n"})
-
 _LISTEN = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]*)):([0-9]{1,5})")
 
 
@@ -112,15 +105,10 @@ def _of(parser: Callable[[Any], object], *kinds: type) -> BeforeValidator:
 
 
 Bytes = Annotated[int, _of(size, str, int)]
-
 Seconds = Annotated[float, _of(seconds, str, int, float)]
-
 WholeSeconds = Annotated[int, _of(seconds, str, int, float)]
-
 Switch = Annotated[bool, _of(switch, str)]
-
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts), Field(min_length=1)]
-
 Listen = Annotated[tuple[str, int], BeforeValidator(_listen)]
 
 
@@ -211,13 +199,10 @@ def _is_address(text: str) -> bool:
 
 
 MAX_INSTANT: Final = 1 << 32
-
 """Upper bound of times in seconds since 1970, because events store their time in 32 bits."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
 _DATE: Final = re.compile(r"(19|20|21)\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-
 _TIME: Final = re.compile(r"\d{4}-?\d\d-?\d\d[Tt]")
 
 

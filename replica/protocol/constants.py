@@ -45,7 +45,6 @@ class Role(IntEnum):
 
 
 OUTSIDE: Final = frozenset({Role.CONTROL, Role.PASSED, Role.BEGIN, Role.MYSQL_BEGIN, Role.LOST})
-
 """Roles that may occur outside of a group. Other events may do so only with the IGNORABLE flag in their header."""
 
 
@@ -70,15 +69,10 @@ class Writers(NamedTuple):
 
 
 BOTH: Final = Writers("all", "all")
-
 MARIADB: Final = Writers("all", "")
-
 MYSQL: Final = Writers("", "all")
-
 SINCE_10_2: Final = Writers("10.2", "")
-
 READ: Final = Writers("read", "")
-
 NOBODY: Final = Writers("", "")
 
 ROWS_DECODER: Final = "rows.rows_event.decode_rows"
@@ -120,41 +114,24 @@ def _whole(source: str, writers: Writers) -> str:
 
 
 BINLOG_MAGIC: Final = b"\xfebin"
-
 HEADER_LENGTH: Final = 19
-
 """Length in bytes of the header with which every event starts."""
-
 TYPE_AT: Final = 4
-
 SERVER_AT: Final = 5
-
 LENGTH_AT: Final = 9
-
 LOG_POS_AT: Final = 13
-
 FLAGS_AT: Final = 17
-
 """Byte offsets in the header. The timestamp is at 0."""
-
 CHECKSUM_LENGTH: Final = 4
-
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
-
 """Offset of the first event in a binlog file."""
-
 MAX_EVENT_BYTES: Final = 1 << 30
-
 """The server's MAX_MAX_ALLOWED_PACKET. A dump thread never sends a larger event, whatever max_allowed_packet is."""
-
 MAX_COLUMNS: Final = 4096
-
 """The server's MAX_FIELDS. A table map with more columns is corrupt."""
 
 _ENUM: Final = "MariaDB 10.11.18, sql/log_event.h, Log_event_type"
-
 _HEARTBEAT: Final = "MariaDB 10.11.18, sql/sql_repl.cc, send_heartbeat_event"
-
 _FRAGMENTS: Final = "MariaDB's documentation, Partial_rows_log_event (MDEV-32570)"
 
 
@@ -274,9 +251,7 @@ class EventType(EventRow):
 
 
 _BY_NUMBER: Final = {int(row): row for row in EventType}
-
 ROLES: Final = tuple(_BY_NUMBER[number].role if number in _BY_NUMBER else Role.STRANGER for number in range(256))
-
 """Role of every event type in event groups, indexed by the type's number (0 to 255)."""
 
 

@@ -89,7 +89,6 @@ def parse_header(data: Buffer, offset: int = 0) -> EventHeader:
 # fixed part of each event type, which later servers may lengthen, and the checksum algorithm of all following events.
 
 BINLOG_VERSION: Final = 4
-
 _VERSION_LENGTH: Final = 50
 
 

@@ -45,9 +45,7 @@ def begin_writing(descriptor: int, begin: int, end: int) -> None:
 
 
 WRITE_BYTES = 8 << 20  # smaller values cause small requests, larger ones leave more to the fsync
-
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-
 _MODE = 0o600  # mode until `protect` is called
 
 
@@ -131,7 +129,6 @@ class OpenFile:
 RESERVE_BYTES = 16 << 20  # more saves nothing; a small file occupies this space while it is open
 
 _LITTLE_BYTES = 8 * RESERVE_BYTES  # with less free space, nothing is reserved
-
 _KEEP_SIZE = 1
 
 

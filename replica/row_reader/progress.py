@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from replica.files.binlog import BinlogFile
 
 SILENT_S: Final = 2.0
-
 """Seconds before progress is shown."""
 
 
@@ -102,7 +101,6 @@ def _size(file: str) -> int | None:
 
 
 MAX_NOTICES: Final = 1000
-
 """Maximum number of printed notices; further ones are only counted. A file can contain a million unnamed tables, whose
 notices must not fill memory or the terminal.
 """

@@ -56,13 +56,10 @@ if TYPE_CHECKING:
     from replica.rows.decode.batch import ChangeBatch
 
 CARRIED_IN_MEMORY: Final = 32 << 20
-
 """Maximum bytes of prepared XA transactions in memory, for files that cannot be read twice; more goes to temporary
 files.
 """
-
 OPTIONS: Final = DecodeOptions(shape="variant", invalid_dates="text", stored_digits=True, reuse_buffers=True)
-
 LEAVE_OUT: Final = "The bytes are damaged; with --skip-damaged their transaction is left out."
 
 

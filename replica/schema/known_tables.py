@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from replica.schema.definition.definition import Encoding, Table
 
 TableName = tuple[str, str]
-
 NEVER_SEEN: Final = "its CREATE TABLE is not among the statements that were read"
 
 
@@ -104,7 +103,6 @@ class KnownTables:
 
 
 VERSION: Final = 1
-
 _Value = TypeVar("_Value", ColumnSchema, TableSchema)
 
 

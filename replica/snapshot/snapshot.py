@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 
 RATE_S: Final = 30.0
-
 """Period in seconds over which the rate is measured."""
 
 

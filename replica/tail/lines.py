@@ -39,9 +39,7 @@ SHOWN_CHARACTERS: Final = 60
 OPERATION_NAMES: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}
 
 NULL: Final = "NULL"
-
 _SIDE, _COLUMN, _VALUE = "\x1d", "\x1f", "\x1e"
-
 _SIDES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELETE: (BEFORE,)}
 
 
@@ -205,21 +203,13 @@ class Colours:
 
 
 SHOWN_STATEMENTS: Final = 8
-
 """Maximum statements of a transaction to show; a million of them would hide the rows."""
-
 WALKED_EVENTS: Final = 2000
-
 """Maximum events of a transaction to search for statements."""
-
 STATEMENT_CHARACTERS: Final = 200
-
 WIDEST_TABLE: Final = 40
-
 REMEMBERED_TABLES: Final = 4096
-
 _ENDS: Final = frozenset({"BEGIN", "COMMIT", "ROLLBACK"})
-
 _XA: Final = GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA
 
 _TEXT_EVENTS: Final = frozenset(

@@ -43,29 +43,19 @@ if TYPE_CHECKING:
 
 
 POLL_S: Final = 0.002
-
 """Seconds between two reads of the head while groups arrive. A read takes some 20 microseconds."""
-
 IDLE_POLL_S: Final = 0.05
-
 """Longest pause in seconds between two reads of the head of a silent log."""
-
 SILENCE_A_POLL: Final = 400
-
 """Silence of a log divided by the pause between two reads. Longer pauses spare the processor, and the delay of the next
 group is small in comparison with the silence.
 """
-
 POSITION_POLL_S: Final = 0.1
 
 SERVER_S: Final = 2.0
-
 """Seconds to wait for a server. A server that does not answer must not delay a query that can read on without it."""
-
 REPEAT_S: Final = 60.0
-
 """Seconds between two log messages about the same wait."""
-
 _log = logging.getLogger(__name__)
 
 

@@ -31,17 +31,12 @@ if TYPE_CHECKING:
 
 
 CHECK_EVERY_S: Final = 2.0
-
 """Seconds between two checks of the daemon while a query is idle."""
-
 REPEAT_S: Final = 60.0
-
 """Seconds between two log messages about the same wait."""
-
 _log = logging.getLogger(__name__)
 
 Stamp = tuple[int, int]
-
 """Inode and modification time in ns of a file: both change when a file is replaced."""
 
 
@@ -143,15 +138,12 @@ RECEIVING: Final = frozenset(
         *("relay_max_bytes", "min_free_bytes", "reconnect_retry_s"),
     )
 )
-
 """Options of a replica that a daemon takes from its own configuration."""
 
 UNMARKED_S: Final = 10.0
-
 """Seconds to wait for the mark. A process loads a kernel between taking and marking a folder. If it is stopped in
 between, it never marks the folder.
 """
-
 _POLL_S: Final = 0.1
 
 

@@ -39,19 +39,13 @@ if TYPE_CHECKING:
 
 
 MAX_QUERIES: Final = 64
-
 """Most queries of the same tables on one relay log without a readerName. More queries are a sign of a loop that never
 stops its queries.
 """
-
 PATIENCE_S: Final = 5.0
-
 """Seconds to wait for a name. A stopped query ends within two seconds, and its next start has to find the name free."""
-
 POLL_S: Final = 0.1
-
 TABLES_SHOWN: Final = 40
-
 """Most letters of the tables in a made name, which is a file name and is listed for people."""
 
 
@@ -144,19 +138,13 @@ def _try(directory: Path, name: str) -> ReaderName | None:
 
 
 TOUCH_EVERY_S: Final = 10.0
-
 CLAIM_S: Final = 5.0
-
 """Seconds to repeat a claim, because retention may be removing the oldest file at that moment."""
-
 CLAIM_POLL_S: Final = 0.05
-
 WRITE_EVERY_S: Final = 1.0
-
 """Seconds between two writes of the registration within one file. Retention works in whole files, so these writes only
 inform people.
 """
-
 _log = logging.getLogger(__name__)
 
 

@@ -198,15 +198,11 @@ def _request_repair(
 
 
 MOST_PROBES: Final = 3
-
 """Most comparisons of a table. A correct row differs in all of them only if it was deleted and inserted again, with the
 same values, before each.
 """
-
 STILL_S: Final = 120.0
-
 """Seconds without a finished batch after which a mirror counts as standing still."""
-
 POLL_S: Final = 2.0
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from replica.rows.types.types import ValuePolicy
 
 _DECIDED: Final = ("table", "tables", "content", "endingposition", "path", "columns", "excludetables", "rowshape")
-
 """Options that an audit sets itself, or that would exclude rows or columns."""
 
 
@@ -69,7 +68,6 @@ def _parsed(options: Mapping[str, str], table: str) -> SourceOptions:
 
 
 _VERSIONED: Final = re.compile(r"(.+)@v(\d+)", re.DOTALL)
-
 """A name or a path with a version, as Delta writes it."""
 
 

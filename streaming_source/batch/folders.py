@@ -47,15 +47,11 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 KEEP_S: Final = 24 * 3600.0
-
 """Seconds after which an unread folder is removed. A notebook may pause over night. After that, its DataFrame raises an
 error that its rows are deleted, and has to be loaded again.
 """
-
 BUSY_S: Final = 600.0
-
 """Seconds for which a folder counts as being read. A task of a few megabytes takes seconds."""
-
 STATE_NAME: Final = "batch.json"
 
 

@@ -54,13 +54,9 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 SPOOL_NAME: Final = "tables"
-
 NAMED: Final = 5
-
 """Most names of tables in a message."""
-
 POLL_S: Final = 0.05
-
 """Seconds between two checks whether rows have been read."""
 
 
@@ -220,14 +216,11 @@ class _PastReading:
 
 
 POSITION_POLL_S: Final = 0.2
-
 """Seconds between two questions to a server that lags. Each question is a login."""
-
 _PURGED: Final = (
     "Rows at a past position are made by undoing the changes after it. Set a later endingPosition, or remove the "
     "option."
 )
-
 _ANOTHER: Final = (
     "Set endingPosition to a position of this server. SELECT @@gtid_binlog_pos shows its newest position, "
     "mariadb-replica position finds the position of a time."

@@ -43,11 +43,8 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 POSITION: Final = "_position"
-
 """Name of the column with the position, the same in all rows. A table is unlikely to have a column of this name."""
-
 _OF_MANY: Final = {"database": "database", "table": "table", "after": "row"}
-
 """Columns of the change rows that make a row of many tables, and their names in it."""
 
 
@@ -186,7 +183,6 @@ def _read(partition: ChangePartition, plan: TablesPlan) -> Iterator[pa.RecordBat
 
 
 STEPS_NAME: Final = "tables.json"
-
 LOST: Final = "Another program changed it: load() again."
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 MAX_ANCESTORS: Final = 10
-
 """Most ancestors to examine. One or two processes lie between the driver and this process, and one or two shells in
 tests.
 """
@@ -89,15 +88,11 @@ def _process(pid: int) -> _Process | None:
 
 
 UNKNOWN_CORES: Final = 8
-
 """Cores of a cluster that does not report its cores. Surplus partitions cost some 30 ms each; with too few, cores are
 idle.
 """
-
 MAX_SETTINGS_BYTES: Final = 1 << 20
-
 """Most bytes of a properties file to read. Such files have a few KB."""
-
 _OPTIONS: Final = {
     "--master": "spark.master",
     "--executor-cores": "spark.executor.cores",
@@ -105,11 +100,8 @@ _OPTIONS: Final = {
     "--total-executor-cores": "spark.cores.max",
     "--properties-file": "file",
 }
-
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
-
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[(\d+),(\d+),\d+\]")
-
 _SETTING: Final = re.compile(r"(spark\.[\w.]+)[=\s:]\s*(.*?)\s*")
 
 
@@ -195,7 +187,6 @@ def _arguments(process: int) -> list[str]:
 
 
 MAX_QUERIES = 64
-
 """Most queries of one account with the same options on one machine. More queries are a sign of a loop that never stops
 its queries.
 """

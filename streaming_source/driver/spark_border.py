@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-
 RUNTIME = "SPARK_PYTHON_RUNTIME"
-
 """Variable by which a Python process that Spark started differs from a driver script. In a driver script, other
 processes would inherit the variable that `spark_border` sets.
 """
-
 logger = logging.getLogger("streaming_source")
 
 
@@ -87,7 +84,6 @@ SPARK_VERSIONS: Final = (
     SparkVersion((4, 2), "4.2.1", "scripts/test", "4.4.0", "none for MERGE; PyIceberg appends"),
     SparkVersion((4, 3), "4.3.0", "scripts/test-spark 4.3", "none", "none"),
 )
-
 """Supported versions, the oldest first. Spark 4.2 is the first with admission control and Trigger.AvailableNow for
 Python sources.
 """

@@ -70,19 +70,13 @@ def read_file_changes(partition: FilePartition, plan: ReadPlan) -> Iterator[pa.R
 
 
 COMPRESSED_SUFFIXES: Final = (".gz", ".zst", ".xz")
-
 _log = logging.getLogger(__name__)
-
 _IGNORED_SUFFIXES: Final = (".index", ".idx")
-
 _NUMBERED = re.compile(r"(.+)\.(\d{6,})")  # as servers name them: at least six digits
-
 _GLOB = re.compile(r"[*?\[]")
-
 _SHOWN: Final = 3  # most names in a message
 
 Age = tuple[int, int]
-
 """Sort key of a file without a number: the groups before it, and the Unix second of its first event."""
 
 
@@ -172,7 +166,6 @@ def _refuse_twins(where: str, keyed: Iterable[tuple[object, Path]]) -> None:
 
 
 RANGE_BYTES: Final = 8 << 20
-
 """Bytes of a partition: some 50 ms of decoding and half a second of Spark's work."""
 
 

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 MAX_KEPT: Final = 4096
 """Most table maps and names to remember. Further tables are read too, but their errors come later."""
-
 _log = logging.getLogger(__name__)
 
 Definition = tuple[TableMapEvent, "TableSchema | None"]

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.settings import MirrorSettings
 
 _SHOWN = 10
-
 _log = logging.getLogger(__name__)
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _READER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # it becomes a file name
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # at least two letters, because C:/ is a path
 
 Parser = Callable[[str], Any]
@@ -115,21 +114,13 @@ def local_path(text: str) -> str:
 
 
 RowShape = Literal["envelope", "flat"]
-
 InvalidDates = Literal["null", "error", "text"]
-
 InvalidText = Literal["replace", "error"]
-
 Geometry = Literal["binary", "spark"]
-
 SequenceNumbers = Literal["bigint", "decimal"]
-
 OnStatementDml = Literal["fail", "warn", "ignore", "row"]
-
 OPERATIONS = ("insert", "update", "delete", "ddl")
-
 Scope = Literal["rows", "stream", "files", "replica"]
-
 """Reads to which an option applies: all reads, reads of a server, reads with `path`, or the replica's configuration of
 a read of a server.
 """

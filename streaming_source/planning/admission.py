@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 # that are not measured yet count with the average size. A removed file counts as 0 bytes.
 
 FILES_A_CALL: Final = 32
-
 """Most files that one call measures. Each costs some 7 us, and the progress of each trigger waits for the call. The
 limit is a fifteenth of the time for planning.
 """

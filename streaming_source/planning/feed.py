@@ -59,21 +59,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LOCK_PATIENCE_S = 10.0
-
 """Seconds to wait for a folder. A stopped query may take two seconds to release it, and a restart is often faster."""
-
 LOCK_POLL_S = 0.1
-
 XA_PATIENCE_S = 10.0
-
 """Seconds to wait for XA transactions to end. A transaction is prepared while its coordinator asks all others; if it
 stays prepared longer, it was abandoned.
 """
-
 XA_POLL_S = 0.25
-
 XA_NAMED = 3
-
 """Most transactions whose ids a message names."""
 
 
@@ -374,7 +367,6 @@ def _stored(offset: SourceOffset, *, reached: GtidPosition | None = None) -> Sto
 # reads every table with a separate replica in the same processes, would repeat the notes for every table.
 
 _LOGGED: Final[set[tuple[str, str]]] = set()
-
 """Notes that were logged, with their servers."""
 
 
@@ -402,7 +394,6 @@ def replica_log(servers: Iterable[Endpoint]) -> FilteringBoundLogger:
 
 
 CHECK_EVERY_S = 60.0
-
 """Seconds between two checks. Each is a login, and keeping some more files for a minute does no harm."""
 
 

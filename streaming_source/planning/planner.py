@@ -147,7 +147,6 @@ def _same_place(start: SourceOffset, end: SourceOffset) -> bool:
 # would never end, so the next run reads the rest.
 
 MOST: Final = 3
-
 """Most extensions of a run for one table. One is enough if no other such statement follows."""
 
 
@@ -170,29 +169,21 @@ class Extensions:
 
 
 GATHER_S: Final = 0.1
-
 """Seconds in which new groups gather before they are counted, while a batch waits for rows. Each count costs some 2
 ms.
 """
 
 HEAD_POLL_S: Final = 0.02
-
 """Seconds between two reads of the head while a batch fills. A read costs some microseconds."""
 
 LONGEST_POLL_S: Final = 0.5
-
 """Longest wait for new groups in seconds. Spark asks again at once, and each call costs some milliseconds of CPU time
 on both sides. But another source of the same query, or a program that stops the query, waits for the answer.
 """
-
 SILENCE_A_POLL: Final = 40
-
 """Silence divided by the wait: during a long silence, waits grow from LONG_POLL_S to LONGEST_POLL_S in proportion."""
-
 MOST_REOPENED: Final = 3
-
 """Most lookups of the log in a row because one of its files is missing."""
-
 _log = logging.getLogger(__name__)
 
 

@@ -48,11 +48,8 @@ if TYPE_CHECKING:
 
 
 LEAST_BYTES: Final = 4 << 20
-
 MOST_BYTES: Final = 32 << 20
-
 FLOOR_BYTES: Final = 64 << 10
-
 """Least bytes of a partition with minPartitions: the distance at which group ends are known."""
 
 
@@ -79,23 +76,16 @@ class PartitionSize:
 
 
 INLINE_PARTITION_BYTES: Final = 100 << 20
-
 """Most inline bytes of a task. Spark's limit, spark.rpc.message.maxSize, is 128 MB unless set, and includes more than
 these bytes.
 """
-
 INLINE_BATCH_BYTES: Final = 512 << 20
-
 """Most inline bytes of a batch. The driver's JVM, with 1 GB unless set, holds all tasks of a batch in memory."""
-
 UNBOUNDED: Final = 1 << 62
-
 RANGES_A_PARTITION: Final = 256
-
 """Most ranges of a partition. A task opens a file for each range, and a log may have thousands of files of a few KB if
 they were closed by age.
 """
-
 _log = logging.getLogger(__name__)
 
 

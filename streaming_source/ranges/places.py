@@ -73,13 +73,10 @@ class KeptLog:
 
 
 LONG_POLL_S = 0.25
-
 """Seconds that Spark waits for an answer. Without the wait, Spark would ask 90 times a second. Sources in a join wait
 for each other.
 """
-
 PLACES_KEPT = 16
-
 """Most places to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
 
 

@@ -35,17 +35,12 @@ if TYPE_CHECKING:
 
 
 SEQUENCE_WIDTH: Final = 33
-
 _ORDINAL_DIGITS: Final = 12
-
 MAX_ORDINAL: Final = 10**_ORDINAL_DIGITS - 1  # a transaction of more rows would be some 10 TB of binlog
-
 GTID_WIDTH: Final = 42  # 10 digits, 10 digits, 20 digits and two dashes
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-
 GroupIndex = np.ndarray[Any, np.dtype[np.int32]]
-
 Codes = np.ndarray[Any, np.dtype[np.int8]]
 
 
@@ -115,13 +110,9 @@ def gtid_texts(domain: Ints, server_id: Ints, seq_no: Ints, group: GroupIndex, m
 
 
 ENVELOPE_OPS = Labels(["insert", "update", "delete", "ddl"])
-
 OP_DDL = 3  # in addition to the decoder's operations
-
 READ = "read"
-
 """Operation of snapshot rows in the envelope. The flat shape has Spark's four kinds."""
-
 FLAT_OPS = Labels(["insert", "update_preimage", "update_postimage", "delete"])
 
 
@@ -334,7 +325,6 @@ TRANSACTION: Mapping[str, Builder] = {
     "ordinal": lambda rows, _: array_of(rows.changes.ordinal),
     "is_last": lambda rows, _: array_of(rows.changes.last),
 }
-
 SOURCE: Mapping[str, Builder] = {
     "server": lambda rows, _: rows.constant(rows.facts.server),
     "file": lambda rows, _: rows.constant(rows.facts.file),
@@ -342,7 +332,6 @@ SOURCE: Mapping[str, Builder] = {
     "thread_id": lambda rows, _: rows.number_or_null("thread"),
     "sql": _or_null(lambda changes: changes.sql),
 }
-
 ENVELOPE: Mapping[str, Builder] = {
     "op": _operation(ENVELOPE_OPS, READ),
     "database": _name(0),
@@ -354,7 +343,6 @@ ENVELOPE: Mapping[str, Builder] = {
     "absent": _absent,
     "history": _or_null(lambda changes: changes.history),
 }
-
 FLAT: Mapping[str, Builder] = {
     "_change_type": _operation(FLAT_OPS, "insert"),
     "_commit_version": _sequence_number,
@@ -390,7 +378,6 @@ def numbers_of(schema: pa.Schema) -> frozenset[str]:
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 NUMBERS: Final = ("domain", "server", "sequence", "timestamp", "xid", "thread", "position")
-
 """Columns in the kernel's order. `timestamp` is in microseconds. `position` is where the group begins in the primary's
 binlog file, modulo 4 GiB, from the header of its GTID event.
 """

@@ -10,11 +10,8 @@ from replica.native.memory import load_i4, load_u4, load_u8, prefetch, store_u8
 from replica.rows.scan.records import GroupRecord
 
 _U32 = 0xFFFFFFFF  # positions in a header have 32 bits and wrap around
-
 _MICROSECONDS = 1_000_000
-
 ROWS_AHEAD = 8
-
 """Number of rows in advance for which the GTID event of a group is prefetched. It was read long before, when the range
 was scanned.
 """

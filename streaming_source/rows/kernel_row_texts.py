@@ -14,9 +14,7 @@ from replica.native.memory import load_i4, load_u1, load_u8, store_u1, store_u4,
 SLACK = 16
 
 LABEL_BYTES = 16
-
 """Bytes of each word that `write_labels` chooses from."""
-
 _NINE = 57
 
 

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 Bounds = tuple[tuple[int, int], ...]  # (domain, sequence number) pairs
 
 CatalogChanges: TypeAlias = "tuple[tuple[tuple[str, str], TableSchema | None], ...]"
-
 """Definitions of a range's tables, by (database, table), that differ from the query's catalog. None: the table is
 unknown.
 """

@@ -97,7 +97,6 @@ class ReadPlan:
 
 
 FIRST_ORDINAL: Final = 900_000_000_000
-
 """Ordinal of the first snapshot row. No transaction has so many row changes, and 12 digits leave room for 10^11 more
 rows.
 """

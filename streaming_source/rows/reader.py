@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 BATCH_ROWS = 16_384
-
 """Rows of a batch. Batches of 1000 rows halve Spark's rate, and larger batches than this exceed the CPU cache."""
 
 
@@ -193,7 +192,6 @@ def _new_decoder(plan: ReadPlan) -> RangeDecoder:
 
 
 INTERPRETED_TASK_BYTES: Final = 256 << 10
-
 """Largest partition in bytes that interpreted kernels decode instead of waiting for the compiler, which takes some
 seconds. While the compiler runs, batches are smaller than this limit, unless a single transaction is larger.
 """

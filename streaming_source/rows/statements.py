@@ -59,19 +59,15 @@ if TYPE_CHECKING:
 
 
 _COMMENT: Final = rb"(?>(?:\s|--[^\n]*\n|\#[^\n]*\n|/\*(?!M?!).*?\*/)*)"
-
 _FIRST: Final = re.compile(
     _COMMENT + rb"(?:CREATE|ALTER|DROP|RENAME|REPAIR|TRUNCATE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL
 )
-
 """Beginning of statements to examine. Most statements do not match, so the lexer does not run for them."""
-
 _ON_TABLES: Final = re.compile(
     r"(?:CREATE|ALTER|DROP|RENAME|REPAIR|TRUNCATE)\s(?:\s*(?:OR|REPLACE|ONLINE|IGNORE|LOCAL|UNIQUE|FULLTEXT|SPATIAL)\s)*"
     r"\s*(?:TABLES?|SEQUENCE|INDEX|DATABASE|SCHEMA)\b",
     re.IGNORECASE,
 )
-
 """Beginning of statements that become rows although their names are not clear."""
 
 
@@ -123,27 +119,18 @@ def _renamed_tables(effect: StatementEffect) -> list[Named]:
 
 
 Found = TypeVar("Found")
-
 ANY_TABLE: Final = ("any table",)
-
 """Tables of a statement whose text does not name them."""
-
 STATEMENT_CHARACTERS: Final = 200
-
 """Most characters of a statement in a message, enough to identify it. The text of a large LOAD would hide the advice.
 """
-
 CAUSE: Final = "These row changes are not in the binlog (binlog_format STATEMENT or MIXED)."
-
 CAUSE_OF_DDL: Final = "Every binlog_format logs it as a statement; includeDdl=true delivers such statements as rows."
-
 ROW_FORMAT: Final = "Let every session write with binlog_format=ROW, "
-
 REMEDY: Final = (
     "repeat the change in the sink or copy the table there again. Then continue after it with onStatementDml=warn and "
     "the same checkpoint."
 )
-
 REMEDY_OF_BATCH: Final = "Read without them with onStatementDml=warn, or copy the table instead."
 
 
@@ -239,7 +226,6 @@ def statement_error(
 
 
 QUERY_LENGTH: Final = 13  # of the fixed part of a QUERY, in the binlogs of all servers
-
 _LENGTHS: Final = {
     EventType.QUERY: QUERY_LENGTH,
     EventType.QUERY_COMPRESSED: QUERY_LENGTH,

@@ -25,7 +25,6 @@ READINGS: Final = 10
 """Most readings of the catalog. A reading takes milliseconds, so ALTERs of one selection rarely hit each of them."""
 OPAQUE_TYPES: Final = frozenset({"uuid", "inet4", "inet6", "vector"})
 """Types that a row shows as BINARY or VARBINARY, whatever metadata it has."""
-
 _PLACE: Final = "SELECT @@{position}, @@binlog_row_metadata"
 _DATABASES: Final = "SELECT SCHEMA_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA"
 

@@ -34,11 +34,8 @@ class RowColumn(NamedTuple):
 
 
 SEQUENCE_NUMBER = "BIGINT"
-
 WIDE_SEQUENCE_NUMBER = "DECIMAL(20,0)"
-
 """Type with sequenceNumbers=decimal, for all 64 unsigned bits."""
-
 IMAGE = "IMAGE"  # stands for VARIANT with tables, and a STRUCT of the table's columns with table
 
 TRANSACTION = (
@@ -65,7 +62,6 @@ TRANSACTION = (
     ),
     RowColumn("is_last", "BOOLEAN", "whether this is the last delivered row of the transaction"),
 )
-
 SOURCE = (
     RowColumn("server", "STRING", "the server as the query, or its daemon, names it: host:port, or the socket"),
     RowColumn("file", "STRING", "binlog file of the primary, if known"),
@@ -75,12 +71,10 @@ SOURCE = (
         "sql", "STRING", "statement text: of DDL rows, and of others with includeSql and binlog_annotate_row_events"
     ),
 )
-
 ABSENT = (
     RowColumn("before", "ARRAY<STRING>", "columns not in the before image (binlog_row_image); NULL if it is whole"),
     RowColumn("after", "ARRAY<STRING>", "columns not in the after image; NULL if it is whole"),
 )
-
 ENVELOPE = (
     RowColumn("op", "STRING", "insert, update or delete; read for a row of the table itself; ddl with includeDdl"),
     RowColumn("database", "STRING", "database of the table"),
@@ -94,7 +88,6 @@ ENVELOPE = (
     RowColumn("absent", "STRUCT", "columns that the images lack, if an image is not whole; absent is not NULL"),
     RowColumn("history", "BOOLEAN", "system-versioned tables: whether the row is a closed version; NULL for others"),
 )
-
 FLAT = (
     RowColumn(
         "_change_type",
@@ -118,9 +111,7 @@ FLAT = (
 )
 
 _NESTED = re.compile(r"(ARRAY|MAP|STRUCT)<(.+)>")
-
 _LEVEL = {"<": 1, "(": 1, ">": -1, ")": -1}
-
 _ATOM = re.compile(r"([A-Z_ ]+)(?:\((\d+),\s*(\d+)\))?")
 
 

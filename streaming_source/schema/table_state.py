@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 MAX_STORED_BYTES: Final = 64 << 20
-
 """Most bytes of an inflated state: some 20 000 tables."""
 
 Changes = tuple[tuple["TableName", "TableSchema | None"], ...]
-
 """Definitions that differ from the query's catalog; None for an unknown table."""
 
 
@@ -168,17 +166,13 @@ def state_from_text(text: str, catalog: Mapping[TableName, TableSchema]) -> Tabl
 
 
 MAX_INLINE: Final = 64 << 10
-
 """Most characters in an offset. Spark writes each offset to a file and shows it in each progress report."""
-
 FILES_KEPT: Final = 32
-
 """Most unused files to keep. Each file is a change of a table, and an operator resets a checkpoint by some batches, not
 by many changes.
 """
 
 _FILE: Final = "file:"
-
 _SUFFIX: Final = ".tables"
 
 

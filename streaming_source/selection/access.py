@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 _NAMED: Final = 5
-
 """Most statements in one message."""
-
 _TYPE: Final = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 
 _STORED: Final = "SELECT @@lower_case_table_names"
-
 _LOWERED: Final = "1"
 
 _log = logging.getLogger(__name__)
@@ -142,7 +139,6 @@ def _denial(found: Unreadable, names: Sequence[str]) -> AuthenticationError:
 
 
 SHOWN: Final = 5
-
 """Most columns in the message. Every table may have one."""
 
 

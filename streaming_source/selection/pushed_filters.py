@@ -28,34 +28,23 @@ if TYPE_CHECKING:
     from replica.rows.decode.batch import Groups
 
 OPERATIONS: Final = ("insert", "update", "delete")
-
 """The operations of row changes, in the order of the decoder's numbers."""
-
 ROW_FIELDS: Final = frozenset({"op", "database", "table"})
-
 GROUP_FIELDS: Final = frozenset({"domain_id", "server_id", "sequence_number", "commit_timestamp"})
-
 _FLAT_NAMES: Final = {
     "_change_type": "change_type",
     "_commit_version": "sequence_number",
     "_commit_timestamp": "commit_timestamp",
     "_gtid": "gtid",
 }
-
 _CHANGE_TYPES: Final = (("insert",), ("update_preimage", "update_postimage"), ("delete",))
-
 _GTID: Final = re.compile(r"(0|[1-9]\d{0,9})-(0|[1-9]\d{0,9})-(0|[1-9]\d{0,18})")
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 _MICROSECOND: Final = timedelta(microseconds=1)
-
 _LARGEST: Final = (1 << 63) - 1  # of a BIGINT
-
 _SECOND: Final = 1_000_000
 
 Test = Callable[[Any, Any], bool]
-
 _TESTS: Final[dict[str, Test]] = {
     "EqualTo": lambda mine, value: mine == value,
     "EqualNullSafe": lambda mine, value: mine == value,
@@ -68,7 +57,6 @@ _TESTS: Final[dict[str, Test]] = {
     "StringEndsWith": lambda mine, value: mine.endswith(value),
     "StringContains": lambda mine, value: value in mine,
 }
-
 _OF_RANGES: Final[dict[str, Callable[[int, int, Any], bool]]] = {
     "EqualTo": lambda low, high, value: low <= value <= high,
     "EqualNullSafe": lambda low, high, value: low <= value <= high,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DELTA: Final = "delta"
-
 _OWN_CATALOG: Final = "spark_catalog"
 
 
@@ -88,9 +87,7 @@ def _local(location: str) -> str | None:
 
 
 _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
-
 _JAR: Final = re.compile(r"delta-spark_(?:(\d+\.\d+)_)?2\.\d+-((4\.\d+|\d+)\.[\w.]*\w)[\w-]*\.jar")
-
 """File name of Delta's jar. From 4.1 on, the name has the Spark version. Delta 4.0 was for Spark 4.0, and Delta 3 for
 Spark 3.
 """

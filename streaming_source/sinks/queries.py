@@ -29,19 +29,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 POLL_S: Final = 0.1
-
 TRIES: Final = 6
-
 """Most starts of a query, a minute in all. A Python that can never start gives the same message, and would fail
 forever.
 """
-
 _BEFORE: Final = "Initializing"  # the message begins so for sources, and for StreamExecution itself
-
 TOO_SLOW: Final = "Python worker failed to connect back"
-
 """Spark's message if one of its Python processes took more than ten seconds to start."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -116,11 +110,8 @@ def forget_ended(spark: SparkSession) -> int:
 
 
 SPARK_ERRORS: Final = (PySparkException, Py4JJavaError)
-
 """Exceptions of Spark. The second is for errors without a class in pyspark.errors, such as those of Delta."""
-
 LONGEST_TEXT = 600
-
 """Most characters of a text. This is half of those that overflowed the 1 MB stack of a Java thread in the slowest
 execution mode of the JVM.
 """
@@ -167,7 +158,6 @@ def short_java_errors() -> Iterator[None]:
 
 
 _Item = TypeVar("_Item")
-
 _Result = TypeVar("_Result")
 
 

@@ -51,7 +51,6 @@ class NewestCommit:
 
 
 NAMED: Final = 5
-
 """Most tables to name: as many as are read at once by default, and some more."""
 
 
@@ -87,7 +86,6 @@ def progress_line(value: dict[str, Any]) -> str:
 
 
 OLD_S: Final = 15
-
 """Seconds after which figures count as old. An idle query reports every ten seconds. Older figures are from before a
 running batch, or before a trigger that waits.
 """

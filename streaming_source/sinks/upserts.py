@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 FLAT_NAMES = ("_change_type", "_commit_version", "_commit_timestamp", "_gtid", "_sequence", "_absent", "_history")
-
 _ENVELOPE_NAMES = ("op", "before", "after", "transaction", "absent", "history")
 
 
@@ -239,7 +238,6 @@ def _field(struct: str, name: str) -> Column:
 
 
 ADDED = ("_op", "_absent", "_gtid", "_sequence", "_committed")
-
 """Columns of the result after the table's own."""
 
 

@@ -82,21 +82,13 @@ class _KeyedHash:
 
 
 FEWEST_BYTES: Final = 32
-
 """Least bytes of a key: the length of a SHA-256. A shorter key is easier to guess than the hash."""
-
 MOST_BYTES: Final = 4096
-
 """Most bytes of a key. A longer file is probably the wrong one."""
-
 _LABEL: Final = b"mariadb mirror: fingerprint of the key"
-
 _BLOCK: Final = 64
-
 _PADS: Final = (0x36, 0x5C)  # RFC 2104
-
 _DIGITS: Final = 32
-
 _HINT: Final = "Make a key: `openssl rand -hex 32 > FILE`, and keep it: with another key, values get other hashes."
 
 _log = logging.getLogger(__name__)
@@ -168,11 +160,8 @@ HASHED: Final = frozenset(
     | {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "uuid", "inet4", "inet6"}
     | {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 )
-
 """Declared types whose values can be hashed."""
-
 _PLAIN_SCALE: Final = 6
-
 """Most digits after the point for which Spark prints small decimals without an exponent."""
 
 

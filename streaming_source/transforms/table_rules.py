@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from streaming_source.transforms.hashes import HashKey
 
 Mode = Literal["current", "soft_delete", "history", "append_log"]
-
 Constant: TypeAlias = "str | int | float | bool | None"
 
 FIELDS: Final = ("mode", "leaveOut", "mask", "hash", "where", "rename")
-
 _EXAMPLE: Final = 'For example rules={"shop.orders": {"leaveOut": ["secret"], "hash": ["email"]}}.'
 
 

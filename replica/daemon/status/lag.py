@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Purge = Literal["never", "unknown", "by age", "by size", "gone"]
 
 TIMESTAMP_STEP_S = 1.0
-
 """Resolution in seconds of the timestamps in event headers."""
 
 
@@ -209,18 +208,13 @@ def _offset_s(known: Sample) -> float:
 
 
 EVERY_S: Final = 1.0
-
 SAID_EVERY_S: Final = 10.0
-
 """Seconds between two lines.
 
 A long first start then shows its progress, and logs less than 10 000 lines a day.
 """
-
 FAR_S: Final = 30.0
-
 """Lag in seconds above which a daemon catches up. A smaller lag occurs on every busy primary."""
-
 NEAR_S: Final = 2.0
 
 

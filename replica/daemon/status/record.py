@@ -177,17 +177,13 @@ class StatusRecord(_Part):
 
 
 STATUS_NAME = "relay.status"
-
 WRITE_EVERY_S = 1.0
-
 STALE_S = 15.0
-
 """Age in seconds from which a record's writer has stopped or hangs. On a busy machine a record may be a few seconds
 late.
 """
 
 _ATTEMPTS = 5
-
 _PAUSE_S = 0.02
 
 

@@ -23,20 +23,10 @@ if TYPE_CHECKING:
 
 
 HEALTHY: Final = 0
-
-
 NOT_RUNNING: Final = 3
-
-
 SILENT: Final = 4
-
-
 NOT_CONNECTED: Final = 10
-
-
 BEHIND: Final = 11
-
-
 NO_ROOM: Final = 12
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from replica.rows.decode.slots import CompiledTable
 
 _LARGE = frozenset({"images", "payload", "content"})
-
 """Fields that are shown by their size, because other outputs show their content."""
 
 
@@ -140,11 +139,8 @@ def _column(column: ColumnDef) -> dict[str, object]:
 
 
 Image = Literal["both", "before", "after"]
-
 OPERATIONS: Final = {r.OP_INSERT: "insert", r.OP_UPDATE: "update", r.OP_DELETE: "delete"}
-
 _IMAGES: Final = {r.OP_INSERT: (AFTER,), r.OP_UPDATE: (BEFORE, AFTER), r.OP_DELETE: (BEFORE,)}
-
 _NAMES: Final = {BEFORE: "before", AFTER: "after"}
 
 

@@ -9,9 +9,7 @@ from replica.native.memory import load_i4, load_u1, load_u2, load_u4, load_u8, m
 from replica.native.wide import negate
 
 _LOWEST_INT64 = -(1 << 63)
-
 _HIGHEST_INT64 = (1 << 63) - 1
-
 _GROUP = 1_000_000_000
 
 
@@ -157,23 +155,15 @@ def put_hex(q: int, p: int, size: int) -> int:
 
 
 JSON = 0
-
 SQL = 1
-
 PLAIN = 2
 
 _CONTROL = int.from_bytes(b"u00", "little")
-
 _LOW = 0x0101010101010101
-
 _HIGH = -0x7F7F7F7F7F7F7F80  # 0x80 in each byte
-
 _BELOW_SPACE = 0x2020202020202020
-
 _QUOTE = 0x2222222222222222
-
 _APOSTROPHE = 0x2727272727272727
-
 _BACKSLASH = 0x5C5C5C5C5C5C5C5C
 
 

@@ -162,7 +162,6 @@ def _style(plan: ColumnPlan, column: ColumnDef, *, unnamed: bool) -> int:
 Bytes = "npt.NDArray[np.uint8]"
 
 FIRST_BYTES: Final = 1 << 20
-
 FIRST_NOTES: Final = 1 << 12
 
 

@@ -30,14 +30,11 @@ if TYPE_CHECKING:
 
 
 MAX_LOGIN_BYTES: Final = 256 << 10
-
 """Maximum number of bytes that a server may send during the login.
 
 A server sends about a dozen packets; the largest is a public key or an error.
 """
-
 PACKET_COST: Final = 64
-
 """Number of bytes that each packet counts beside its length: the memory that Python needs for a row of one byte."""
 
 
@@ -244,11 +241,8 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
 # Source: the server's sql_acl.cc (make_ssl_info) and Connector/C's my_auth.c.
 
 _DIGEST_CHARACTERS = 64
-
 _DIGEST_HEAD = bytes((1 + _DIGEST_CHARACTERS, 1))
-
 """First two bytes of the digest text: its remaining length, and its kind (SHA-256)."""
-
 _OTHER_WAY = "Use tls=verify-identity with the server's certificate authority as tls_ca."
 
 

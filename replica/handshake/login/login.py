@@ -39,17 +39,13 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 STATEMENT_TIMEOUT_S = 120.0
-
 """Timeout of one step in seconds. BINLOG_GTID_POS reads the binlog file up to the position, and a gigabyte on a slow
 disk takes most of a minute. Measured on 10.5 and 10.11: 0.6 to 2 s a gigabyte from memory. 11.8 has an index.
 """
 
 PROBE_BYTES = 1 << 20
-
 """Maximum number of bytes that are read of an event, if only its header matters or the event has to be short."""
-
 _SHOWN_SQL = 60
-
 _NO_SERVER = "No MariaDB server answers like this. Check which program listens there."
 
 

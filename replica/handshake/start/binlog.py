@@ -36,13 +36,11 @@ if TYPE_CHECKING:
     from replica.protocol.header import FormatDescriptionEvent
 
 MAX_DUMP_POSITION = (1 << 32) - 1
-
 """Maximum offset of COM_BINLOG_DUMP, which has 32 bits. Events beyond 4 GiB can be reached by GTID only."""
 
 _BEFORE_THE_EVENT = (EventType.FORMAT_DESCRIPTION, EventType.START_ENCRYPTION)
 
 ER_NO_SUCH_PLACE = 1236
-
 """ER_MASTER_FATAL_ERROR_READING_BINLOG: the dump is refused because the file or an event at that offset is missing."""
 
 

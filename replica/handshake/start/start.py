@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from replica.options.config import Endpoint, ReplicaConfig
 
 PREPARE_S = 0.1
-
 """Seconds that a storage engine may need to prepare a transaction that is in the binlog already: one write to disk."""
 
 

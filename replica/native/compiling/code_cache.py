@@ -148,13 +148,9 @@ if CACHE is not None:
 
 
 INTEGER: Final = "int64"
-
 BOOLEAN: Final = "bool"
-
 NOTHING: Final = "none"
-
 _HELD: Final[dict[str, Any]] = {INTEGER: ctypes.c_int64, BOOLEAN: ctypes.c_bool, NOTHING: ctypes.c_void_p}
-
 """ctypes type of a kernel's result (numba's data model: a bool is a byte)."""
 
 

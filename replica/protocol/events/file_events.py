@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from replica.protocol.wire import Cursor
 
 _HEARTBEAT_FILE: Final = 1
-
 _HEARTBEAT_POSITION: Final = 2
 
 

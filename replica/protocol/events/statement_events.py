@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _OVER_MAX_DBS: Final = 254
-
 _ENDS_ALTER: Final = GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER
 
 
@@ -124,7 +123,6 @@ _READERS: Final[dict[int, tuple[str, Callable[[Cursor], Any]]]] = {
     StatusVar.XID: ("xid", lambda body: body.u64()),
     StatusVar.CHARACTER_SET_COLLATIONS: ("character_set_collations", _collations),
 }
-
 """Code -> field and reader of the value. GTID_FLAGS3 fills two fields and has no reader here."""
 
 

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKET_HEADER_LENGTH: Final = 4
-
 MAX_PIECE: Final = 0xFFFFFF
-
 """Maximum payload of one packet in bytes. A packet of exactly this length is continued by the next."""
-
 MAX_PAYLOAD: Final = MAX_EVENT_BYTES + 64
-
 """Maximum size of a payload in bytes.
 
 The limit covers the largest event of a server, the status bytes before the event, and a reserve for further bytes of
@@ -40,21 +36,16 @@ this number, 10.11 and 11.8).
 """
 
 OK, EOF, ERR = 0x00, 0xFE, 0xFF
-
 """First byte of a reply. In a dump, a payload that starts with 0x00 is an event, not an OK packet (measured on 10.11
 and 11.8).
 """
-
 _EOF_MAX_LENGTH: Final = 9
-
 """Length in bytes below which a payload that starts with 0xFE is an EOF packet.
 
 0xFE also starts a length-encoded integer of 9 bytes. (The server's own replica tests for less than 8, sql/slave.cc:
 read_event, 10.11. An event is never that short, so both are right.)
 """
-
 MAX_MESSAGE: Final = 1024
-
 """Maximum size of an error message that is kept. Servers cut theirs at 512 bytes (MYSQL_ERRMSG_SIZE), and a longer
 message would flood a log.
 """
@@ -195,7 +186,6 @@ def _err(cursor: Cursor) -> ErrPacket:
 
 
 MAX_REGISTERED_TEXT: Final = 60
-
 """Maximum length in bytes of a text that we register. The server's HOSTNAME_LENGTH and USERNAME_LENGTH allow more, but
 a longer text is a mistake.
 """

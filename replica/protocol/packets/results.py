@@ -27,15 +27,10 @@ if TYPE_CHECKING:
     from replica.protocol.packets.packets import OkPacket
 
 MAX_COLUMNS: Final = 4096
-
 """Maximum number of columns of a table and of a result in every server (MAX_FIELDS in sql/unireg.h)."""
-
 _MORE_RESULTS: Final = 0x0008  # SERVER_MORE_RESULTS_EXISTS
-
 _LOCAL_INFILE: Final = 0xFB
-
 _NULL: Final = 0xFB
-
 _EOF_MAX_LENGTH: Final = 9  # a row whose first value begins with 0xFE is longer
 
 Row = tuple[str | None, ...]
@@ -150,15 +145,10 @@ def _text(cursor: Cursor, number: int) -> str:
 
 
 _STMT_PREPARE: Final = 0x16
-
 _STMT_EXECUTE: Final = 0x17
-
 _STMT_CLOSE: Final = 0x19
-
 _NO_CURSOR: Final = 0
-
 _ITERATIONS: Final = 1  # "must be 1" since 4.1
-
 _DEFINITION: Final = struct.Struct(
     "<"
     "B"  # length of the following fields, 12
@@ -169,7 +159,6 @@ _DEFINITION: Final = struct.Struct(
     "B"  # decimals
     "H"  # unused
 )
-
 _DEFINED_BYTES: Final = 12
 
 

@@ -79,7 +79,6 @@ def read_rows_extra(data: Buffer, at: int = 0, *, update: bool = False) -> RowsE
 
 
 DUMMY_TABLE_ID: Final = 0xFFFFFF
-
 """Table id of a rows event without rows that only ends the statement."""
 
 
@@ -104,7 +103,6 @@ ROWS_EVENTS: Final[dict[int, tuple[RowsKind, int, bool]]] = {
     EventType.UPDATE_ROWS_COMPRESSED: (RowsKind.UPDATE, 2, True),
     EventType.DELETE_ROWS_COMPRESSED: (RowsKind.DELETE, 2, True),
 }
-
 """Event type -> (kind, version, compressed)."""
 
 
@@ -177,7 +175,6 @@ def decode_rows(header: EventHeader, body: Cursor, description: FormatDescriptio
 
 
 HAS_ORIGINAL_SIZE: Final = 1
-
 """Flag of a fragment that has the total size (the server's FL_ORIG_EVENT_SIZE)."""
 
 

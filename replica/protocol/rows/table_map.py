@@ -33,19 +33,16 @@ METADATA_LENGTHS: Final[dict[int, int]] = {
     _T.BLOB: 1, _T.GEOMETRY: 1, _T.BLOB_COMPRESSED: 1, _T.JSON: 1, _T.VECTOR: 1,
     _T.NEWDECIMAL: 2, _T.BIT: 2, _T.VARCHAR: 2, _T.VARCHAR_COMPRESSED: 2, _T.STRING: 2,
 }  # fmt: skip
-
 """Number of metadata bytes of each type (Field::save_field_metadata). ENUM and SET are encoded as STRING."""
 
 NUMERIC: Final = frozenset(
     {_T.TINY, _T.SHORT, _T.INT24, _T.LONG, _T.LONGLONG, _T.FLOAT, _T.DOUBLE, _T.NEWDECIMAL, _T.YEAR}
 )
-
 """Types with a bit in SIGNEDNESS. YEAR is among them (its bit is always 1), BIT is not."""
 
 CHARACTER: Final = frozenset(
     {_T.STRING, _T.VARCHAR, _T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.VARCHAR_COMPRESSED, _T.VECTOR}
 )
-
 """Types that DEFAULT_CHARSET and COLUMN_CHARSET count, including binary columns, whose collation is 63. MySQL does not
 count GEOMETRY.
 """
@@ -54,17 +51,11 @@ _FIXED_WIDTH: Final[dict[int, int]] = {
     _T.TINY: 1, _T.SHORT: 2, _T.INT24: 3, _T.LONG: 4, _T.LONGLONG: 8, _T.YEAR: 1, _T.DATE: 3,
     _T.TIMESTAMP: 4, _T.TIME: 3, _T.DATETIME: 8,
 }  # fmt: skip
-
 _TEMPORAL_WIDTH: Final[dict[int, int]] = {_T.TIMESTAMP2: 4, _T.DATETIME2: 5, _T.TIME2: 3}
-
 _PREFIXED: Final = frozenset({_T.BLOB, _T.GEOMETRY, _T.BLOB_COMPRESSED, _T.JSON, _T.VECTOR})
-
 _CHARACTERS: Final = frozenset({_T.STRING, _T.VARCHAR, _T.VARCHAR_COMPRESSED})
-
 _MAX_SHORT: Final = 255  # longest CHAR and VARCHAR in bytes with one length byte; longer ones have two
-
 _MAX_FSP: Final = 6
-
 _MAX_PRECISION: Final = 65
 
 
@@ -207,11 +198,8 @@ class OptionalMetadata:
 
 
 _ENUM = frozenset({ColumnType.ENUM})
-
 _SET = frozenset({ColumnType.SET})
-
 _GEOMETRY = frozenset({ColumnType.GEOMETRY})
-
 _VECTOR = frozenset({ColumnType.VECTOR})
 
 
@@ -332,7 +320,6 @@ def read_optional_metadata(types: Sequence[int], cursor: Cursor, *, mysql: bool 
 __all__ = ["ColumnDef", "TableMapEvent", "TableMapHead", "decode_table_map", "parse_table_map"]
 
 NO_HEADER: Final = EventHeader(0, EventType.TABLE_MAP, 0, HEADER_LENGTH, 0, 0)
-
 """Header of a table map that was parsed from a body alone."""
 
 

@@ -24,23 +24,14 @@ if TYPE_CHECKING:
 
 
 FOLDER_MODE: Final = 0o750
-
 _OURS: Final = "relay.*"
-
 """Pattern of the relay log's own files; other files in the folder are not touched."""
-
 _ALSO_FOUND: Final = ("readers", "lost+found")
-
 """Other names allowed in a relay directory: the readers' folder, and the folder that a new file system contains."""
-
 _NAMED: Final = 3
-
 """Maximum number of foreign files that an error names."""
-
 _READ: Final = 0o444
-
 _WHO: Final = {"owner": 0o700, "group": 0o750, "all": 0o755}
-
 _WORD: Final = re.compile(r"owner|group|all|group:(?P<name>[^\s:]+)")
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 WATCH_EVERY_S = 0.5
-
 """Interval in seconds at which all files are checked with four system calls. One file is also checked before each
 ACK.
 """
@@ -66,12 +65,10 @@ def removed(directory: Path, path: str) -> RelayError:
 
 
 LOCK_NAME = "relay.lock"
-
 _PID_BYTES = 16
 
 # `lock_holder` takes the lock for a moment, shared, so a busy lock does not always mean another replica.
 _ATTEMPTS = 20
-
 _PAUSE_S = 0.01
 
 

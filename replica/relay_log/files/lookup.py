@@ -125,15 +125,10 @@ def _parse(data: bytes) -> FileHead:
 
 
 INDEXES_IN_MEMORY: Final = 16
-
 """Cached index files, some 100 KB each; others are read again on demand."""
-
 HEADS_IN_MEMORY: Final = 256
-
 """Cached file heads, some KB each. A binary search over 10 000 files reads 14 of them, mostly the same ones."""
-
 _ALL: Final = 1 << 62
-
 _UNSEALED: Final = IndexEntry(0, 0, 0, 0, 0, b"")
 
 

@@ -39,7 +39,6 @@ INDEX_ARENA_BYTES = 4 * MAX_ENTRY_BYTES
 
 # Events up to this size are collected in the buffer and processed in one pass; larger ones are streamed to save memory.
 STREAM_ABOVE_BYTES = 256 << 10
-
 NEVER = 1 << 62
 
 
@@ -172,7 +171,6 @@ class StreamState:
 
 
 SCAN_BYTES = 4 << 20  # bytes per read of recovery; at least an event that is not streamed
-
 _ENDS = 2048  # a group has at least 65 bytes, so 64 KB contain fewer groups
 
 

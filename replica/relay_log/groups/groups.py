@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from replica.relay_log.files.index import IndexEntry
 
 DISORDER_S: Final = 60
-
 """Tolerated disorder of commit times in seconds. Commits that wait for a lock, a disk or an ACK are out of order by
 seconds; a minute means an outage.
 """

@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
 
 ORDER_NAME: Final = "relay.order"
-
 VERSION: Final = 1
-
 MAX_BYTES: Final = 256 << 10
-
 """Maximum size of the file. 4096 domains (domains.MAX_DOMAINS) take about 30 bytes each."""
 
 
@@ -117,7 +114,6 @@ def _parsed(found: dict[str, Any]) -> LogOrder:
 
 
 PLACES_NAMED = 3
-
 """Maximum number of places that a message names."""
 
 GO_ON = (

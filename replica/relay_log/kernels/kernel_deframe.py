@@ -77,13 +77,9 @@ if TYPE_CHECKING:
 
 
 INDEX_EVERY_BYTES = 64 << 10  # a lookup reads at most this many bytes after an entry
-
 UNORDERED_FLAG = 2  # in an index entry
-
 XA_FLAG = 4
-
 ENTRY_CRC_BYTES = 4
-
 MAX_ENTRY_BYTES = EntryHead.BYTES + DomainRow.BYTES * MAX_DOMAINS + ENTRY_CRC_BYTES
 
 _SIGN = -(1 << 63)  # with this bit inverted, signed numbers sort as unsigned ones
@@ -191,27 +187,18 @@ def end_group(state: int, out: int, offset: int) -> int:
 
 
 MAX_REPLY_BYTES = 1 << 16  # an ERR packet has 512 bytes of text; a longer packet is no reply
-
 WINDOW_BYTES = 16  # last bytes of a streamed event: the CRC and the longest text that ends a group
 
 _FULL_PACKET = 0xFFFFFF
-
 _ENDLESS = 1 << 62  # "packet" length of a file
-
 _SEMI_SYNC_MAGIC = 0xEF
-
 _ERR, _EOF, _EOF_BYTES = 0xFF, 0xFE, 9  # an EOF packet is shorter than 9 bytes
-
 _XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
-
 _U32 = 0xFFFFFFFF
-
 _WRAP = 1 << 32
 
 _IN_USE, _ARTIFICIAL = int(HeaderFlag.BINLOG_IN_USE), int(HeaderFlag.ARTIFICIAL)
-
 _QUERY = int(EventType.QUERY)
-
 _ROTATE, _FDE, _HEARTBEAT = int(EventType.ROTATE), int(EventType.FORMAT_DESCRIPTION), int(EventType.HEARTBEAT)
 
 

@@ -59,7 +59,6 @@ class MappedRelayRange:
 
 
 STRETCH_BYTES: Final = 64 << 20
-
 """Bytes per scan; the scan of one batch is mostly a single range."""
 
 

@@ -49,9 +49,7 @@ ARENA_BYTES: Final = 4 << 20
 MAX_IMAGES_BYTES: Final = (1 << 31) - 1
 
 _FIRST_PIECES: Final = 1024
-
 _CHUNK: Final = 1024  # events whose records are copied out of numpy at once
-
 _FIELDS: Final = ("images", "end", "form", "slot")  # of an event to prepare
 
 

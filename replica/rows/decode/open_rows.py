@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema
 
 FIRST_FLAGS: Final = 1 << 12
-
 """Initial number of rows of the flag array; it doubles when it is full."""
 
 

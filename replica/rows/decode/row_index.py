@@ -35,20 +35,14 @@ if TYPE_CHECKING:
     Maps = tuple[tuple[int, int], ...]  # (table id, slot)
 
 BORDERS: Final = 1 << 14
-
 """Maximal number of borders of a group.
 
 In a group of 1 GB, the borders are 64 KB apart and take 1 MB of memory. Partitions are larger, some megabytes each.
 """
-
 LEAST_BORDER_BYTES: Final = 8 << 10
-
 """Minimal distance of borders: the server's default size of rows events (binlog_row_event_max_size)."""
-
 _ID_AND_FLAGS: Final = np.arange(HEADER_LENGTH, HEADER_LENGTH + 7)  # of a rows event: six bytes, and the low flags
-
 _STATEMENT_ENDS: Final = 1
-
 _TABLE_MAP_FLAGS: Final = b"\1\0"  # as the server sets them
 
 

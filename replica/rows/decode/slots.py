@@ -167,11 +167,8 @@ def label_table(labels: tuple[str, ...]) -> npt.NDArray[np.uint8]:
 MAX_TABLES: Final = 4096
 
 SELECTION: Final = np.dtype([("operations", np.int64), ("delivered", np.int64), ("skips", np.int64)])
-
 """Selection of a table: masks of selected and of delivered operations, and whether unchanged updates are skipped."""
-
 VERSIONED, COMPARES, REWRITES = 1, 2, 4
-
 """Flags of a decoded table: it may have history rows, its updates are compared, some values are rewritten first."""
 
 

@@ -50,7 +50,6 @@ SLACK: Final = 64
 
 # A string column has at least SMALL bytes at first. Beyond LARGE bytes it grows to the needed size, without doubling.
 SMALL: Final = 16 << 10
-
 LARGE: Final = 16 << 20
 
 # By the type's id, because the field names of lists differ between Spark and Arrow.
@@ -460,12 +459,10 @@ def _statements(found: Scan, events: npt.NDArray[np.int32]) -> pa.Array:
 
 
 DAMAGED: Final = "The bytes are damaged; verify the relay log's checksums."
-
 UNLIKE: Final = (
     "Either the table was changed without the binlog (sql_log_bin=0), or the bytes are damaged: verify the relay log's "
     "checksums. With binlog_row_metadata=FULL on the primary, the binlog contains the column definitions."
 )
-
 OURS: Final = "The bytes may be correct: report this with the column's declaration."
 
 

@@ -87,7 +87,6 @@ def _incident(data: npt.NDArray[np.uint8], offset: int, trailer: int) -> str:
 
 
 KEPT_BYTES: Final = 16 << 20
-
 """Maximal bytes kept per kind of record: twice what a range of 8 MB takes, which is the size that tasks read."""
 
 
@@ -113,9 +112,7 @@ ID_AND_FLAGS: Final = 8  # bytes of a TABLE_MAP event before the table's definit
 
 # Estimate for the first allocation; the arrays double when it is too small. A small transaction takes about 200 bytes.
 BYTES_PER_RECORD: Final = 128
-
 FIRST_RECORDS: Final = 64
-
 FIRST_MAPS: Final = 1024  # some 80 KB; each doubling hashes all known maps again, in Python
 
 

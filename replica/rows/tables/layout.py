@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     Unpack = Callable[[memoryview], Buffer]
 
 ABSENT = -1
-
 """Marker in `RowLayout.sources`: no wire column feeds this output column."""
 
 
@@ -139,7 +138,6 @@ def compile_layout(
 # names is known only from the catalog.
 
 HASH_NAME: Final = re.compile(r"DB_ROW_HASH_\d+")
-
 PERIOD_DIGITS: Final = 6  # every row period has microseconds
 
 

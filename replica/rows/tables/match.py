@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 _FRACTIONAL = (ColumnType.DATETIME2, ColumnType.TIMESTAMP2, ColumnType.TIME2)
 
 _OWN = re.compile(r"row_start|row_end|DB_ROW_HASH_\d+")
-
 _HINT = "Set binlog_row_metadata=FULL on the primary, so that the binlog contains the column definitions."
-
 _STALE = "the table was changed after the rows were written, or the catalog was read before the change."
 
 

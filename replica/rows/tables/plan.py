@@ -35,15 +35,12 @@ if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema
 
 _FULL = "Set binlog_row_metadata=FULL on the primary, or give the connector access to the table's definition."
-
 PREPARED: Mapping[int, ColumnType] = {
     ColumnType.VARCHAR_COMPRESSED: ColumnType.VARCHAR,
     ColumnType.BLOB_COMPRESSED: ColumnType.BLOB,
     ColumnType.JSON: ColumnType.JSON,
 }
-
 """Wire types whose values are rewritten before decoders read them, and the type of the rewritten value."""
-
 PREPARED_PREFIX = 4  # bytes of the length before a rewritten value
 
 # Formats of servers before 10.1.2: bytes of a value by its number of fractional digits, which the binlog does not have.
@@ -254,9 +251,7 @@ _WIDTHS: Final = {
     for entry in KINDS.values()
     if isinstance(entry.arrow, pa.DataType) and pa.types.is_integer(entry.arrow)
 }
-
 """Size of Spark's integer types in bytes."""
-
 _DECIMAL: Final = re.compile(r"DECIMAL\((\d+), ?(\d+)\)")
 
 

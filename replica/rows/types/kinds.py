@@ -111,26 +111,18 @@ class KeyRecord(Record):
 
 # Kinds beyond types.Kind. The first three and UTF-32 divide ENCODED_TEXT by its encoding.
 KIND_MULTIBYTE: Final = 48
-
 KIND_UTF16: Final = 49  # a: 1 for little endian
-
 KIND_WIDENED: Final = 51  # an integer with a wider output type; a: bytes of the output, b: 1 if it is signed
-
 KIND_UTF32: Final = 50
-
 KIND_ROUNDED_FLOAT: Final = 52  # FLOAT(M,D); a: digits after the point
-
 KIND_ROUNDED_DOUBLE: Final = 53
 
 # The end of a versioned row's period, which marks history rows: a TIMESTAMP(6) or a column that is not output, and the
 # same as text. Both are below OPAQUE, so that one comparison finds the special kinds.
 KIND_ROW_END: Final = -1
-
 KIND_ROW_END_TEXT: Final = -2
 
 # State of a versioned row, by the end of its period (`history` of RowColumns in rows/decode/records.py).
 HISTORY_CURRENT: Final = 0
-
 HISTORY_CLOSED: Final = 1
-
 HISTORY_UNKNOWN: Final = 2  # the initial value, before the kernel runs

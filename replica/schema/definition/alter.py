@@ -157,7 +157,6 @@ def _keys(table: Table, change: Alteration, names: dict[str, str]) -> list[Key]:
 
 
 _ANY: Final = 1 << 30
-
 _HARMLESS: Final = {
     ("DISABLE", "KEYS"): 2, ("ENABLE", "KEYS"): 2, ("FORCE",): 1, ("ORDER", "BY"): _ANY,
     ("ALGORITHM",): 3, ("LOCK",): 3, ("WAIT",): 2, ("NOWAIT",): 1,
@@ -166,19 +165,15 @@ _HARMLESS: Final = {
     ("ANALYZE", "PARTITION"): _ANY, ("CHECK", "PARTITION"): _ANY, ("OPTIMIZE", "PARTITION"): _ANY,
     ("REBUILD", "PARTITION"): _ANY, ("PARTITION", "BY"): _ANY, ("REMOVE", "PARTITIONING"): 2,
 }  # fmt: skip
-
 """Actions that keep the definition and every stored value, with the maximum number of words of each.
 
 Repartitioning removes no row: the server reports an error for a row that fits no partition.
 """
-
 _OF_ROWS: Final = (
     ("DROP", "PARTITION"), ("TRUNCATE", "PARTITION"), ("EXCHANGE", "PARTITION"), ("REPAIR", "PARTITION"),
     ("DISCARD",), ("IMPORT",),
 )  # fmt: skip
-
 """Actions that keep the definition and may change the set of rows."""
-
 _OPTIONS: Final = frozenset(
     (
         *("AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "DELAY_KEY_WRITE"),
@@ -187,20 +182,13 @@ _OPTIONS: Final = frozenset(
         *("STATS_SAMPLE_PAGES", "TRANSACTIONAL"),
     )
 )
-
 """Table options that change no value."""
-
 _ENGINES: Final = frozenset(("INNODB", "ARIA", "MYISAM"))
-
 """Engines that keep every value of a table. BLACKHOLE keeps no row, MERGE has rows of other tables, CSV has no NULL, …
 """
-
 _OF_PARTITIONS: Final = frozenset(("ENGINE", "CONNECTION"))
-
 """Options of a partition that may change the place of its rows."""
-
 _OF_DEFINITION: Final = ("CHARACTER", "CHAR", "CHARSET", "COLLATE", "WITH", "SELECT", "VALUES", "AS", "(")
-
 """First words of options that belong to the definition, and of text that is not an option."""
 
 _SHOWN_TOKENS: Final = 6

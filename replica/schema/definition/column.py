@@ -23,25 +23,15 @@ if TYPE_CHECKING:
     from replica.schema.text.cursor import Tokens
 
 _SIZES: Final = {name.name: name.octets for name in NAMES.values() if name.octets is not None}
-
 AS_BYTES: Final = {name.name: name.as_bytes for name in NAMES.values() if name.as_bytes}
-
 """Types of text, with their replacement under the character set `binary`."""
-
 TEXTS: Final = {name: octets for name, octets in _SIZES.items() if name in AS_BYTES}
-
 BLOBS: Final = {name: octets for name, octets in _SIZES.items() if name not in AS_BYTES}
-
 GEOMETRIES: Final = tuple(name for name, entry in TYPE_OF_NAME.items() if entry.kind == Kind.GEOMETRY)
-
 TEXTUAL: Final = (*AS_BYTES, *(name.name for name in NAMES.values() if name.parentheses is Parentheses.LABELS))
-
 _MAX_VARCHAR_BYTES: Final = 65_535
-
 _WIDTHS: Final = {name.name: name.width for name in NAMES.values() if name.width is not None}
-
 _FRACTIONS: Final = frozenset(name.name for name in NAMES.values() if name.parentheses is Parentheses.FRACTION)
-
 _ESCAPED: Final = str.maketrans({"\0": "\\0", "\n": "\\n", "\r": "\\r", "\\": "\\\\", "'": "''"})
 
 
@@ -208,9 +198,7 @@ def _quoted(label: str) -> str:
 
 
 REAL_AS_FLOAT: Final = 1
-
 ORACLE: Final = 512
-
 MAXDB: Final = 4096
 
 _STANDS_FOR: Final[dict[str, Column]] = {
@@ -219,21 +207,15 @@ _STANDS_FOR: Final[dict[str, Column]] = {
     "SERIAL": Column(name="", data_type="bigint", digits=(20,), unsigned=True, nullable=False),
     "JSON": Column(name="", data_type="longtext", charset="utf8mb4", collation="utf8mb4_bin", json=True),
 }
-
 _OF_ORACLE: Final = {"VARCHAR2": "varchar", "NUMBER": "decimal", "RAW": "varbinary", "CLOB": "longtext"}
-
 """Type names that exist only in sql_mode=ORACLE, with MariaDB's name for each."""
-
 _OWN: Final = "mariadb_schema"
-
 _SCHEMAS: Final[dict[str, tuple[str, str] | None]] = {
     _OWN: None,
     "oracle_schema": ("date", "datetime"),
     "maxdb_schema": ("timestamp", "datetime"),
 }
-
 """Prefix of a type -> (type that the prefix redefines, resulting type). None: the prefix redefines nothing."""
-
 _FIRST_DOUBLE: Final = 25  # FLOAT(p) with p of 25 and more digits is a double
 
 

@@ -31,13 +31,10 @@ if TYPE_CHECKING:
     from replica.schema.text.cursor import Tokens
 
 EMPTY_STRING_IS_NULL: Final = 1 << 32
-
 _NULL: Final = "NULL"
-
 _IGNORED: Final = (
     "INVISIBLE", "VISIBLE", "VIRTUAL", "PERSISTENT", "STORED", "SIGNED", "HIDDEN",
 )  # fmt: skip
-
 _OF_ITEM: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("PRIMARY", "KEY"): {"primary": True},
     ("PRIMARY",): {"primary": True},
@@ -54,18 +51,14 @@ _OF_ITEM: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("ENFORCED",): {},
     ("BINARY",): {},  # selects a collation, not a character set
 }
-
 _OF_COLUMN: Final[dict[tuple[str, ...], dict[str, Any]]] = {
     ("UNSIGNED",): {"unsigned": True},
     ("ZEROFILL",): {"unsigned": True, "zerofill": True},
     ("NOT", "NULL"): {"nullable": False},
     ("NULL",): {"nullable": True},
 }
-
 _VALUED: Final = ("STORAGE", "COLUMN_FORMAT", "REF_SYSTEM_ID", "SRID")
-
 _FRACTION: Final = re.compile(r"\d+([eE]\d*)?|[eE]\d*")
-
 _CHARSET: Final = (("CHARACTER", "SET"), ("CHAR", "SET"), ("CHARSET",))
 
 
@@ -338,9 +331,7 @@ _SEQUENCE_COMMENTS: Final = {
     ),
     "cycle_count": "How many cycles have been done",
 }
-
 _SEQUENCE_WIDTHS: Final = {"tinyint": 5, "smallint": 7, "mediumint": 10, "int": 12, "bigint": 21}
-
 _TYPED_BY_AS: Final = ("next_not_cached_value", "minimum_value", "maximum_value", "start_value")
 
 
@@ -450,5 +441,4 @@ def _sequence(data_type: str, *, unsigned: bool = False) -> Table:
 
 
 SEQUENCE: Final = _sequence("bigint")
-
 """Definition of a sequence that is created without AS."""

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 # The smallest key limit of any engine (InnoDB's old row format): the server may keep a longer unique key as a hash.
 _MAX_KEY_BYTES: Final = 767
-
 PRIMARY: Final = "PRIMARY"
-
 _UTF8: Final = "utf8"  # 3 bytes a character, or 4 from 10.6 on, by old_mode, which is not in the binlog
 
 
@@ -257,11 +255,9 @@ def _known(charset: str | None) -> str | None:
 
 
 _DECLARED: Final = re.compile(r"[a-z0-9 ]+?(?:\((?P<digits>[0-9, ]+)\))?(?P<rest> .*)?", re.DOTALL)
-
 _COUNTED: Final = frozenset(
     name.name for name in NAMES.values() if name.parentheses in (Parentheses.LENGTH, Parentheses.LENGTH_OR_1)
 )
-
 _COMPRESSED: Final = "COMPRESSED*/"
 
 

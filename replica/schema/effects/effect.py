@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from replica.schema.text.sql_tokens import Token
 
 UNDONE = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
-
 """Flags of two-phase ALTER groups that change nothing; COMMIT ALTER applies the change."""
 
 

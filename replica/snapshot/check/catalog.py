@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 
 PRIMARY: Final = "PRIMARY"
-
 _BTREE: Final = "BTREE"
-
 _LONG: Final = frozenset({KeyForm.BYTES, KeyForm.TEXT})
 
 
@@ -83,35 +81,25 @@ def _rank(schema: TableSchema, key: TableKey) -> tuple[bool, bool, int, bool, st
 
 
 PIECE: Final = 5_000
-
 """Maximum names per result page, some hundred KB. The SQL statements below repeat the number."""
 
 ATTEMPTS: Final = 2
-
 """Attempts to find a key. A statement may change columns and indexes between the two catalog queries."""
-
 VERSIONED_ENGINES: Final = ("InnoDB",)
-
 """Engines with consistent snapshots."""
-
 LOCKING_ENGINES: Final = ("Aria", "MyISAM")
-
 """Engines that lock the table during a statement, so that one SELECT is consistent. A writer holds its lock until its
 change is in the binlog. Therefore, the binlog contains every change that the SELECT sees.
 """
 
 _DATABASES: Final = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
-
 _TABLES: Final = (
     "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s "
     "AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND BINARY TABLE_NAME > %s "
     "ORDER BY BINARY TABLE_NAME LIMIT 5000"
 )
-
 _ROWS: Final = _TABLES.replace("TABLE_NAME FROM", "TABLE_NAME, TABLE_ROWS FROM", 1)
-
 _TABLE_ROWS: Final = "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
-
 _TABLE: Final = (
     "SELECT TABLE_TYPE, ENGINE, VERSION(), TABLE_COMMENT FROM information_schema.TABLES "
     "WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"

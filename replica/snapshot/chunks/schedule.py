@@ -29,17 +29,12 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.chunk import ReadTable, TableChunk
 
 CHUNKS_AHEAD: Final = 256
-
 """Maximum number of waiting chunks. Most are of small tables, each below spool.IN_MEMORY_BYTES."""
-
 BYTES_AHEAD: Final = 512 << 20
-
 """Maximum bytes of waiting chunks. Spark processes this amount in some seconds. Meanwhile, the relay log window of each
 waiting chunk grows.
 """
-
 TABLES_AHEAD: Final = 64
-
 """Maximum number of tables that are started and not delivered. The offset names each table that is partly delivered."""
 
 
@@ -400,7 +395,6 @@ class ReadingList:
 
 
 BATCH_BYTES: Final = 256 << 20
-
 """Default limit of the waiting chunks that one batch takes, in bytes."""
 
 

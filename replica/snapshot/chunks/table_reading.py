@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # the key that was the largest at the first chunk, each chunk is eight times as large as the one before.
 
 MOST_ROWS: Final = 1 << 24
-
 """Maximum rows of a chunk at a growing end. The byte limit applies as well."""
 
 
@@ -166,11 +165,9 @@ class TableReading:
 
 
 MOST_UNKNOWN: Final = 10
-
 """Maximum retries of a table whose row images omit columns of rows that the chunk does not have yet. Each such change
 of the last ten seconds may cause another retry. The retries end when the writers pause, or when changes omit no column.
 """
-
 _log = logging.getLogger(__name__)
 
 

@@ -58,11 +58,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 MAX_COLUMNS_BYTES: Final = 16 << 20
-
 """Maximum bytes of a result's column definitions: 4096 columns, each with five names of up to 256 bytes."""
-
 SILENCE_S: Final = 30.0
-
 """Time in seconds, on top of the statement limit, to wait for the server's next byte."""
 
 
@@ -288,11 +285,9 @@ class TableConnection:
 
 
 POLL_S: Final = 0.2
-
 """Wait between two attempts in seconds. A server that restarts refuses connections at once."""
 
 Answer = TypeVar("Answer")
-
 Connection = TypeVar("Connection", bound="SnapshotConnection")
 
 

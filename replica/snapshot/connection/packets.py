@@ -65,23 +65,16 @@ class ResultStream:
 
 
 RECEIVE_BYTES: Final = 1 << 20
-
 """Bytes to request per receive: more than a socket buffer holds, so that one call empties it."""
-
 STRETCH_BYTES: Final = 1 << 20
-
 """Bytes of rows to return at once: enough to make Python's cost per row negligible, and small enough for a core's
 cache.
 """
-
 BUFFER_BYTES: Final = STRETCH_BYTES + PACKET_HEADER_LENGTH + MAX_PIECE + RECEIVE_BYTES
-
 """Buffer size: a run of rows, the largest packet after it and one receive. Without large packets most of it stays
 untouched.
 """
-
 MAX_ROW_BYTES: Final = 1 << 30
-
 """Maximum bytes of a row. No client packet and no binlog event is larger, because max_allowed_packet is at most 1
 GB.
 """

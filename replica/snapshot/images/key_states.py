@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import RowBlock
 
 _ANYWHERE: Final = (1 << 63) - 1
-
 """Location after all others."""
 
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from replica.snapshot.rows.row_block import TableKey
 
 COPIED_BYTES: Final = 1 << 20
-
 """Size up to which a table's images are copied out of the mapped file. Each mapping covers a megabyte or more, and the
 kernel allows a process 65 530 mappings.
 """

@@ -136,11 +136,8 @@ def _named(effect: StatementEffect) -> tuple[TableName, ...]:
 
 
 SHOWN: Final = 100
-
 """Maximum characters of a statement in a message, enough for its verb and table."""
-
 SECRET_WORDS: Final = ("CONNECTION", "PASSWORD")
-
 """Table options that may hold a password; a message shows a statement only up to them."""
 
 

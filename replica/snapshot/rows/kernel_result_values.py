@@ -213,7 +213,6 @@ def put_counted(record: int, p: int, stop: int, end: int, q: int) -> tuple[int, 
 
 
 LAST_HOUR = 838
-
 LAST_SECOND = 0xFFFFFFFF
 
 

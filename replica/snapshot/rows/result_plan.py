@@ -81,22 +81,16 @@ class RowOutcome(IntEnum):
 
 
 SLACK: Final = 64
-
 """Bytes after a row that may be overwritten, because short strings are copied in whole words."""
 
 _CAME: Final = {
     ColumnType.TINY: 1, ColumnType.SHORT: 2, ColumnType.YEAR: 2, ColumnType.INT24: 4, ColumnType.LONG: 4,
     ColumnType.LONGLONG: 8, ColumnType.FLOAT: 4, ColumnType.DOUBLE: 8,
 }  # fmt: skip
-
 """Bytes of a number in a row of the binary protocol."""
-
 _UNSIGNED_FLAG: Final = 32
-
 _COMPRESSED: Final = "COMPRESSED"
-
 _HINT: Final = "The table was changed after its definition was read: read it again."
-
 _REFUSALS: Final = {
     RowOutcome.TORN: "ends in the middle of a packet",
     RowOutcome.NO_ROW: "does not begin with the header of a row",

@@ -40,39 +40,25 @@ if TYPE_CHECKING:
     from replica.relay_log.log import RelayLog
 
 IN_MEMORY_BYTES: Final = 64 << 10
-
 """Size in bytes below which a block stays in memory, because a file would cost more than its rows. The number of tables
 that are read ahead limits the number of such blocks.
 """
-
 HELD_BYTES: Final = 64 << 20
-
 """Maximum total bytes of larger blocks in memory; a batch writes them into its own file."""
-
 OWN_FILE_BYTES: Final = 4 << 20
-
 """Size from which a block is written to its own file at once, which a batch takes over instead of copying the rows. A
 file costs an fsync, which is not worth it for smaller blocks.
 """
-
 STRETCH_BYTES: Final = 16 << 20
-
 """Bytes of images in one part of a file: a fraction of a second of a task's work."""
-
 FOLDER_MODE: Final = 0o700
-
 FILE_MODE: Final = 0o600
-
 """Only the query's user may read the rows."""
 
 _WAITING: Final = re.compile(r"chunk-\d{6,}\.rows(\.new)?")
-
 _NEW: Final = re.compile(r"batch-[0-9a-f-]+\.(rows|json)\.new")
-
 _HEAD: Final = struct.Struct("<8sQQQQQQQ")
-
 _MAGIC: Final = b"ROWBLOCK"
-
 _LEAVE: Final = "Change nothing in the folder, and restart the query: no delivered rows are lost."
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 ROWLESS: Final = "the end of XA transactions that were prepared before the relay log begins"
-
 """Reason for a missing low watermark although a location is proven to be committed."""
 
 
@@ -104,17 +103,12 @@ class XaCommits:
 
 
 TEN_SECONDS: Final = 10.0
-
 """Age in seconds after which a pair counts. Torn and overwritten pairs, and commits between binlog and engine, are over
 by then.
 """
-
 MAX_PAIRS: Final = 1024
-
 """Maximum number of pairs that wait to reach `age_s`. One pair a second is accepted."""
-
 MAX_AHEAD: Final = 64
-
 """Maximum number of pairs that wait for the relay log, because a busy server is always ahead of it. Every second pair
 is dropped if the log lags far behind.
 """

@@ -105,15 +105,10 @@ _COLUMNS: Final = (
     *("mirror", "source_database", "source_table", "target", "mode", "state", "keys", "position", "batch", "error"),
     *("rules", "definition"),
 )
-
 _FOREIGN_KEYS: Final = "foreign_keys"
-
 """Column that control tables of version 0.1 do not have. Their table definitions contain the foreign keys."""
-
 _CURRENT: Final = "current"
-
 _DROPPED: Final = "dropped"
-
 """State of a table that does not exist on the server any more, so its target has no counterpart."""
 
 

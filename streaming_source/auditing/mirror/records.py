@@ -25,19 +25,13 @@ if TYPE_CHECKING:
     from streaming_source.auditing.rows.differences import ComparedRows
 
 Columns: TypeAlias = "tuple[tuple[str, str, str], ...]"
-
 """Name, type and meaning of each column of a table."""
 
 SUFFIX: Final = "_audits"
-
 EQUAL: Final = "equal"
-
 DIFFERENT: Final = "not equal"
-
 LEFT_OUT: Final = "left out"
-
 REPAIRED: Final = "repaired"
-
 NOT_REPAIRED: Final = "not repaired"
 
 COLUMNS: Final[Columns] = (
@@ -122,7 +116,6 @@ def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
 REPAIRS_SUFFIX: Final = "_repairs"
 
 MOST_ROWS: Final = 100_000
-
 """Most rows of a request. They pass through the driver, and a re-snapshot is faster for a table that lacks more."""
 
 REPAIR_COLUMNS: Final = (
@@ -136,7 +129,6 @@ REPAIR_COLUMNS: Final = (
     ("key", "ARRAY<STRING>", "columns of the target that tell rows apart"),
     ("rows", "BINARY", "the rows, as an Arrow stream"),
 )
-
 """Name, type and meaning of each column."""
 
 REMOVED: Final = "gone"

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 _DECLARED: Final = "mariadb.type"
-
 _KEY: Final = "mariadb.key"
-
 _FRACTION: Final = re.compile(r"time\((\d)\)", re.IGNORECASE)
-
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
-
 _HINT: Final = (
     "Give the columns of the copy the types of docs/types.md, or give a DataFrame that casts them, or ignore them."
 )
@@ -154,7 +150,6 @@ def time_text(column: Column, field: StructField) -> Column:
 
 
 NULL: Final = "N"
-
 """NULL in a row's text. Any other value begins with a digit, the first of its length."""
 
 

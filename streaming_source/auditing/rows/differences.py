@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 
 LANES: Final = 4
-
 LANE: Final = 1 << 32
-
 """Values of a lane. The sums of a lane fit into a BIGINT for up to 2000 million rows of a bucket."""
-
 BUCKET: Final = "bucket"
 
 
@@ -114,7 +111,6 @@ def _lanes(value: int) -> list[int]:
 
 
 MOST_NAMED: Final = 0.5
-
 """Fraction of differing buckets above which all rows are compared, because a filter by buckets then saves nothing."""
 
 
@@ -214,7 +210,6 @@ def differing_keys(source: DataFrame, target: DataFrame, compared: ComparedRows,
 
 
 _AMBIGUOUS: Final = "ambiguous"
-
 _COPY: Final = "copy_hash"
 
 

@@ -37,45 +37,28 @@ if TYPE_CHECKING:
 
 
 MOST_ROWS: Final = 50_000
-
 """Most rows of a target whose plans are interpreted; docs/dev/measurements/spark-merge.md has the measurements."""
-
 INTERPRETED: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
 COMPILED: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-
 """Spark's defaults, set explicitly: a query in a micro-batch otherwise inherits the settings of the batch's start."""
 
 MOST_REWRITTEN_ROWS: Final = 500_000
-
 """Most rows of a target whose files are rewritten: with a million rows, deletion vectors cost no more."""
-
 COPIED_A_CHANGE: Final = 20
-
 """Most rows that are copied for each change, if a target is not small. The replaced files stay until VACUUM."""
-
 _MARKS: Final = "spark.databricks.delta.merge.deletionVectors.persistent"
 
 REWRITTEN_FILES: Final = {_MARKS: "false"}
 
 MARKED_ROWS: Final = {_MARKS: "true"}
-
 PARTS: Final = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
-
 """Initial number of shuffle partitions. A checkpoint does not store it, unlike `spark.sql.shuffle.partitions`."""
-
 SNAPSHOT_PARTS: Final = "spark.databricks.delta.snapshotPartitions"
-
 """Number of partitions into which Delta divides the list of a table's files; Delta's default is 50."""
-
 MOST: Final = "spark.sql.shuffle.partitions"
-
 MOST_SNAPSHOT_PARTS: Final = 50
-
 ROWS_A_PART: Final = 500_000
-
 """Rows in a shuffle partition. A MERGE sorts each partition in memory; this many rows take some hundred megabytes."""
-
 _DOUBLED = 2
 
 
@@ -266,11 +249,8 @@ class ParallelApplier:
 
 
 SETTING: Final = "spark.sql.codegen.cache.maxEntries"
-
 CLASSES: Final = 4_000
-
 """Classes of a hundred targets; each takes some ten kilobytes."""
-
 _log = logging.getLogger(__name__)
 
 

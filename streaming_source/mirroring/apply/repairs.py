@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 10.0
 """Seconds between two checks for requests. A check takes some hundredths of a second."""
-
 _log = logging.getLogger(__name__)
 
 

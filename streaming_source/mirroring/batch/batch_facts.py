@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from replica.schema.table import TableSchema
 
 PackedPart = tuple[bytes, bytes]
-
 _SECOND_US: Final = 1_000_000
 
 
@@ -157,7 +156,6 @@ def _statement(row: Row) -> StatementRow:
 
 
 _WITHOUT_ID: Final = bytes(8)
-
 """Zeros in place of the table id and flags of a TABLE_MAP."""
 
 

@@ -44,21 +44,13 @@ if TYPE_CHECKING:
 
 
 RANGE: Final = "range"
-
 KNOWN: Final = "known"
-
 STATEMENT: Final = "statement"
-
 TOUCHED: Final = "touched"
-
 MAPS: Final = "maps"
-
 """Table maps of the rows of a table (`manifest.py`)."""
-
 FAULT: Final = "fault"
-
 """Why rows of a table are left out of the micro-batch; NULL if none are."""
-
 COLUMNS: Final = (
     ("database", "STRING"),
     ("table", "STRING"),
@@ -74,7 +66,6 @@ COLUMNS: Final = (
     (KNOWN, "BINARY"),
     (RANGE, "BINARY"),
 )
-
 STATEMENT_COLUMNS: Final = (
     ("domain", "BIGINT"),
     ("number", "STRING"),
@@ -84,7 +75,6 @@ STATEMENT_COLUMNS: Final = (
     ("context", "STRING"),
     ("committed_us", "BIGINT"),
 )
-
 """Fields of `statement`.
 
 `number` is the sequence number as text, which holds all its 64 bits. `context` is the session context for parsing the
@@ -189,7 +179,6 @@ def numbered(partitions: Iterable[InputPartition]) -> list[InputPartition]:
 
 
 Place = tuple[int, int]
-
 """Sequence number and ordinal."""
 
 
@@ -286,17 +275,12 @@ def _place(changes: ChangeBatch, row: int) -> Place:
 
 
 DELETES: Final = 1
-
 UPDATES: Final = 2
-
 INSERTS: Final = 4
-
 UNCHECKED: Final = 8
-
 """Bit for rows that were changed with foreign_key_checks=0. The server checked no foreign key and cascaded nothing."""
 
 _BITS: Final = np.zeros(r.OPERATIONS, np.int64)
-
 _BITS[[r.OP_DELETE, r.OP_UPDATE, r.OP_INSERT]] = DELETES, UPDATES, INSERTS
 
 

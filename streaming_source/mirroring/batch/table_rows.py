@@ -34,13 +34,9 @@ if TYPE_CHECKING:
     from streaming_source.schema.row_schema import TableColumn
 
 INTERVAL: Final = "INTERVAL DAY TO SECOND"
-
 _DIGITS: Final = re.compile(r"time\s*\((\d)\)", re.IGNORECASE)
-
 _SECOND: Final = 1_000_000
-
 _HOUR: Final = 3600
-
 _POWERS: Final = (100_000, 10_000, 1_000, 100, 10, 1)
 
 
@@ -96,29 +92,21 @@ def _digits(numbers: Any, count: int) -> list[Any]:
 
 
 ROWS_A_TASK: Final = 50_000
-
 """Fewest rows for an additional task: starting a task costs as much as decoding this number of rows."""
-
 TASKS_A_CORE: Final = 2
-
 MOST_ROWS_A_TASK: Final = 1_000_000
-
 """Rows in one task above which a core gets more than TASKS_A_CORE tasks.
 
 Each task makes its own projections, statistics and file. So a core gets only as many tasks as keep all cores busy until
 the job ends, unless the files would be very large.
 """
-
 BROADCAST_BYTES: Final = 2 << 20
-
 """Most bytes of the binlog that Spark may broadcast in a join.
 
 Spark estimates the size of decoded rows from the size of their manifest, and would broadcast a million rows. A byte of
 the binlog takes about four bytes in memory, and Spark's own limit is 10 MB.
 """
-
 OTHER_TYPES: Final = frozenset({INTERVAL, "GEOMETRY(ANY)"})
-
 """Column types that a target holds as another type. VARIANT images already have values of that other type."""
 
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.control.control_table import ControlRow
 
 CHECK_EVERY_S: Final = 60.0
-
 """Seconds between two checks for another run. Each check reads the control table."""
-
 _HINT = (
     "Restore the checkpoint, the control table and the targets of one moment. If that is not possible, drop the "
     "control table and the targets, and start the mirror with a new checkpoint."

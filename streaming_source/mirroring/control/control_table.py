@@ -42,35 +42,23 @@ if TYPE_CHECKING:
 
 
 READING: Final = "reading"
-
 CURRENT: Final = "current"
-
 FAILED: Final = "failed"
-
 DROPPED: Final = "dropped"
-
 NO_BATCH: Final = -1
-
 """Batch number of a target that has no micro-batch yet."""
-
 _FOREIGN_KEYS: Final = (
     "ARRAY<STRUCT<constraint: STRING, parent_database: STRING, parent_table: STRING, actions: ARRAY<STRING>, "
     "columns: ARRAY<STRING>, parent_columns: ARRAY<STRING>>>"
 )
-
 _CASCADE_FIELDS: Final = ("constraint", "parent_database", "parent_table", "actions", "columns", "parent_columns")
-
 _OLD_KEYS: Final = frozenset({"defaults", "cascades", "missed", "put_off", "names", "before", "made"})
-
 _DEFERRED: Final = "STRUCT<since: STRING, began: STRING, lost: BOOLEAN, foreign: BOOLEAN>"
-
 _TEXTS: Final = "MAP<STRING, STRING>"
-
 _OF_THE_DEFINITION: Final = (
     ("definition", "STRING", "the table's definition at the position, as JSON"),
     ("defined_at", "STRING", "GTID position at which the definition was first read"),
 )
-
 _WITH_THE_DEFINITION: Final = (
     ("defaults", _TEXTS, "the DEFAULT of each column at the position"),
     ("foreign_keys", _FOREIGN_KEYS, "foreign keys that cascade into the table; NULL if they are not known yet"),
@@ -83,7 +71,6 @@ _WITH_THE_DEFINITION: Final = (
     ("target_names", _TEXTS, "names of columns in the target, by their current names, if statements renamed them"),
     ("created_at", "TIMESTAMP", "when the target was created"),
 )
-
 _BEFORE: Final = "STRUCT<{}>".format(
     ", ".join(
         f"{name}: {kind}"
@@ -133,7 +120,6 @@ COLUMNS: Final = (
         "GTID position of the server after the snapshot: deferred cascades are applied once the target has reached it",
     ),
 )
-
 """Name, type and meaning of each column."""
 
 
@@ -349,11 +335,8 @@ def _of_older_version(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 CHECKPOINT: Final = "mariadb.checkpoint"
-
 """Property of the control table that names its checkpoint."""
-
 _log = logging.getLogger(__name__)
-
 _HINT = "Give the value with which the mirror was started."
 
 

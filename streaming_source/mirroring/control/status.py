@@ -26,7 +26,6 @@ AUDITED: Final = (
     ("audited_position", "GTID position at which the audit compared"),
     ("audit", "its result: equal, not equal, or left out; after a repair: repaired, or not repaired"),
 )
-
 """Name and meaning of the columns that the status adds to those of the control table."""
 
 

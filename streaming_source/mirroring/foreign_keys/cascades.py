@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 
 MARGIN_MS: Final = 60_000
-
 """Milliseconds of the binlog before a snapshot's beginning that the snapshot may lack, because of commits in flight."""
 
 
@@ -181,14 +180,12 @@ def deferral_from(spark: SparkSession, checkpoint: str, number: int) -> Deferred
 
 
 _CIRCLE: Final = "foreign keys of several tables refer to each other in a circle."
-
 _PAST: Final = (
     "the cascades into it during the snapshot are unknown: the changes since {since} cannot be read once more "
     "({error})."
 )
 
 RESNAPSHOT_EVERY_S: Final = 600.0
-
 """Seconds between two re-snapshots of a table because of its foreign keys, so that a persistent cause costs little."""
 
 _NOTHING: Final = BatchFacts({}, {}, {}, {}, {})
@@ -484,7 +481,6 @@ def _named(names: Iterable[TableName]) -> str:
 # once more, into a separate relay folder, as a batch of manifests.
 
 _OF_ROWS: Final = {option.name.lower() for option in OPTIONS if option.scope == "rows"}
-
 """Options of the mirror's stream that select rows or change their shape."""
 
 

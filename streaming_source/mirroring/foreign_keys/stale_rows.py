@@ -37,13 +37,9 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import Mode
 
 MOST_LITERALS: Final = 1_000
-
 """Most values that are compared as literals, so that Spark skips files without these values. More values are joined."""
-
 _LITERALS: Final = frozenset({"byte", "short", "integer", "long", "decimal", "string", "binary", "date"})
-
 """Types whose literals do not depend on the session's time zone."""
-
 _ALIKE: Final = "UNICODE_CI_AI_RTRIM"
 
 Key = tuple[Any, ...]

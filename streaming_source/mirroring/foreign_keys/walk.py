@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 
 _LIVE: Final = {CURRENT: None, SOFT_DELETE: "NOT _deleted", HISTORY: "_current"}
-
 """Condition for rows of a target that are rows of the table, by mode."""
 
 
@@ -204,9 +203,7 @@ class WalkRows:
 
 
 MOST_LEVELS: Final = 16
-
 """Most levels of a walk. InnoDB follows cascades 15 levels deep, and refuses deeper cascades (FK_MAX_CASCADE_DEL)."""
-
 _ORDER = "the order of its changes and those of that table is uncertain, or the equality of two texts is."
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import Commit, TableWriter
 
 EndReason = Literal["truncate", "drop", "again"]
-
 """Reason why all rows of a table end: TRUNCATE, a DROP that keeps the target, or the start of a re-snapshot ("again").
 """
 
@@ -123,9 +122,7 @@ class Mode(Protocol):
 
 
 _NEVER_NULL: Final = frozenset({"_deleted", "_from_gtid", "_from_sequence", "_current"})
-
 CLOSE: Final = "_close"
-
 """Column that marks the closing rows of a MERGE of versions."""
 
 

@@ -45,17 +45,11 @@ if TYPE_CHECKING:
 
 
 RESNAPSHOT_HINT: Final = 'Re-snapshot the table: mirror_resnapshot(spark, tables=["{table}"], into=…).'
-
 """Hint of errors that only a re-snapshot resolves."""
-
 FIRST_WAIT_S: Final = 10.0
-
 LONGEST_WAIT_S: Final = 600.0
-
 """Longest wait before a retry. Each wait is twice the last one, so a table with endless ALTERs costs little."""
-
 MOST_TRIES: Final = 5
-
 """Most retries after a fault, the last one five minutes after the first. Retries after statements have no limit."""
 
 
@@ -155,7 +149,6 @@ def chosen_tables(tables: Collection[str], rows: Iterable[ControlRow]) -> list[T
 
 
 _ORDINAL: Final = 899_999_999_999
-
 """Ordinal of the end of the old rows within a transaction: after all changes, before the snapshot rows."""
 
 

@@ -47,9 +47,7 @@ _REFUSED: Final = frozenset(
     {"CurrentDate", "CurrentTimestamp", "CurrentTime", "LocalTimestamp", "Now", "CurrentUser", "CurrentTimeZone"}
     | {"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "PythonUDF", "AggregateExpression", "WindowExpression"}
 )
-
 """Names of Spark's expressions whose value depends on more than the row."""
-
 _HINT: Final = "A filter is a condition over the table's columns, as in WHERE: where = \"country = 'DE'\"."
 
 
@@ -193,7 +191,6 @@ def _changing(table: str, where: str) -> ConfigError:
 
 
 _SHOWN = 10
-
 _log = logging.getLogger(__name__)
 
 

@@ -31,35 +31,22 @@ if TYPE_CHECKING:
     from replica.schema.text.sql_tokens import Token
 
 _NO_VALUE: Final = "NULL"
-
 _INTEGERS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 _INTEGER: Final = re.compile(r"[+-]?\d{1,20}")
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
-
 _PLAIN: Final = re.compile(r"[+-]?\d+(\.\d+)?")
-
 _PRINTED: Final = re.compile(r"0|-?[1-9]\d{0,17}")
-
 """Numbers that the server prints as they are written in the statement."""
-
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.(\d{1,6}))?")
-
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
-
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
-
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-
 _FIRST_YEAR: Final = 1901
-
 _LAST_YEAR: Final = 2155
-
 _MOST_BITS: Final = 64
-
 _HEXADECIMAL: Final = 16
-
 _DIGITS: Final = {2: re.compile(r"[01]+"), _HEXADECIMAL: re.compile(r"[0-9a-fA-F]+")}
 
 
@@ -300,19 +287,14 @@ def _of_digits(written: str, base: int) -> Constant:
 
 
 Defaults = dict[str, str | None]
-
 """Text after DEFAULT, by column; None for a column without a default."""
 
 NULL_DEFAULT: Final = "NULL"
 
 _AUTO: Final = "AUTO_INCREMENT"
-
 """Entry of an AUTO_INCREMENT column, whose default is no constant."""
-
 _LOST: Final = "?"
-
 """Character that the catalog shows for a character of more than three UTF-8 bytes. A default with it is unknown."""
-
 _LISTED: Final = """\
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, IF(EXTRA LIKE '%%auto_increment%%', %s, COLUMN_DEFAULT)
   FROM information_schema.COLUMNS

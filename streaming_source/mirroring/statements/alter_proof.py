@@ -29,15 +29,11 @@ if TYPE_CHECKING:
     from replica.snapshot.check.facts import TableIndex
 
 _BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-
 _LENGTH: Final = re.compile(r"[a-z]+\((\d+)\)")
-
 _COMPRESSED: Final = " /*M!100301 COMPRESSED*/"
 
 _DISTINCT_SCRIPTS: Final = ("CYRILLIC", "GREEK", "CJK UNIFIED", "HANGUL SYLLABLE")
-
 """Letters that collations distinguish, apart from case and accents."""
 
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 
 _PLACE: Final = "_renamed"
-
 """Prefix of temporary names."""
 
 

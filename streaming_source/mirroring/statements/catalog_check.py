@@ -35,7 +35,6 @@ CHECK_EVERY_S: Final = 300.0
 """Seconds between two readings of the catalog. One takes milliseconds for some tables, about a second for thousands."""
 _FIELDS: Final = ("name", "data_type", "unsigned", "charset", "labels", "octets", "precision", "scale", "fsp", "period")
 """Attributes of a column on which its values depend."""
-
 _log = logging.getLogger(__name__)
 
 

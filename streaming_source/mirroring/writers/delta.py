@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 
 _NOT_EMPTY: Final = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
-
 _LOG: Final = "_delta_log"
 
 
@@ -90,19 +89,12 @@ def remove_log(spark: SparkSession, name: str) -> bool:
 
 
 _log = logging.getLogger(__name__)
-
 _WRITER: Final = "spark.databricks.delta.write.txnAppId"
-
 _NUMBER: Final = "spark.databricks.delta.write.txnVersion"
-
 """Setting with the number in the next write's token. Delta skips a write whose number is not above the last one."""
-
 _TEXT: Final = "STRING"
-
 _WIDENING: Final = "delta.enableTypeWidening"
-
 _AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
-
 """Types whose values Spark converts to the same text as the server."""
 
 _FOLDER_MISSING: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"

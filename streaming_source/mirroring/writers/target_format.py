@@ -63,7 +63,6 @@ class DropNotNull:
 
 
 TargetAction: TypeAlias = AddColumns | DropColumns | RenameColumn | SetType | DropNotNull
-
 """Change of the columns of a target, which its format carries out."""
 
 
@@ -212,23 +211,15 @@ class TargetFormat(Protocol):
 
 
 METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
-
 CHANGES: Final = "changes"
-
 """Part of a micro-batch that is merged."""
-
 READS: Final = "read"
-
 """Part of a micro-batch that is appended, or all rows of a table without a key."""
-
 ROWS: Final = frozenset({CHANGES, READS})
 
 RESNAPSHOT: Final = "again"
-
 """Part that ends all rows of a target that keeps them during a re-snapshot."""
-
 UNNUMBERED: Final = ""
-
 """Part of commits that a repeated micro-batch repeats: new targets, cascades, the control table."""
 
 

@@ -59,9 +59,7 @@ if TYPE_CHECKING:
     from streaming_source.rows.read_plan import ReadPlan
 
 STATES_KEPT: Final = 16
-
 """Most states to keep. Spark asks for the last two offsets, and for more only while batches are planned ahead."""
-
 _log = logging.getLogger(__name__)
 
 

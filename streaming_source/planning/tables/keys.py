@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from streaming_source.rows.partition import ChangePartition
 
 NAMED: Final = 5
-
 """Most names of tables in a message."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -180,7 +178,6 @@ def named_between(
 
 
 EVERY_TABLE: Final = "\U0010ffff", ""
-
 """A name that sorts after all others: MariaDB has no character beyond U+FFFF in names."""
 
 

@@ -134,21 +134,14 @@ def _last_transaction(end: SourceOffset) -> tuple[Gtid, int]:
 
 
 MAX_NAMED: Final = 500
-
 """Most tables that an offset names. They take some 20 KB in each report of progress until they are read."""
-
 LONGEST_REASON: Final = 500
-
 """Most characters of a reason in an offset: a sentence and its hint."""
-
 READY_POLL_S: Final = 0.02
-
 """Seconds between two checks for rows. A chunk takes some 0.5 s to read."""
 
 PROGRESS_EVERY_S: Final = 60.0
-
 """Seconds between two log messages about the progress."""
-
 _log = logging.getLogger(__name__)
 
 

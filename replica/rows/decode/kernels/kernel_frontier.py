@@ -115,22 +115,16 @@ def compare_bytes(left: int, left_size: int, right: int, right_size: int) -> int
 
 # The part of a row change that is delivered.
 DROPPED = 0
-
 WHOLE = 1
-
 LEAVES = 2  # only the before image
-
 ENTERS = 3  # only the after image
 
 # Return codes of the kernel, in addition to those of the decode kernels.
 MORE_FLAGS = 20  # there is no room for the next row
-
 UNTOLD_KEY = 21  # an image lacks a column of the key
-
 PARTIAL_ROW = 22  # a row enters whose image lacks columns
 
 MAX_KEY_BYTES = 1 << 14
-
 """Bytes of the longest key in canonical form: InnoDB's longest has 3072, each may take two, plus two per column."""
 
 

@@ -12,13 +12,9 @@ from replica.rows.scan.kernels.kernel_state import BAD_EVENT, DONE
 from replica.rows.scan.records import GroupRecord
 
 _GROUP_COMMIT = int(GtidFlag.GROUP_COMMIT_ID)
-
 _XA = int(GtidFlag.PREPARED_XA | GtidFlag.COMPLETED_XA)
-
 _MULTI_ENGINE = int(GtidExtraFlag.MULTI_ENGINE)
-
 _ENDS_ALTER = int(GtidExtraFlag.COMMIT_ALTER | GtidExtraFlag.ROLLBACK_ALTER)
-
 _THREAD_ID = int(GtidExtraFlag.THREAD_ID)
 
 
@@ -75,11 +71,8 @@ def gtid_group(at: int, end: int, group: int) -> int:
 
 
 _TAGGED = int(EventType.GTID_TAGGED_LOG)
-
 _FIXED = 25  # flags, uuid and number of GTID_LOG
-
 _UUID_FIELD = 1
-
 _GNO_FIELD = 2
 
 

@@ -119,17 +119,11 @@ def active_slot(active: int, n_active: int, table_id: int) -> int:
 
 # Bits that `rows_event` returns; error codes are negative.
 RECORDED = 1
-
 ENDS_STATEMENT = 2
-
 _V1, _V2 = int(EventType.WRITE_ROWS_V1), int(EventType.WRITE_ROWS)
-
 _COMPRESSED_V1, _COMPRESSED_V2 = int(EventType.WRITE_ROWS_COMPRESSED_V1), int(EventType.WRITE_ROWS_COMPRESSED)
-
 _LAST = int(EventType.DELETE_ROWS_COMPRESSED)
-
 _PARTIAL_UPDATE = int(EventType.PARTIAL_UPDATE_ROWS)
-
 _PLAIN = sum(1 << kind for kind in (*range(_V1, _V1 + 3), *range(_V2, _V2 + 3), _PARTIAL_UPDATE))
 
 

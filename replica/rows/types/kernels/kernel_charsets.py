@@ -12,17 +12,11 @@ from replica.native.memory import copy, load_u1, load_u2, load_u2be, load_u4, lo
 
 # A table entry has a character's UTF-8 in its low three bytes. Its top byte is their number, or one of these markers.
 TWO_BYTES = 0xFE  # lead byte of a character of two bytes: see entry 256 + both bytes
-
 THREE_BYTES = 0xFF  # lead byte of a character of three bytes: see entry 256 + 65536 + the last two bytes
-
 PAIRS = 256
-
 TRIPLES = 256 + 65_536
-
 REPLACEMENT = 3 << 24 | 0xBDBFEF
-
 REPLACEMENT_CODE = 0xFFFD
-
 NO_TEXT = -2
 
 
@@ -146,7 +140,6 @@ def write_utf32(target: int, source: int, size: int, strict: int) -> int:
 
 
 HIGH_BITS = 0x8080808080808080 - (1 << 64)
-
 ALL_VALID = -1
 
 

@@ -35,22 +35,16 @@ if TYPE_CHECKING:
     from replica.rows.types.entry import ColumnFacts
 
 _SIGNED = WireValue(lambda data, _: v.integer(data, signed=True), KernelFacts.NOTHING)
-
 _UNSIGNED = WireValue(lambda data, _: v.integer(data, signed=False), KernelFacts.NOTHING)
-
 _BIT = WireValue(lambda data, _: v.bit(data), KernelFacts.NOTHING)
-
 _YEAR = WireValue(lambda data, _: v.year(data), KernelFacts.NOTHING)
-
 _INT8, _INT16, _INT32, _INT64 = (
     (pa.int8(), "TINYINT"),
     (pa.int16(), "SMALLINT"),
     (pa.int32(), "INT"),
     (pa.int64(), "BIGINT"),
 )
-
 _DECIMAL20 = (pa.decimal128(20, 0), "DECIMAL(20,0)")  # for 64 unsigned bits
-
 _BITS = "The bits as a number."
 
 
@@ -145,11 +139,8 @@ INTEGER_TYPES = (
 )
 
 MOST_DECIMALS: Final = 22
-
 """Largest number of digits to round to. Larger powers of ten are inexact, so such a value keeps its stored digits."""
-
 _DECLARED: Final = re.compile(r"(?:float|double)\(\d+,(\d+)\)")
-
 _EDGES = "Keeps -0.0 and denormals. (M,D): rounded to D digits."
 
 

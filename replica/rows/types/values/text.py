@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from replica.rows.types.entry import ColumnFacts
 
 BLOB_SIZES: Final = ("TINY", "", "MEDIUM", "LONG")  # by the size of the length prefix, 1 to 4 bytes
-
 INFLATED: Final = "The value itself, inflated. Bytes that do not inflate are an error."
-
 _COMPRESSED: Final = (ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED)
 
 

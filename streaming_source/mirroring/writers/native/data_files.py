@@ -25,15 +25,10 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
 
 ROW_GROUP_BYTES: Final = 32 << 20
-
 """Bytes of decoded rows that a task holds before it writes a row group. Smaller groups compress worse."""
-
 SAMPLE_ROWS: Final = 10_000
-
 """Number of first rows of a file that decide whether a column gets a dictionary."""
-
 _PHYSICAL_NAME: Final = b"delta.columnMapping.physicalName"
-
 _FIELD_ID: Final = b"delta.columnMapping.id"
 
 
@@ -252,9 +247,7 @@ def _stat(value: Any) -> Any:
 
 
 _ROWS_AT_ONCE: Final = 50_000
-
 _BYTES_AT_ONCE: Final = 32 << 20
-
 """Most encoded bytes of rows that are read together."""
 
 

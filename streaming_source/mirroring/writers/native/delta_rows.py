@@ -51,11 +51,8 @@ if TYPE_CHECKING:
 
 
 MOST_TABLES: Final = 200
-
 """Most tables in the cache of a process."""
-
 MOST_FILES: Final = 100
-
 """Most files of a cached table. Their log entries take some 100 KB, so a full cache takes 20 MB."""
 
 
@@ -65,7 +62,6 @@ class _Kept(NamedTuple):
 
 
 _kept: OrderedDict[str, _Kept] = OrderedDict()
-
 _lock = threading.Lock()
 
 
@@ -110,43 +106,28 @@ def _commit(folder: str, version: int) -> tuple[int, int] | None:
 
 
 MOST_BYTES: Final = 256 << 20
-
 """Most bytes of a table that a task merges by a query: delta-rs needs four times the size of its files in memory."""
 
 LEAST_REWRITTEN: Final = 16 << 20
-
 """Bytes that a commit has to rewrite before the folder is searched for old files."""
-
 MOST_OLD_BYTES: Final = 8 << 30
-
 """Most bytes of old files of a table. The retention of old files is an hour.
 
 A commit each second that rewrites 30 MB would leave 100 GB. Above the limit, Spark marks rows as deleted instead.
 """
-
 TRIES: Final = 5
-
 """Most attempts of a commit.
 
 A commit of another writer (OPTIMIZE, an append) fails an attempt. The next attempt starts with the new version.
 """
-
 FEATURES: Final = frozenset({"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz"})
-
 """Table features that delta-rs writes as Spark expects; each was tested. delta-rs 1.6 refuses row tracking and more."""
-
 _OLDEST_WITH_FEATURES: Final = 7
-
 _PLAIN_WRITER: Final = 2
-
 _CHANGE_FEED: Final = "delta.enableChangeDataFeed"
-
 _FEATURE: Final = "delta.feature."
-
 _FOR_TERMINALS: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
-
 _LAST_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
-
 """Property that Delta adds to the properties of a new table because of column mapping."""
 
 

@@ -46,19 +46,12 @@ if TYPE_CHECKING:
 
 
 FEW_FILES: Final = 20
-
 """Number of small files from which a table is compacted."""
-
 SMALL_BYTES: Final = 8 << 20
-
 """Bytes from which a file is not compacted, so that a row is copied a few times at most."""
-
 MOST_BYTES: Final = 32 << 20
-
 """Most bytes of small files that one commit joins: reading and writing them takes about a second."""
-
 _LAST_COMMITS: Final = 50
-
 """Commits that are searched for one of the mirror; commits of other writers may be between."""
 
 
@@ -140,75 +133,50 @@ def _last_metadata(table: DeltaTable) -> dict[str, str]:
 
 
 BUDGET_S: Final = 1.0
-
 """Seconds of upkeep after one micro-batch, because the next one waits.
 
 A step that has begun is finished: each takes some 0.1 s, the largest compaction about a second.
 """
 
 CHECK_EVERY: Final = 20
-
 """Commits of a table between two checks. A check costs 5 to 20 ms, so less than a millisecond for each commit."""
-
 LEAST_PERIOD_S: Final = 600.0
-
 MOST_PERIOD_S: Final = 3600.0
-
 """Limits of the time between two removals of expired files; each removal lists a whole folder.
 
 Within the limits the time is a sixth of the retention, so a table keeps files for up to a sixth longer.
 """
-
 KEPT: Final = "interval 1 hours"
-
 """Retention of log files and data files, for new targets and the control table.
 
 With one commit a second this is 3,600 versions. A commit lists the log, and reads the removed files in the last
 checkpoint. This costs 15 ms more CPU time than with 100 versions, and with 50,000 versions 0.2 s more.
 """
-
 _AT_ONCE: Final = 1000
-
 """Files that are removed between two readings of the clock: on a local disk, some 20 ms."""
-
 _CHECKPOINT_INTERVAL: Final = 20
-
 """Versions between two checkpoints of a new target's log.
 
 Each commit reads the log since the last checkpoint. An interval of 100 versions takes 1.3 to 1.6 times the CPU time of
 20 versions. An interval of 10 versions saves nothing more.
 """
-
 _DEFAULT_INTERVAL: Final = 100
-
 """Interval of delta-rs for tables without `delta.checkpointInterval`."""
-
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
-
 _FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
-
 _PARTS: Final = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
-
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-
 _MOST_COMMITS: Final = 50
-
 """Most commits that one check searches for other writers."""
-
 _OF_ROWS: Final = ("WRITE", "DELETE", "UPDATE", "MERGE", "TRUNCATE", "RESTORE", "COPY", "STREAMING")
-
 """Prefixes of Delta's operations that change rows."""
-
 _VERSION: Final = re.compile(r"(\d{20})\.(?:json|checkpoint\..*parquet|checkpoint\.parquet)")
-
 _CHECKSUM: Final = re.compile(r"\.?(\d{20})\..*\.?crc")
-
 _OF_NEW_TARGETS: Final = {
     _LOG_RETENTION: KEPT,
     _FILE_RETENTION: KEPT,  # Delta refuses one that is longer than the log's
     "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL),
 }
-
 _log = logging.getLogger(__name__)
 
 

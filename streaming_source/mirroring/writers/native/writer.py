@@ -57,24 +57,16 @@ if TYPE_CHECKING:
     Parts = Mapping[TableName, list[PackedPart]]
 
 NATIVE: Final = "native"
-
 SPARK: Final = "spark"
-
 TASKS_A_CORE: Final = 4
-
 """Most tasks for each core. Small tables share a Spark task, which costs as much as writing one of them."""
-
 MOST_BATCH_BYTES: Final = 256 << 20
-
 """Most bytes of the binlog that one task merges. A micro-batch has no more, unless a transaction is larger.
 
 A few long rows, for instance of 100 MB, would need a much larger JVM if Spark wrote them.
 """
-
 LONGEST_REASON: Final = 300
-
 """Most characters of a reason in the control table."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -391,11 +383,8 @@ def _lacking(tasks: _TableTasks, files: Sequence[DataFile]) -> str | None:
 
 
 OLDEST: Final = (1, 6, 6)
-
 NEXT: Final = (1, 7)
-
 """First version that is not supported. pyproject.toml has the same limits."""
-
 _HINT: Final = (
     'Install "deltalake>=1.6.6,<1.7" in the driver and on all executors, or have Spark write all tables (writer=spark).'
 )

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from replica.daemon.config import DaemonConfig
 
 ENOUGH_DESCRIPTORS = 256
-
 """Sufficient number of file descriptors. A daemon with ten readers of /metrics and a failover uses about 40."""
 
 
@@ -155,15 +154,10 @@ def _user() -> str:
 
 
 MOUNTS = Path("/proc/self/mounts")
-
 _IN_MEMORY = ("tmpfs", "ramfs")
-
 _REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs")
-
 SYNCS = 15
-
 """Number of fdatasync calls. They take a tenth of a second on a rotating disk."""
-
 SLOW_SYNC_S = 0.02
 
 
@@ -294,39 +288,32 @@ def relay_end(directory: Path, start: str) -> RelayEnd | None:
 
 
 VARIABLE: Final = "PYSPARK_PYTHON"
-
 DRIVER_VARIABLE: Final = "PYSPARK_DRIVER_PYTHON"
-
 """Variable for the driver's interpreter. Its value is often a notebook program, with which Spark cannot run a data
 source.
 """
-
 ANSWER_S: Final = 60.0
-
 """Timeout in seconds for an interpreter to import all packages on a busy machine."""
-
 OLDEST_JAVA: Final = 17
-
 _OURS: Final = ("pyspark_mariadb_binlog", "replica", "streaming_source")
-
 _PROBE: Final = """
 import json, sys
-told = {"python": ".".join(map(str, sys.version_info[:3]))}
+answer = {"python": ".".join(map(str, sys.version_info[:3]))}
 try:
     import pyspark
-    told["spark"] = pyspark.__version__
+    answer["spark"] = pyspark.__version__
     import pyspark_mariadb_binlog, replica.version, streaming_source
-    told["package"] = replica.version.__version__
+    answer["package"] = replica.version.__version__
     import numba, pandas, pyarrow
     from streaming_source.driver.spark_border import SPARK_VERSIONS, require_spark
-    told["refused"] = getattr(pyspark_mariadb_binlog.DefaultSource, "reason", "")
-    told["newest"] = SPARK_VERSIONS[-1].name
+    answer["refused"] = getattr(pyspark_mariadb_binlog.DefaultSource, "reason", "")
+    answer["newest"] = SPARK_VERSIONS[-1].name
     require_spark(pyspark.__version__)
 except ImportError as error:
-    told["lacks"], told["refused"] = error.name, str(error)
+    answer["lacks"], answer["refused"] = error.name, str(error)
 except Exception as error:
-    told["refused"] = str(error)
-print(json.dumps(told))
+    answer["refused"] = str(error)
+print(json.dumps(answer))
 """
 
 

@@ -16,7 +16,7 @@ from replica.daemon.status.page import size, span
 from replica.errors import PrerequisiteError, ServerError
 from replica.handshake.primary.progress import DENIED_CODES, ListedBinlog, PrimaryAnswer, ask_primary, list_binlogs
 from replica.handshake.primary.server import PROBING_ID, ServerInfo, check, grant, inspect_server
-from replica.handshake.registration import Query, Rows, Steps
+from replica.handshake.registration import Query, Rows, Steps, by_name, string_list
 from replica.handshake.start.start import earliest_position, gtids
 from replica.protocol.gtid import GtidPosition
 
@@ -34,14 +34,11 @@ _VARIABLES = (
     *("rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_master_wait_point"),
     *("slave_connections_needed_for_purge", "sync_binlog"),
 )
-
 _TABLES = (
     "SELECT COUNT(*) FROM information_schema.TABLES"
     " WHERE TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
 )
-
 ER_PARSE_ERROR = 1064
-
 """Servers before 10.5 and MySQL do not know the keyword REPLICA."""
 
 
@@ -89,8 +86,8 @@ def ask_facts() -> Steps[ServerFacts | ServerInfo]:
     if not info.is_mariadb:
         return info
     primary = yield from ask_primary("")
-    variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_listed(_VARIABLES)})")))
-    tls = _pairs((yield Query("SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')")))
+    variables = by_name((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({string_list(_VARIABLES)})")))
+    tls = by_name((yield Query("SHOW SESSION STATUS WHERE Variable_name IN ('Ssl_version', 'Ssl_cipher')")))
     state, slave_pos = (yield Query("SELECT @@GLOBAL.gtid_binlog_state, @@GLOBAL.gtid_slave_pos"))[0]
     visible = yield Query(_TABLES)
     return ServerFacts(
@@ -131,14 +128,6 @@ def _allowed(sql: str) -> Steps[Rows | None]:
         return None
 
 
-def _pairs(rows: Rows) -> dict[str, str]:
-    return {name.lower(): value for name, value in rows if name is not None and value is not None}
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(f"'{name}'" for name in names)
-
-
 class Us(NamedTuple):
     """Identity of this replica towards a primary."""
 
@@ -157,11 +146,8 @@ class Us(NamedTuple):
 
 
 VERIFIED_BY_PASSWORD = (11, 4)
-
 """First version in which a server makes its own certificate and proves it with the account's password."""
-
 MAX_CLOCK_OFFSET_S = 1.0
-
 """Maximum clock offset in seconds. Binlog timestamps have whole seconds, so a smaller offset does not show."""
 
 
@@ -251,7 +237,6 @@ def _is_local(endpoint: Endpoint) -> bool:
 
 
 LEGACY_NET_BUFFER = 16_384
-
 """Default of net_buffer_length in bytes. A dump is sent in writes of this size."""
 
 
@@ -353,11 +338,8 @@ def _filter_result(facts: ServerFacts) -> Result:
 
 
 SHORT_S = 86_400.0
-
 """Retention in seconds below which there is a warning: one day is little time to restore a failed replica."""
-
 NEAR_S = 6 * 3600.0
-
 NEAR_BYTES = 256 << 20
 
 
@@ -433,7 +415,6 @@ def _expire(seconds: int, facts: ServerFacts) -> str:
 
 
 SHORT_TIMEOUT_MS = 1_000
-
 """Minimum timeout in milliseconds. A restart of the replica or one slow fsync takes that long."""
 
 

@@ -18,6 +18,7 @@ from replica.protocol.events import decode as e
 from replica.protocol.rows.values import decimal
 from replica.rows.tables.plan import PREPARED
 from replica.rows.types.types import type_named
+from replica.schema.text.naming import quoted, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,15 +34,12 @@ _GTID_WORDS: Final = {
     GtidFlag.PREPARED_XA: "xa prepare",
     GtidFlag.COMPLETED_XA: "xa end",
 }
-
 _ALTER_WORDS: Final = {
     GtidExtraFlag.START_ALTER: "start alter",
     GtidExtraFlag.COMMIT_ALTER: "commit alter",
     GtidExtraFlag.ROLLBACK_ALTER: "rollback alter",
 }
-
 _REAL, _INTEGER, _DECIMAL = 1, 2, 4  # Item_result; 0 is a string
-
 INSERT_ID: Final = 2  # kind of an INTVAR
 
 
@@ -119,7 +117,7 @@ _WORDS: Final[Mapping[type, Callable[..., str]]] = {
     e.RotateEvent: lambda x: f"to {x.file}, position {x.position}",
     e.QueryEvent: _query,
     e.TableMapEvent: lambda x: (
-        f"{quoted(x.database)}.{quoted(x.table)}, table id {x.table_id}, {len(x.columns)} columns"
+        f"{quoted_table((x.database, x.table))}, table id {x.table_id}, {len(x.columns)} columns"
     ),
     e.RowsEvent: _rows,
     e.XidEvent: lambda x: f"{x.xid}, COMMIT",
@@ -177,11 +175,6 @@ def declaration(column: ColumnDef, plan: ColumnPlan, *, unnamed: bool = False) -
     return text_of_type + ("" if column.nullable else " NOT NULL")
 
 
-def quoted(name: str) -> str:
-    """Return an identifier in backticks."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def as_json(value: object) -> str:
     """Return compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -197,7 +190,6 @@ def json_line(value: object) -> bytes:
 
 
 _UNSEEN: Final = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
 _UNSEEN_BYTES: Final = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xa9]|\xef\xbb\xbf"
 )

@@ -8,7 +8,7 @@ register_slave_on_master, request_dump; the same from 10.6 to 11.8).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -64,6 +64,16 @@ Step = Query | Send
 Rows = Sequence[tuple[str | None, ...]]
 _Result = TypeVar("_Result")
 Steps = Generator[Step, Rows, _Result]
+
+
+def by_name(rows: Rows) -> dict[str, str]:
+    """Return the rows of SHOW VARIABLES or SHOW STATUS by their names in lower case; rows with a NULL are left out."""
+    return {name.lower(): value for name, value in rows if name is not None and value is not None}
+
+
+def string_list(names: Iterable[str]) -> str:
+    """Return names of ours as a list of SQL strings. The names are not escaped."""
+    return ", ".join(f"'{name}'" for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from replica.errors import SchemaError
 from replica.protocol.charset import charset_named
 from replica.schema.table import ROW_PERIOD, ColumnSchema, TableSchema
+from replica.schema.text.naming import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,15 +48,11 @@ SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.INDEX_NAME, c.COLUMN_NAME
 
 # A label as the server quotes it: '' for a quote, a backslash before a character that SQL requires escaped.
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'(,|$)", re.DOTALL)
-
 _ESCAPE = re.compile(r"''|\\(.)", re.DOTALL)
-
 _PERIODS: dict[str | None, Literal["start", "end"]] = {"ROW START": "start", "ROW END": "end"}
-
 _CONTROL = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
 
 Selection = tuple[str, str | None]
-
 """A database and a table; the table is None for all tables of the database."""
 
 
@@ -164,9 +161,7 @@ def _table(
 
 
 _LOST = "?"
-
 _BINARY = "binary"
-
 _BYTES_BEYOND_BMP = 4  # maximal bytes of a character, in the character sets with characters beyond U+FFFF
 
 
@@ -181,7 +176,7 @@ class DoubtfulLabels(NamedTuple):
         """Return a statement whose result is one row: the labels in hexadecimal UTF-8. It needs SELECT on the table."""
         column = self.schema.columns[self.column]
         place = (self.schema.database, self.schema.table, column.name)
-        names = ".".join(f"`{name.replace('`', '``')}`" for name in place)
+        names = ".".join(map(quoted, place))
         values = [index + 1 if column.data_type == "enum" else 1 << index for index in self.labels]
         steps = (f"DECLARE v{i} TYPE OF {names} DEFAULT {value};" for i, value in enumerate(values))
         text = "{}" if column.charset == _BINARY else "CONVERT({} USING utf8mb4)"
@@ -222,7 +217,6 @@ def _may_have_lost(charset: str) -> bool:
 
 
 FIRST_WITHOUT: Final = (11, 8, 9)
-
 """First tested version whose full images omit generated columns; versions between 11.8.6 and this one are untested."""
 
 

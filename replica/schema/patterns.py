@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import ConfigError
-from replica.schema.text.naming import column_key, lowered
+from replica.schema.text.naming import column_key, lowered, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -193,7 +193,7 @@ def _written(pieces: tuple[str, ...]) -> str:
 
 
 def _quoted(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+    return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
 # Copies of a table that online schema change tools make, recognised by their names.

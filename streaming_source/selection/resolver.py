@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 from replica.errors import SchemaError
 from replica.schema.definition.session import ANY_SERVER, ServerRules
 from replica.schema.patterns import ColumnMatcher, all_of, is_shadow, matcher, table_pattern, table_text
-from replica.schema.text.naming import column_key, lowered
+from replica.schema.text.naming import column_key, lowered, quoted
 from streaming_source.selection.pushed_filters import OPERATIONS, ChangeFilter
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 SHOWN: Final = 12
-
 """Most column names in a message. A table may have thousands."""
 
 
@@ -69,7 +68,6 @@ def check_columns(patterns: Sequence[str], names: Iterable[str], where: str) -> 
 _log = logging.getLogger(__name__)
 
 Catalog: TypeAlias = "Mapping[tuple[str, str], TableSchema]"
-
 """Tables by (database, table)."""
 
 
@@ -240,4 +238,4 @@ class Unreadable:
 
 
 def _quoted(name: str | None) -> str:
-    return "*" if name is None else "`" + name.replace("`", "``") + "`"
+    return "*" if name is None else quoted(name)

@@ -37,11 +37,8 @@ if TYPE_CHECKING:
 
 
 KEY: Final = "mariadb.key"
-
 MIRROR: Final = "mariadb.mirror"
-
 SOURCE: Final = "mariadb.table"
-
 PROPERTIES: Final = {
     "delta.columnMapping.mode": "name",  # names that Parquet refuses, RENAME and DROP COLUMN
     "delta.enableDeletionVectors": "true",  # a MERGE marks rows instead of rewriting whole files
@@ -49,19 +46,13 @@ PROPERTIES: Final = {
     "delta.enableTypeWidening": "true",
     "delta.feature.timestampNtz": "supported",  # otherwise no DATETIME could be added later
 }
-
 """Properties of every target, unless the call overrides them."""
-
 NOT_NATIVE: Final = frozenset({"delta.enableRowTracking", "delta.enableTypeWidening"})
-
 """Properties with which delta-rs cannot write tables."""
 
 UNCHANGED: Final = TableRule()
-
 """The rule of tables that are copied unchanged."""
-
 _MAY_BECOME_NULL: Final = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"})
-
 _INTERVAL: Final = "INTERVAL DAY TO SECOND"
 
 
@@ -86,8 +77,8 @@ class TargetColumn(NamedTuple):
 
 def target_columns(table: TableSchema, policy: ValuePolicy, rule: TableRule = UNCHANGED) -> tuple[TargetColumn, ...]:
     """Return the columns in the table's order."""
-    left_out, hashes = _folded(rule.leave_out), _folded(rule.hash)
-    null = _folded(name for name, value in rule.mask.items() if value is None)
+    left_out, hashes = folded(rule.leave_out), folded(rule.hash)
+    null = folded(name for name, value in rule.mask.items() if value is None)
     renamed = {column_key(name): new for name, new in rule.rename.items()}
     found = []
     for column in table.columns:
@@ -123,12 +114,7 @@ def image_type(columns: Sequence[TargetColumn]) -> StructType:
     return schema
 
 
-def _folded(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(column_key(name) for name in names)
-
-
 _LOGGED = "_logged"
-
 """Column with the `op` of a row in the binlog, before the filter."""
 
 

@@ -13,9 +13,10 @@ from replica.protocol.constants import EventType
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder
 from replica.rows.tables.layout import compile_layout
+from replica.schema.text.naming import quoted
 from replica.snapshot.connection.connection import TableConnection
 from replica.snapshot.rows.result_rows import ResultRows
-from replica.snapshot.rows.select_list import quoted, select_list
+from replica.snapshot.rows.select_list import select_list
 from replica.snapshot.rows.table_map import TABLE_ID
 from tests.fixtures.replicas import replica_config
 from tests.kit.primary import Primary

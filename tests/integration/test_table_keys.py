@@ -11,13 +11,13 @@ from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import value_extent
 from replica.protocol.wire import Cursor
 from replica.rows.types.keys import key_bytes_of
+from replica.schema.text.naming import quoted
 from replica.snapshot.check.catalog import choose_key
 from replica.snapshot.check.facts import ask_indexes
 from replica.snapshot.rows.kept_key import kept_key, key_bytes, key_literals, key_parts
-from replica.snapshot.rows.key_range import after_key, up_to
-from replica.snapshot.rows.select_list import quoted
 from tests.integration.edges.log import Log, catalog, version
 from tests.integration.table_rows import connect, order_by, read_rows
+from tests.kit.key_range import after_key, up_to
 
 if TYPE_CHECKING:
     from replica.schema.table import TableSchema

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from replica.dump.rows.kernel_text import PLAIN
 from replica.dump.rows.listing import Item, ItemKind, listing
 from replica.dump.rows.rows_text import AFTER, BEFORE, ColumnText, Program, RowTexts, Side, shown_columns
-from replica.dump.text import declaration, event_words, group_words, quoted, utc, visible, visible_bytes
+from replica.dump.text import declaration, event_words, group_words, utc, visible, visible_bytes
 from replica.plain_text import one_line, printable
 from replica.protocol.events.decode import (
     AnnotateRowsEvent,
@@ -23,6 +23,7 @@ from replica.protocol.events.decode import (
 from replica.row_reader.reading import statement_text
 from replica.row_reader.without_rows import parts_with_notice
 from replica.rows.scan import records as r
+from replica.schema.text.naming import quoted, quoted_table
 
 if TYPE_CHECKING:
     from replica.protocol.header import Event
@@ -41,7 +42,7 @@ def program(table: CompiledTable, *, unnamed: bool) -> Program:
         comment = f" /* {one_line(declaration(one.column, one.plan, unnamed=unnamed))} */\n"
         name = one.plan.name if unnamed else quoted(one.plan.name)
         columns.append(ColumnText(one, f"###   {one_line(name)}=", comment, comment))
-    where = one_line(".".join(map(quoted, table.name)))
+    where = one_line(quoted_table(table.name))
     for op, verb in VERBS.items():
         start = f"### {verb} {where}\n"
         sides = [Side(BEFORE, f"{start}### WHERE\n", "", "", columns), Side(AFTER, "### SET\n", "", "", columns)]

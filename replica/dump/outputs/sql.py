@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from replica.dump.rows.kernel_text import SQL
 from replica.dump.rows.listing import Item, ItemKind, listing
 from replica.dump.rows.rows_text import AFTER, BEFORE, ColumnText, Program, RowTexts, Shown, Side, shown_columns
-from replica.dump.text import INSERT_ID, group_words, quoted, user_variable
+from replica.dump.text import INSERT_ID, group_words, user_variable
 from replica.errors import UnsupportedEventError
 from replica.plain_text import one_line, printable
 from replica.protocol.charset import BINARY, charset_of
@@ -42,6 +42,7 @@ from replica.row_reader.without_rows import parts_with_notice
 from replica.rows.types.entry import Sql
 from replica.rows.types.kinds import Kind
 from replica.rows.types.registry import KINDS
+from replica.schema.text.naming import quoted, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from replica.rows.decode.slots import CompiledTable
 
 ROWS_MODE: Final = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
-
 """sql_mode that stores values unchanged, even zeros and dates that no calendar has.
 
 The mode is not strict, because generated columns are recomputed.
@@ -60,9 +60,7 @@ The mode is not strict, because generated columns are recomputed.
 
 # Bits of the status variable flags2 (the server's OPTION_* flags).
 _AUTO_IS_NULL: Final = 1 << 14
-
 _NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
-
 _RELAXED_UNIQUE_CHECKS: Final = 1 << 27
 
 
@@ -131,13 +129,9 @@ HEAD: Final = f"""\
 SET NAMES utf8mb4;
 SET time_zone = '+00:00', sql_mode = '{ROWS_MODE}';
 """
-
 _EXACT: Final = " COLLATE utf8mb4_nopad_bin"
-
 """Collation for exact comparison, because texts that are equal in the table's collation may still differ."""
-
 _UNDONE: Final = GtidExtraFlag.START_ALTER | GtidExtraFlag.ROLLBACK_ALTER
-
 _DELIMITERS: Final = (";", "//", "$$", "||", "mariadb-replica-end")
 
 
@@ -145,7 +139,7 @@ def program(table: CompiledTable) -> Program:
     """Return the templates: INSERT … SET, UPDATE … SET … WHERE … LIMIT 1, DELETE … WHERE … LIMIT 1."""
     shown = shown_columns(table)
     written = [one for one in shown if not _is_period(one, shown)]
-    where = ".".join(map(quoted, table.name))
+    where = quoted_table(table.name)
     settings = [ColumnText(one, f"{quoted(one.plan.name)} = ") for one in written]
     key = [one for one in written if one.plan.key]
     conditions = [

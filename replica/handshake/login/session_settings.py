@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import PrerequisiteError, ProtocolError, ServerError
-from replica.handshake.registration import Query
+from replica.handshake.registration import Query, string_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +114,7 @@ def _is_of_a_variable(error: ServerError) -> bool:
 
 def show_session(names: Iterable[str]) -> str:
     """Return the statement that reads these variables. SHOW leaves out variables that a server does not know."""
-    listed = ", ".join(f"'{name}'" for name in names)
+    listed = string_list(names)
     return f"SHOW SESSION VARIABLES WHERE Variable_name IN ({listed})"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from replica.errors import SchemaError, ServerError
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query, Steps
 from replica.schema.catalog import Selection, columns_query, doubtful_labels, keys_query, read_catalog
+from replica.schema.text.naming import quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -59,15 +60,10 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
 Answer = Literal["readable", "denied", "absent"]
 
 _DENIED: Final = frozenset({1044, 1142, 1143})
-
 """ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR (at least one column)."""
-
 _ABSENT: Final = frozenset({1049, 1146})
-
 """ER_BAD_DB_ERROR, ER_NO_SUCH_TABLE."""
-
 _NO_NAME: Final = "no table is called like this"
-
 _COLUMN_GRANTS: Final = "SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMN_PRIVILEGES"
 
 
@@ -77,7 +73,7 @@ def may_read(database: str, table: str) -> Steps[Answer]:
     An absent table counts as denied if the account may not read it.
     """
     try:
-        yield Query(f"SELECT * FROM {_quoted(database)}.{_quoted(table)} LIMIT 0")  # noqa: S608  (names are quoted)
+        yield Query(f"SELECT * FROM {quoted_table((database, table))} LIMIT 0")  # noqa: S608  (names are quoted)
     except ServerError as error:
         return "denied" if error.code in _DENIED else "absent" if error.code in _ABSENT else "readable"
     return "readable"
@@ -102,7 +98,3 @@ def read_in_part(among: Collection[tuple[str, str]]) -> Steps[list[tuple[str, st
         if name in among and (yield from may_read(*name)) == "denied":
             found.append(name)
     return found
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from replica.errors import ServerError
 from replica.handshake.primary.server import PLACE_OF_A_SERVER, uid_of
-from replica.handshake.registration import Query, Rows, Steps
+from replica.handshake.registration import Query, Steps, by_name, string_list
 from replica.protocol.constants import FIRST_POSITION
 from replica.protocol.gtid import BinlogPosition, GtidPosition
 
@@ -86,8 +86,8 @@ def ask_primary(needed_file: str) -> Steps[PrimaryAnswer]:
     clocked = yield Query(f"SELECT {_CLOCK}, @@GLOBAL.gtid_binlog_pos, @@GLOBAL.server_id")
     answered_at = time.time()
     clock_us, position, server_id = clocked[0]
-    status = _pairs((yield Query(f"SHOW STATUS WHERE Variable_name IN ({_listed(_STATUS)})")))
-    variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_listed(_VARIABLES)})")))
+    status = by_name((yield Query(f"SHOW STATUS WHERE Variable_name IN ({string_list(_STATUS)})")))
+    variables = by_name((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({string_list(_VARIABLES)})")))
     kept = None
     if needed_file:
         rows = yield Query("SELECT BINLOG_GTID_POS(%s, %s)", (needed_file, str(FIRST_POSITION)))
@@ -125,11 +125,3 @@ def _expiry_s(variables: Mapping[str, str]) -> float | None:
     # 10.6 and newer know both, as two spellings of one value. 10.5 knows whole days only (measured on both).
     seconds = float(variables.get("binlog_expire_logs_seconds", "0"))
     return seconds or float(variables.get("expire_logs_days", "0")) * SECONDS_A_DAY or None
-
-
-def _pairs(rows: Rows) -> dict[str, str]:
-    return {name.lower(): value for name, value in rows if name is not None and value is not None}
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

@@ -17,22 +17,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from replica.errors import AuthenticationError, PrerequisiteError, ReplicaError, ServerError
-from replica.handshake.registration import Query, Rows, Send, Steps
+from replica.handshake.registration import Query, Send, Steps, by_name, string_list
 from replica.protocol.packets.packets import com_register_slave
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ER_ACCESS_DENIED = 1045
-
 """Error of COM_REGISTER_SLAVE without REPLICATION SLAVE (measured on 10.11 and 11.8)."""
-
 PROBING_ID = 0
-
 """Server id for a registration that only tests the privilege. A running replica of ours must not find its own id in the
 list. Servers accept 0 (measured on 10.11 and 11.8).
 """
-
 OLDEST_TESTED = (10, 5)
 
 _VARIABLES = (
@@ -55,25 +51,18 @@ _VARIABLES = (
     "wsrep_gtid_mode",
     "wsrep_on",
 )
-
 PLACE_OF_A_SERVER = ("server_uid", "hostname", "port", "datadir")
-
 """Variables that together identify a server. server_uid is made of the port and a network card's address (10.5, 10.11,
 11.8). So containers on two hosts may have the same one, and a recreated container may get another one.
 """
-
 _UID_DIGITS = 16
-
 _CONFIGURED = "[mariadb] in the server's configuration file and restart the server"
-
 GALERA_GTIDS = (
     "put wsrep_gtid_mode=ON, log_slave_updates=ON, the same wsrep_gtid_domain_id and the same server_id on all nodes, "
     "and a different gtid_domain_id on each node, under [mariadb] in their configuration files, and start the cluster "
     "again with them (galera_new_cluster)"
 )
-
 """Settings that MariaDB documents for asynchronous replicas of a cluster."""
-
 _TRUE = ("ON", "1")
 
 
@@ -140,9 +129,8 @@ def plain_version(greeting: str) -> str:
 
 def inspect_server(server_id: int) -> Steps[ServerInfo]:
     """Query the server's settings, and register as `server_id` to test the privilege."""
-    names = ", ".join(f"'{name}'" for name in _VARIABLES)
     # SHOW VARIABLES leaves out unknown variables, while SELECT @@name would fail as a whole.
-    variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")))
+    variables = by_name((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({string_list(_VARIABLES)})")))
     account = (yield Query("SELECT CURRENT_USER()"))[0][0] or ""
     domain = variables.get("gtid_domain_id")
     return ServerInfo(
@@ -169,8 +157,8 @@ def inspect_server(server_id: int) -> Steps[ServerInfo]:
 
 def ask_uid() -> Steps[str]:
     """Return the identity of this server, see `ServerInfo.uid`."""
-    names = ", ".join(f"'{name}'" for name in PLACE_OF_A_SERVER)
-    return uid_of(_pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))))
+    wanted = string_list(PLACE_OF_A_SERVER)
+    return uid_of(by_name((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})"))))
 
 
 def uid_of(variables: Mapping[str, str]) -> str:
@@ -180,10 +168,6 @@ def uid_of(variables: Mapping[str, str]) -> str:
     """
     place = "\0".join(variables.get(name, "") for name in PLACE_OF_A_SERVER)
     return hashlib.sha256(place.encode()).hexdigest()[:_UID_DIGITS]
-
-
-def _pairs(rows: Rows) -> dict[str, str]:
-    return {name.lower(): value for name, value in rows if name is not None and value is not None}
 
 
 def _may_register(server_id: int) -> Steps[bool]:
@@ -300,7 +284,6 @@ def refusal(findings: Findings, server: ServerInfo, where: str) -> ReplicaError 
 ER_NO_SUCH_THREAD = 1094
 
 NAMESAKE_STEP_S = 0.25
-
 """Seconds between two checks whether a replica with our server id has vanished from the list of replicas."""
 
 # The difference is the start time of the server process, even if its clock was set later. The server computes Uptime
@@ -310,7 +293,6 @@ _SELF = (
     "FROM information_schema.GLOBAL_STATUS s JOIN information_schema.PROCESSLIST p "
     "WHERE s.VARIABLE_NAME = 'UPTIME' AND p.ID = CONNECTION_ID()"
 )
-
 _LISTED_AS = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = '{}' AND ID = %s AND HOST = %s"
 
 

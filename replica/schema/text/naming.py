@@ -41,6 +41,16 @@ def column_key(name: str, server_version: int = ANY_VERSION) -> str:
     return name.translate(_by_upper_case() if server_version >= COMPARED_BY_UPPER_CASE else _by_lower_case())
 
 
+def quoted(name: str) -> str:
+    """Return an identifier in backquotes, as SQL of MariaDB. The only place that quotes one."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_table(name: TableName) -> str:
+    """Return the name of a table as SQL of MariaDB, with its database."""
+    return ".".join(map(quoted, name))
+
+
 def lowered(name: str) -> str:
     """Return the name as stored by a server that keeps tables and databases in lower case (`my_casedn_str`)."""
     return name.translate(_by_lower_case())

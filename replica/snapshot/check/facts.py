@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from replica.errors import ServerError
 from replica.handshake.primary.catalog import may_read, may_read_all, read_tables
 from replica.handshake.primary.progress import ask_primary
-from replica.handshake.registration import MAX_CATALOG_BYTES, Query
+from replica.handshake.registration import MAX_CATALOG_BYTES, Query, by_name, string_list
 from replica.schema.catalog import SYSTEM_DATABASES
 from replica.schema.patterns import all_of, matcher, table_pattern
-from replica.schema.text.naming import table_key
+from replica.schema.text.naming import quoted_table, table_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +101,6 @@ def ask_indexes(
 
 
 QUOTED: Final = "SET SESSION sql_mode = '', sql_quote_show_create = 1"
-
 """Session settings that `read_cascades` needs to parse the output of SHOW CREATE TABLE."""
 
 _QUOTED_NAME: Final = r"`((?:[^`]|``)*)`"
@@ -114,7 +113,6 @@ _CONSTRAINT: Final = re.compile(
     rf"{_QUOTED_NAME} {_COLUMNS}([^\n]*?),?$",
     re.MULTILINE,
 )
-
 _ACTION: Final = re.compile(r"ON (DELETE|UPDATE) (CASCADE|SET NULL)")
 
 
@@ -152,9 +150,8 @@ def ask_cascades(table: tuple[str, str]) -> Steps[tuple[Cascade, ...] | None]:
 
     The session must have the `QUOTED` settings.
     """
-    database, name = (part.replace("`", "``") for part in table)
     try:
-        rows = yield Query(f"SHOW CREATE TABLE `{database}`.`{name}`")
+        rows = yield Query(f"SHOW CREATE TABLE {quoted_table(table)}")
     except ServerError:
         return None
     return tuple(read_cascades(rows[0][1] or "", table[0])) if rows else ()
@@ -180,23 +177,17 @@ def _plain(name: str) -> str:
 
 
 INNODB: Final = "InnoDB"
-
 MOST_SHOWN: Final = 10_000
-
 """Maximum number of tables whose definitions are searched for foreign keys. Each definition takes 0.25 ms plus a round
 trip, so a check over a slow network still ends within seconds.
 """
-
 _VARIABLES: Final = (
     *("binlog_do_db", "binlog_format", "binlog_ignore_db", "binlog_row_image", "binlog_storage_engine", "log_bin"),
     *("log_slave_updates", "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_wait_point", "transaction_isolation"),
     *("tx_isolation", "version", "wsrep_on"),
 )
-
 _ISOLATION: Final = "SHOW SESSION VARIABLES WHERE Variable_name IN ('tx_isolation', 'transaction_isolation')"
-
 _REPEATABLE: Final = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
-
 _TABLES: Final = """\
 SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_ROWS, DATA_LENGTH, IF(ENGINE IS NULL, TABLE_COMMENT, '')
   FROM information_schema.TABLES
@@ -271,8 +262,8 @@ def ask_table_facts(
     isolation = _isolation((yield Query(_ISOLATION)))
     yield Query(_REPEATABLE)
     repeatable = _isolation((yield Query(_ISOLATION))) == "REPEATABLE-READ"
-    variables = _pairs((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_listed(_VARIABLES)})")))
-    running = _pairs((yield Query("SHOW GLOBAL STATUS LIKE 'Slaves_running'")))
+    variables = by_name((yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({string_list(_VARIABLES)})")))
+    running = by_name((yield Query("SHOW GLOBAL STATUS LIKE 'Slaves_running'")))
     slave_pos = (yield Query("SELECT @@GLOBAL.gtid_slave_pos"))[0][0]
     primary = yield from ask_primary("")
     listed = yield from _list_tables(patterns, wants)
@@ -315,7 +306,7 @@ def _list_tables(patterns: Sequence[str], wants: Callable[[str, str], bool]) -> 
     databases = matcher(patterns).databases
     arguments: tuple[str, ...] = ()
     if None in databases:
-        condition = f"TABLE_SCHEMA NOT IN ({_listed(SYSTEM_DATABASES)})"
+        condition = f"TABLE_SCHEMA NOT IN ({string_list(SYSTEM_DATABASES)})"
     else:
         condition, arguments = (
             f"TABLE_SCHEMA IN ({', '.join(['%s'] * len(databases))})",
@@ -368,11 +359,3 @@ def _hiding(patterns: Sequence[TablePattern], readable_databases: Mapping[str, b
 
 def _isolation(rows: Rows) -> str:
     return next((value for _, value in rows if value), "")
-
-
-def _pairs(rows: Rows) -> dict[str, str]:
-    return {name.lower(): value for name, value in rows if name is not None and value is not None}
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

@@ -14,7 +14,7 @@ from replica.handshake.primary.server import grant
 from replica.rows.types.types import ValuePolicy, output_column
 from replica.schema.catalog import omits_generated, without_generated
 from replica.schema.patterns import table_text
-from replica.schema.text.naming import column_key
+from replica.schema.text.naming import column_key, quoted_table
 from replica.snapshot.check.catalog import LOCKING_ENGINES, choose_key
 from replica.snapshot.check.facts import INNODB
 from replica.snapshot.pace import MOST_UNSETTLED
@@ -35,7 +35,6 @@ that also runs the server. The rows have 16 columns and 173 bytes, on MariaDB 11
 """
 WHOLE_WARNED: Final = 1 << 30
 """Size in bytes from which a table delivered whole causes a warning, because all of it waits on the driver's disk."""
-
 SHOWN: Final = 5
 """Maximum number of columns that a warning names."""
 _COMPRESSED: Final = "COMPRESSED"
@@ -134,11 +133,6 @@ def estimate(rows: int, octets: int) -> float:
     return max(rows / ROWS_A_SECOND, octets / BYTES_A_SECOND)
 
 
-def quoted(name: tuple[str, str]) -> str:
-    """Return the table name quoted for SQL."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
-
-
 def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, unkeyed: bool) -> Iterator[Reason]:
     exclude = f"leave it out (excludeTables={table_text(table.name)})"
     if table.type == "SEQUENCE":
@@ -151,11 +145,11 @@ def _refusals(table: ListedTable, facts: TableFacts, key: TableKey | None, *, un
         return
     if table.fault or table.engine is None:
         what = f"the server cannot open it: {table.fault or 'it shows no engine'}"
-        yield Reason("broken", what, f"CHECK TABLE {quoted(table.name)}; or {exclude}")
+        yield Reason("broken", what, f"CHECK TABLE {quoted_table(table.name)}; or {exclude}")
         return
     if not table.readable:
         what = f"the account {facts.account} has no SELECT on it, or not on all of its columns"
-        yield Reason("select", what, grant("SELECT", facts.account, on=quoted(table.name)))
+        yield Reason("select", what, grant("SELECT", facts.account, on=quoted_table(table.name)))
         return  # without SELECT the catalog hides all other facts
     yield from _unreadable(table, key, exclude, unkeyed=unkeyed)
     if table.type == "SYSTEM VERSIONED":
@@ -214,7 +208,7 @@ def _engine(table: ListedTable, exclude: str) -> Reason:
         return Reason("engine", f"its engine is {engine}: this server does not store its rows", exclude)
     why = _WITHOUT_VERSIONS.get(engine, "only InnoDB has consistent snapshots")
     opt_in = f", or {_OPT_IN}" if engine in LOCKING_ENGINES else ""
-    fix = f"ALTER TABLE {quoted(table.name)} ENGINE=InnoDB; or {exclude}{opt_in}"
+    fix = f"ALTER TABLE {quoted_table(table.name)} ENGINE=InnoDB; or {exclude}{opt_in}"
     return Reason("engine", f"its engine is {engine}: {why}", fix)
 
 
@@ -230,7 +224,7 @@ def rows_elsewhere(engine: str | None) -> str:
 def _no_key(table: ListedTable) -> Reason:
     kind = "UNIQUE" if any(index.name == "PRIMARY" for index in table.indexes) else "PRIMARY KEY"
     add = (
-        f"ALTER TABLE {quoted(table.name)} ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE"
+        f"ALTER TABLE {quoted_table(table.name)} ADD COLUMN row_id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT INVISIBLE"
         f" {kind}; (this copies the table) or {_OPT_IN}"
     )
     unique = [index for index in table.indexes if index.unique]
@@ -298,7 +292,7 @@ def _warnings(
             "the server does not show whether a foreign key changes its rows (CASCADE, SET NULL); the binlog does not "
             "contain such changes"
         )
-        yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted(table.name)};")
+        yield Reason("cascade", what, f"SHOW CREATE TABLE {quoted_table(table.name)};")
     for cascade in table.cascades or ():
         yield _cascade(table, cascade)
     if key is None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import AuthenticationError, PrerequisiteError
 from replica.handshake.primary.server import grant
 from replica.schema.patterns import table_pattern
+from replica.schema.text.naming import quoted, quoted_table
 from replica.snapshot.check.facts import ask_table_facts
-from replica.snapshot.check.table_verdict import InitialVerdict, Reason, has_images_before, judge_table, quoted
+from replica.snapshot.check.table_verdict import InitialVerdict, Reason, has_images_before, judge_table
 from replica.snapshot.errors import NO_SELECT
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _is_view(verdict: InitialVerdict) -> bool:
 def _unseen(name: tuple[str, str], answer: str, facts: TableFacts) -> InitialVerdict:
     if answer == "denied":
         what = f"the account {facts.account} has no SELECT on it, so the server does not show whether it exists"
-        reason = Reason("select", what, grant("SELECT", facts.account, on=quoted(name)))
+        reason = Reason("select", what, grant("SELECT", facts.account, on=quoted_table(name)))
     else:
         reason = Reason(ABSENT, "it does not exist on the server", "check the spelling")
     return InitialVerdict(name=name, state="refused", reasons=(reason,))
@@ -195,7 +196,7 @@ def _warnings(facts: TableFacts, seconds: float) -> Iterator[Reason]:
     for pattern in facts.hiding:
         what = f"the account does not see tables of {pattern} on which it has no privilege: they would not be read"
         database = table_pattern(pattern).one_database
-        on = pattern if database is None else f"`{database.replace('`', '``')}`.*"
+        on = pattern if database is None else f"{quoted(database)}.*"
         yield Reason("grant", what, grant("SELECT", facts.account, on=on))
     if facts.expiry_s is not None and facts.expiry_s < 2 * seconds:
         what = (

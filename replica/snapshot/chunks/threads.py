@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import DisconnectedError, DiskFullError, KeyChangedError, ReplicaError, ServerError
 from replica.protocol.gtid import covers
 from replica.schema.patterns import table_text
+from replica.schema.text.naming import quoted, quoted_table
 from replica.snapshot.check.catalog import count_table_rows
 from replica.snapshot.chunks.reader import ChunkReader, LaggingServerError, Wanted
 from replica.snapshot.errors import SAME_ERROR, TRANSIENT, concerns_only_table, named, needs_new_definition
 from replica.snapshot.pace import RowRate
-from replica.snapshot.rows.chunk import quoted, quoted_name
 from replica.snapshot.rows.kept_key import kept_integer, kept_integers
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ CLOSE_S: Final = 10.0
 """Maximum wait for a thread in seconds when closing. Connections are closed first, so only a dead network takes that
 long.
 """
-
 _log = logging.getLogger(__name__)
 
 
@@ -316,7 +315,7 @@ def lane_borders(connection: QueryConnection, chunk: TableChunk, chunk_rows: int
     count = min(MOST_LANES, count_table_rows(connection, name) // (LANE_CHUNKS * chunk_rows))
     if count < 2:
         return []
-    largest = connection.rows(f"SELECT MAX({quoted(column.name)}) FROM {quoted_name(name)}")[0][0]  # noqa: S608  (quoted)
+    largest = connection.rows(f"SELECT MAX({quoted(column.name)}) FROM {quoted_table(name)}")[0][0]  # noqa: S608  (quoted)
     last = kept_integer(schema, key, chunk.end)
     reach = int(largest or 0) - last
     values = sorted({last + reach * number // count for number in range(1, count)} - {last}) if reach > 0 else []

@@ -18,11 +18,11 @@ from replica.errors import PrerequisiteError
 from replica.native.arrays import address
 from replica.protocol.rows.table_map import parse_table_map
 from replica.schema.patterns import table_text
+from replica.schema.text.naming import quoted_table
 from replica.snapshot.images.half_record import IS_WHOLE, HalfRecord
 from replica.snapshot.images.kernel_key_states import copy_pieces, count_copies, drop_counted, sort_by_key
 from replica.snapshot.images.key_states import PartialRowError
 from replica.snapshot.images.row_halves import same_images, same_layout
-from replica.snapshot.rows.chunk import quoted_name
 from replica.snapshot.rows.row_block import RowBlock
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def unsettled_error(name: TableName, times: int) -> PrerequisiteError:
     return PrerequisiteError(
         f"table {shown} has no key that its rows can be read by, and was changed each of the {times} times that it was "
         "read as a whole (snapshotUnkeyed=whole). It is unknown which of the changes those rows contain.",
-        hint=f"Start while no one writes to it for half a minute, or hold LOCK TABLES {quoted_name(name)} READ in a "
+        hint=f"Start while no one writes to it for half a minute, or hold LOCK TABLES {quoted_table(name)} READ in a "
         "session meanwhile; or give it a primary key; or leave it out of the query's tables.",
     )
 
@@ -152,13 +152,10 @@ def _block(
 
 
 SAMPLE_ROWS: Final = 1 << 12
-
 """Distance of sampled keys, from which the borders of ranges are chosen. A range's size is off by up to this many rows
 per block.
 """
-
 STRETCH_SAMPLES: Final = 32
-
 """Samples per range, which makes ranges of about 130 000 rows."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from replica.schema.text.naming import quoted, quoted_table
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.pace import CHUNK_S
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from replica.protocol.gtid import GtidPosition
     from replica.relay_log.location import RelayLocation
-    from replica.schema.known_tables import TableName
     from replica.schema.table import TableSchema
     from replica.snapshot.rows.row_block import TableKey
     from replica.snapshot.spool.spool import StoredBlock
@@ -86,16 +86,6 @@ class TableChunk:
             block.drop()
 
 
-def quoted(name: str) -> str:
-    """Return a name quoted with backquotes."""
-    return f"`{name.replace('`', '``')}`"
-
-
-def quoted_name(table: TableName) -> str:
-    """Return a table's name quoted for SQL."""
-    return f"{quoted(table[0])}.{quoted(table[1])}"
-
-
 def after_key(columns: Sequence[str], literals: Sequence[str]) -> str:
     """Return the condition for rows with keys above `literals`."""
     return _expanded(columns, literals, ">", ">")
@@ -128,21 +118,21 @@ def chunk_sql(
     conditions = [after_key(names, begin)] if begin else []
     conditions += [up_to(names, end)] if end else []
     where = f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""
-    source = f"{quoted_name((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
+    source = f"{quoted_table((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
     return f"SELECT {columns} FROM {source}{where} ORDER BY {', '.join(names)} LIMIT {rows}"  # noqa: S608  (quoted)
 
 
 def full_table_sql(table: ReadTable, columns: str) -> str:
     """Return the SELECT of all rows, in no order."""
     schema = table.schema
-    return f"SELECT {columns} FROM {quoted_name((schema.database, schema.table))}"  # noqa: S608  (quoted)
+    return f"SELECT {columns} FROM {quoted_table((schema.database, schema.table))}"  # noqa: S608  (quoted)
 
 
 def largest_sql(table: ReadTable, columns: str) -> str:
     """Return the SELECT of the row with the largest key."""
     schema, key = table.schema, table.key
     names = [quoted(schema.columns[index].name) for index in key.columns]
-    source = f"{quoted_name((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
+    source = f"{quoted_table((schema.database, schema.table))} FORCE INDEX ({quoted(key.index)})"
     order = ", ".join(f"{name} DESC" for name in names)
     return f"SELECT {columns} FROM {source} ORDER BY {order} LIMIT 1"  # noqa: S608  (quoted)
 

@@ -14,6 +14,7 @@ from replica.rows.types.entry import ResultType
 from replica.rows.types.kinds import Transcoding
 from replica.rows.types.registry import NAMES
 from replica.rows.types.types import type_of
+from replica.schema.text.naming import quoted
 
 if TYPE_CHECKING:
     from replica.schema.table import ColumnSchema, TableSchema
@@ -24,11 +25,6 @@ _SHORT_YEAR: Final = ResultType(
 )
 """Result type of YEAR(2). After an ALTER, the server still stores four digits; SELECT returns the last two as a number.
 """
-
-
-def quoted(name: str) -> str:
-    """Return the quoted name of a column, table or database."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def result_type(column: ColumnSchema) -> ResultType:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import DisconnectedError, PrerequisiteError
 from replica.handshake.primary.server import ask_uid
-from replica.handshake.registration import Query
+from replica.handshake.registration import Query, string_list
 from replica.handshake.start.start import prepared_transactions
 from replica.protocol.gtid import BinlogPosition, covers
 from replica.relay_log.directory.identity import source_of
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
     from replica.snapshot.log_view import LogView
 
 _FILE, _OFFSET = "binlog_snapshot_file", "binlog_snapshot_position"
-
 _WAITING = "rpl_semi_sync_master_wait_sessions"
-
 _UPDATES = "log_slave_updates"
-
 _SEMI_SYNC, _TIMEOUT = "rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout"  # the timeout is in milliseconds
 
 
@@ -66,7 +63,7 @@ def ask_hold() -> Steps[float]:
     Raises:
         PrerequisiteError: The replica does not log replicated changes to its binlog.
     """
-    names = ", ".join(f"'{name}'" for name in (_UPDATES, _SEMI_SYNC, _TIMEOUT))
+    names = string_list((_UPDATES, _SEMI_SYNC, _TIMEOUT))
     rows = yield Query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     found = {(name or "").lower(): value or "" for name, value in rows}
     if found.get(_UPDATES, "").upper() != "ON":
@@ -200,11 +197,8 @@ class LowWatermark:
 _OTHERS: Final = (
     "SELECT ID, COMMAND FROM information_schema.PROCESSLIST WHERE COMMAND <> 'Sleep' AND ID <> CONNECTION_ID()"
 )
-
 _RUNNING, _GALERA = "threads_running", "wsrep_connected"
-
 _COUNT: Final = f"SHOW GLOBAL STATUS WHERE Variable_name IN ('{_RUNNING}', '{_GALERA}')"
-
 _DUMP: Final = "Binlog Dump"
 
 
@@ -231,11 +225,8 @@ def _none_commits(others: Rows, counted: Rows) -> bool:
 
 
 LAG_S: Final = 60.0
-
 """Maximum wait for a replica in seconds; the planning of a batch waits meanwhile."""
-
 LAG_POLL_S: Final = 0.1
-
 """Poll interval in seconds."""
 
 

@@ -16,9 +16,8 @@ from replica.errors import SchemaError, ServerError
 from replica.handshake.login.login import ask
 from replica.handshake.registration import Query
 from replica.schema.statements.statements import Verb
-from replica.schema.text.naming import column_key
+from replica.schema.text.naming import column_key, quoted, quoted_table
 from replica.snapshot.check.facts import QUOTED, Cascade, ask_cascades
-from replica.snapshot.rows.select_list import quoted
 from streaming_source.mirroring.statements.alterations import statements_of
 
 if TYPE_CHECKING:
@@ -34,11 +33,9 @@ if TYPE_CHECKING:
     from streaming_source.options.source_options import SourceOptions
 
 ORPHANS_S: Final = 60
-
 """Most seconds for the query that looks for orphans. The query scans the child table once, and looks up the parent's
 key.
 """
-
 _log = logging.getLogger(__name__)
 
 
@@ -136,7 +133,7 @@ def has_orphans(options: SourceOptions, link: Link) -> bool:
     pairs = list(zip(link.key.columns, link.key.parent_columns, strict=True))
     same = " AND ".join(f"c.{quoted(column)} = p.{quoted(of)}" for column, of in pairs)
     named = " AND ".join(f"c.{quoted(column)} IS NOT NULL" for column, _ in pairs)
-    child, parent = (".".join(map(quoted, name)) for name in (link.child, link.key.parent))
+    child, parent = map(quoted_table, (link.child, link.key.parent))
     text = (
         f"SET STATEMENT max_statement_time = {ORPHANS_S} FOR SELECT 1 FROM {child} c LEFT JOIN {parent} p ON {same} "  # noqa: S608
         f"WHERE {named} AND p.{quoted(pairs[0][1])} IS NULL LIMIT 1"

@@ -19,6 +19,7 @@ from replica.handshake.login.login import ask
 from replica.handshake.primary.catalog import may_read
 from replica.handshake.registration import MAX_CATALOG_BYTES, Query
 from replica.schema.catalog import SYSTEM_DATABASES
+from replica.schema.text.naming import quoted_table
 from replica.schema.text.sql_tokens import tokenize
 
 if TYPE_CHECKING:
@@ -81,9 +82,8 @@ def _members(
     )
     found: dict[TableName, tuple[TableName, ...]] = {}
     for name in (name for name, engine in engines.items() if engine == _MERGE):
-        quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name)
         try:
-            answer = yield Query(f"SHOW CREATE TABLE {quoted}")
+            answer = yield Query(f"SHOW CREATE TABLE {quoted_table(name)}")
         except ServerError:  # the table cannot be opened, or was dropped meanwhile
             found[name] = possible
         else:

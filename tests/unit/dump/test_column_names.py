@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from replica.dump.text import declaration, quoted
+from replica.dump.text import declaration
 from replica.protocol.events.decode import TableMapEvent, decode, decode_description
 from replica.rows.tables.layout import compile_layout
 from replica.rows.types.types import ValuePolicy
+from replica.schema.text.naming import quoted
 from tests.vectors.load import raw_events
 
 DECLARED = {

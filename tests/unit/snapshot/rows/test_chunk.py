@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replica.schema.table import ColumnSchema, TableSchema
+from replica.schema.text.naming import quoted_table
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.rows.chunk import (
     FIRST_ROWS,
@@ -13,7 +14,6 @@ from replica.snapshot.rows.chunk import (
     chunk_sql,
     largest_sql,
     next_rows,
-    quoted_name,
     starts,
     up_to,
 )
@@ -26,7 +26,7 @@ def table(*key: int) -> ReadTable:
 
 
 def test_names_are_quoted() -> None:
-    assert quoted_name(("d", "a`b")) == "`d`.`a``b`"
+    assert quoted_table(("d", "a`b")) == "`d`.`a``b`"
 
 
 def test_a_composite_key_is_expanded() -> None:

@@ -62,7 +62,7 @@ DefaultSource: type | None = None
 if DataSource is not None:
     if not reason:
         try:
-            from streaming_source.source import MariaDbBinlogSource
+            from streaming_source.source.data_source import MariaDbBinlogSource
 
             DefaultSource = MariaDbBinlogSource
         except Exception as error:  # noqa: BLE001  (whatever it is, other sources must still be found)

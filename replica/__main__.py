@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replica.cli import main
+from replica.commands.cli import main
 
 if __name__ == "__main__":
     main()

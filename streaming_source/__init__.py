@@ -16,7 +16,7 @@ name is imported on its first use, because every Python process of Spark imports
 
 from __future__ import annotations
 
-from replica.public_names import on_demand
+from replica.lazy_imports import on_demand
 
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming_source.sinks.queries import started
     from streaming_source.sinks.query_lag import Lag, lag
     from streaming_source.sinks.upserts import latest_per_key, upsert_into
-    from streaming_source.source import MariaDbBinlogSource
+    from streaming_source.source.data_source import MariaDbBinlogSource
 
 __all__ = [
     "AuditResult",
@@ -53,7 +53,7 @@ __getattr__, __dir__ = on_demand(
         "AuditResult": "auditing.result",
         "Difference": "auditing.result",
         "Lag": "sinks.query_lag",
-        "MariaDbBinlogSource": "source",
+        "MariaDbBinlogSource": "source.data_source",
         "TableAudit": "auditing.result",
         "audit": "auditing.call",
         "lag": "sinks.query_lag",

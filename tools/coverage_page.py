@@ -32,8 +32,8 @@ KERNELS = """
 ## Kernels
 
 Kernels are compiled: coverage.py sees none of their lines. Each is covered where a test gives it and a twin, which
-shares no kernel with it, the same bytes (`tests/places.toml`, held by `tests/unit/test_places.py`). Where twin and
-test are one file, the twin is a line of Python or numpy in it.
+shares no kernel with it, the same bytes (`tests/places.toml`, held by `tests/unit/house/test_places.py`). Where twin
+and test are one file, the twin is a line of Python or numpy in it.
 
 | kernel | twin | test |
 | --- | --- | --- |

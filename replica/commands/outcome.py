@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from replica.dump.output import BROKEN_PIPE, cannot_be_written, forget
+from replica.commands.dump.output import BROKEN_PIPE, cannot_be_written, forget
 from replica.errors import ConfigError, ReplicaError
 from replica.installation import installation_error
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

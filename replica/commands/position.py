@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replica.command_options import Parsed, keys_option
 from replica.commands.arguments import LogChoice, placed
-from replica.dump.output import standard_output
-from replica.dump.text import json_line
+from replica.commands.dump.output import standard_output
+from replica.commands.dump.text import json_line
+from replica.commands.shared_options import Parsed, keys_option
+from replica.commands.tail.source import check_relay_directory, warnings_logger
 from replica.errors import ConfigError
-from replica.log_reader.in_files import FilesReader
-from replica.log_reader.in_relay_log import RelayLogReader
 from replica.options.values import instant, shown_instant
-from replica.plain_text import one_line
-from replica.primary_reader import PrimaryReader
 from replica.protocol.gtid import BinlogPosition, Gtid
+from replica.protocol.plain_text import one_line
+from replica.readers.log.in_files import FilesReader
+from replica.readers.log.in_relay_log import RelayLogReader
+from replica.readers.primary import PrimaryReader
+from replica.readers.rows.progress import watched
 from replica.relay_log.log import RelayLog
-from replica.row_reader.progress import watched
-from replica.tail.source import check_relay_directory, warnings_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replica.files.encryption import KeyRing
-    from replica.log_reader.reader import FoundPosition, LogReader
-    from replica.row_reader.progress import DumpProgress
+    from replica.readers.files.encryption import KeyRing
+    from replica.readers.log.reader import FoundPosition, LogReader
+    from replica.readers.rows.progress import DumpProgress
 
 Target = BinlogPosition | Gtid | int
 """A place, a transaction, or a time."""

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from replica.command_options import Parsed
 from replica.commands.arguments import config_option, gather
+from replica.commands.shared_options import Parsed
+from replica.commands.tail.source import check_relay_directory
 from replica.errors import ConfigError, RelayError
 from replica.options.config import ReplicaConfig
 from replica.options.values import seconds, size
-from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
+from replica.protocol.plain_text import one_line
 from replica.relay_log.directory.disk import disk_error
 from replica.relay_log.directory.head import read_head
 from replica.relay_log.directory.identity import read_identity
@@ -33,7 +34,6 @@ from replica.relay_log.directory.readers import make_readers_directory, mark_dro
 from replica.relay_log.files.index import last_entry
 from replica.relay_log.files.lookup import read_file_head, remove_oldest
 from replica.relay_log.location import index_path, relay_numbers, relay_path
-from replica.tail.source import check_relay_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,7 +38,7 @@ from replica.daemon.status.verdict import (
     running,
 )
 from replica.errors import MAY_READ, ConfigError, DisconnectedError, ProtocolError, RelayError, ReplicaError, describe
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 from replica.relay_log.directory.lock import lock_holder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from replica.options.config import ReplicaConfig
 from replica.options.values import MAX_SECONDS, Bytes, Listen, Seconds, one_of
-from replica.plain_text import has_control
+from replica.protocol.plain_text import has_control
 from replica.relay_log.directory.disk import Access
 
 SlowReaders = Literal["drop", "pause"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import structlog
 
-from replica.plain_text import plain_event, plain_json
+from replica.protocol.plain_text import plain_event, plain_json
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger

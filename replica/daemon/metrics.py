@@ -18,8 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from replica.live.progress import ACK_BUCKETS_S, State
-from replica.plain_text import one_line
 from replica.protocol.gtid import GtidPosition
+from replica.protocol.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -344,7 +344,7 @@ class Session(asyncio.BufferedProtocol):
 # history. Each reported position ends at most one connection, because a server may have reasons that are not known
 # here.
 #
-# Source: measured on 10.5, 10.11 and 11.8 (tests/integration/test_reset_master.py).
+# Source: measured on 10.5, 10.11 and 11.8 (tests/integration/daemon/test_reset_master.py).
 
 
 QUIET_S: Final = 30.0

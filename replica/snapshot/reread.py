@@ -19,7 +19,6 @@ from replica.snapshot.chunks.schedule import shown_before
 from replica.snapshot.errors import needs_new_definition, passes
 from replica.snapshot.frontier import NOTHING
 from replica.snapshot.images.key_states import PartialRowError
-from replica.snapshot.log_view import location_after
 from replica.snapshot.pace import MOST_UNSETTLED
 from replica.snapshot.reconcile.reconciler import BlockLostError, ChunkRun, ReconcileResult
 from replica.snapshot.reconcile.whole_rows import UnlikeRowsError, unsettled_error
@@ -27,6 +26,7 @@ from replica.snapshot.reconcile.window import location_at
 from replica.snapshot.rows.chunk import FIRST_ROWS
 from replica.snapshot.spool.batches import BatchWriter
 from replica.snapshot.spool.spool import transaction_at
+from replica.snapshot.watermark.log_view import location_after
 from replica.snapshot.watermark.low import await_position
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from replica.relay_log.location import RelayHead, RelayLocation
     from replica.schema.known_tables import TableName
     from replica.snapshot.connection.connection import SnapshotConnection
-    from replica.snapshot.log_view import LogView
     from replica.snapshot.pace import Pace
     from replica.snapshot.reconcile.reconciler import ChunkReconciler
     from replica.snapshot.rows.chunk import TableChunk
     from replica.snapshot.spool.batches import BatchName, SpoolPart
     from replica.snapshot.spool.events import LastTransaction
     from replica.snapshot.spool.spool import Spool
+    from replica.snapshot.watermark.log_view import LogView
     from replica.snapshot.watermark.watch import Seen, SourceWatch
 
 POLL_S: Final = 0.05

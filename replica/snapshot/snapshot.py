@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.schedule import ReadLimit
     from replica.snapshot.chunks.table_reading import TableReading
     from replica.snapshot.connection.connection import Answer, SnapshotConnection
-    from replica.snapshot.log_view import LogView
     from replica.snapshot.pace import Pace
     from replica.snapshot.spool.batches import SpoolPart
     from replica.snapshot.spool.events import LastTransaction
+    from replica.snapshot.watermark.log_view import LogView
 # `ProgressMeter.of` returns a `SnapshotProgress`. The rate is measured between calls, so the first call reports 0.
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from replica.errors import DataLossError
 from replica.handshake.login.login import ask
 from replica.handshake.start.start import latest_and_prepared
-from replica.log_reader.in_relay_log import RelayLogReader
 from replica.options.values import CommitTime
 from replica.protocol.gtid import covers
+from replica.readers.log.in_relay_log import RelayLogReader
 from replica.relay_log.directory.readers import READERS_NAME
 from replica.relay_log.log import RelayLog
 from replica.relay_log.walks.xa import prepared_at

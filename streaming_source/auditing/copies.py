@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from replica.errors import ConfigError
 from replica.handshake.start.start import server_position
-from streaming_source.batch.tables import POSITION
 from streaming_source.driver.own_session import in_session
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.sinks.queries import first_line
+from streaming_source.source.batch.tables import POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

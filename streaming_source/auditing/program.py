@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from replica.errors import ConfigError, ReplicaError
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

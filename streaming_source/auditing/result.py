@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replica.files.binlog import BinlogFile, FileRange
-    from replica.files.encryption import KeyRing
     from replica.protocol.header import FormatDescriptionEvent
+    from replica.readers.files.binlog import BinlogFile, FileRange
+    from replica.readers.files.encryption import KeyRing
     from replica.rows.scan.xa import CarriedGroup, XaGroup
     from streaming_source.rows.read_plan import ReadPlan
     from streaming_source.selection.pushed_filters import ChangeFilter, GroupExtent
@@ -184,12 +184,12 @@ class FileAccess:
 
     def open(self) -> BinlogFile:
         """Open the file on this machine. Errors are those of `open_binlog` and of key files."""
-        from replica.files.binlog import open_binlog
+        from replica.readers.files.binlog import open_binlog
 
         return open_binlog(self.path, self._keys())
 
     def _keys(self) -> KeyRing | None:
-        from replica.files.encryption import KeyRing
+        from replica.readers.files.encryption import KeyRing
 
         if self.key_file is None:
             return None

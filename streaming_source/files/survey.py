@@ -8,7 +8,7 @@ selected rows cost the tasks nothing. The survey tracks from range to range:
 * the tables' columns through the DDL in the files, because rows without logged column names have those of the last DDL;
 * XA transactions, because the group that an XA COMMIT completes may be in another file.
 
-It does not use the loop of `replica/log_reader/in_files.py`, because tasks open the same files again, on other
+It does not use the loop of `replica/readers/log/in_files.py`, because tasks open the same files again, on other
 machines, with the same `FileAccess`. It decodes no rows and verifies checksums, as tasks do again. It holds one range
 in memory, and plain values.
 """
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from replica.errors import DataLossError, ProtocolError, SchemaError
-from replica.files.ranges import relocated
 from replica.protocol.constants import EventType, GtidFlag
 from replica.protocol.events.decode import decode
 from replica.protocol.events.statement_events import QueryEvent
 from replica.protocol.gtid import Gtid
 from replica.protocol.header import parse_header
 from replica.protocol.rows.table_map import TableMapEvent, parse_table_map
+from replica.readers.files.ranges import relocated
 from replica.relay_log.groups.order import out_of_order
 from replica.rows.decode.batch import Groups
 from replica.rows.scan import records as r
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from replica.errors import StatementDmlError
-    from replica.files.binlog import FileRange
     from replica.protocol.events.transaction_events import XaId
+    from replica.readers.files.binlog import FileRange
     from replica.rows.scan.statements import LoggedText
     from replica.rows.tables.file_tables import FileResolver
     from replica.schema.table import TableSchema

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from replica import errors
 from replica.errors import ConfigError, ReplicaError
-from replica.plain_text import printable
+from replica.protocol.plain_text import printable
 from streaming_source.mirroring.arguments import ARGUMENTS, TABLE
 
 if TYPE_CHECKING:

@@ -128,7 +128,7 @@ def mirror(
     with _storage_errors(f"the checkpoint {settings.checkpoint}", (Py4JJavaError,)):
         query = started(sink)
     if settings.audit_every_s is not None:
-        from streaming_source.mirroring.scheduled_audit import audit_beside
+        from streaming_source.mirroring.control.scheduled_audit import audit_beside
 
         audit_beside(own, query, settings, settings.audit_every_s)
     return query

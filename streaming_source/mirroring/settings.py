@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from replica.errors import ConfigError
 from replica.options.values import seconds
 from streaming_source.mirroring.arguments import BY_LOWER, MOST_PARALLEL, PARALLEL, check_arguments
-from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.reading.resnapshot import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties

@@ -28,8 +28,8 @@ from replica.handshake.start.resume import Stored, check_start
 from replica.handshake.start.start import ServerEnd, is_last, server_end, server_position
 from replica.live.embedded import EmbeddedReplica, library_logger
 from replica.options.values import CommitTime
-from replica.primary_reader import PrimaryReader
 from replica.protocol.gtid import covers
+from replica.readers.primary import PrimaryReader
 from replica.relay_log.directory.readers import READERS_NAME
 from replica.rows.scan.xa import describe
 from streaming_source.attached.history import check_history

@@ -275,7 +275,7 @@ class RangeCutter:
     def large(self) -> LargeGroups:
         """The transactions that are cut inside. The index of one of them serves several batches."""
         if self._groups is None:
-            from streaming_source.ranges.large_groups import LargeGroups  # imports pyarrow, which few batches need here
+            from streaming_source.ranges.large_groups import LargeGroups
 
             self._groups = LargeGroups(self._tables)
         return self._groups

@@ -1,7 +1,7 @@
 """The daemon as a process beside `mariadb` containers of each version, started by testcontainers.
 
 What a container changes: the server is stopped and started as a whole, its data lives in a layer, its network is the
-engine's. The image of our own Dockerfile is tested in tests/integration/test_compose.py.
+engine's. The image of our own Dockerfile is tested in tests/integration/daemon/test_compose.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from streaming_source.mirroring import sink
-from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.writers.native.data_files import with_deletion_vectors
 from streaming_source.sinks import delta
 

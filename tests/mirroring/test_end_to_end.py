@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.fixtures.mariadb import MariaDb
+from tests.mirroring.faults.test_kills import folder, kill_in_a_batch, spark_settings
 from tests.mirroring.mirrors import Mirrored, fill_shop
-from tests.mirroring.test_kills import folder, kill_in_a_batch, spark_settings
 from tests.recipes.workbench import Workbench
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def test_every_folder_of_tests_has_a_step() -> None:
 
 
 def test_each_turn_has_each_test_on_one_server_and_all_turns_have_it_on_all() -> None:
-    file = "tests/mirroring/test_rules.py"
+    file = "tests/mirroring/values/test_rules.py"
     versions, turns = list(installations()), []
     for turn in range(len(versions)):
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--turn={turn}", file]

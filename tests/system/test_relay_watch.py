@@ -11,8 +11,8 @@ from replica.protocol.gtid import Gtid
 from replica.relay_writer.writer import RelayWriter
 from tests.kit.primary import Primary
 from tests.unit.relay_writer.driving import feed, receive
-from tools.proofs.soak.going_back import DOMAIN
-from tools.proofs.soak.relay_watch import RelayWatch
+from tools.proofs.soak.daemon.going_back import DOMAIN
+from tools.proofs.soak.daemon.relay_watch import RelayWatch
 
 if TYPE_CHECKING:
     from pathlib import Path

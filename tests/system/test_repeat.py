@@ -19,7 +19,10 @@ from tools.proofs import audit_proof, exactly_once, repeat
 from tools.proofs.snapshot import __main__ as snapshot_program
 from tools.proofs.snapshot import direct, proof
 from tools.proofs.soak import __main__ as soak_program
-from tools.proofs.soak import daemon, galera, mirror, spark
+from tools.proofs.soak.daemon import galera
+from tools.proofs.soak.daemon import soak as daemon_soak
+from tools.proofs.soak.mirror import soak as mirror_soak
+from tools.proofs.soak.spark import soak as spark_soak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,10 +72,10 @@ def _raise(*_: object, **__: object) -> None:
 def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     found = Runs()
-    monkeypatch.setattr(daemon, "Soak", found)
+    monkeypatch.setattr(daemon_soak, "Soak", found)
     monkeypatch.setattr(galera, "ClusterSoak", found)
-    monkeypatch.setattr(spark, "SparkSoak", found)
-    monkeypatch.setattr(mirror, "MirrorSoak", found)
+    monkeypatch.setattr(spark_soak, "SparkSoak", found)
+    monkeypatch.setattr(mirror_soak, "MirrorSoak", found)
     monkeypatch.setattr(proof, "SnapshotProof", found)
     monkeypatch.setattr(direct, "DirectProof", found)
     monkeypatch.setattr(soak_program, "delta_settings", dict)

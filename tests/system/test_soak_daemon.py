@@ -9,8 +9,8 @@ import random
 
 import pytest
 
-from tools.proofs.soak.daemon import soak
-from tools.proofs.soak.faults import FAULTS
+from tools.proofs.soak.daemon.faults import FAULTS
+from tools.proofs.soak.daemon.soak import soak
 
 COUNT = len(FAULTS) // 2
 SEED = 558

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.proofs.soak import galera
-from tools.proofs.soak.galera import soak_galera
+from tools.proofs.soak.daemon import galera
+from tools.proofs.soak.daemon.galera import soak_galera
 
 
 @pytest.mark.server

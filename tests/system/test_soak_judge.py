@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tools.proofs.soak.spark_judge import IDENTITY, check_identities
-from tools.proofs.soak.spark_oracle import Written
-from tools.proofs.soak.spark_points import (
+from tools.proofs.soak.spark.judge import IDENTITY, check_identities
+from tools.proofs.soak.spark.oracle import Written
+from tools.proofs.soak.spark.points import (
     AFTER_COMMIT,
     AFTER_OFFSETS,
     BEFORE_COMMIT,
@@ -21,7 +21,7 @@ from tools.proofs.soak.spark_points import (
     QueryFolders,
     point_hit,
 )
-from tools.proofs.soak.spark_sinks import delivered
+from tools.proofs.soak.spark.sinks import delivered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tools.proofs.soak.mirror import soak_mirror
-from tools.proofs.soak.mirror_faults import SHOWN
-from tools.proofs.soak.sysbench import fetch_sysbench
+from tools.proofs.soak.load.sysbench import fetch_sysbench
+from tools.proofs.soak.mirror.faults import SHOWN
+from tools.proofs.soak.mirror.soak import soak_mirror
 
 
 @pytest.mark.slow

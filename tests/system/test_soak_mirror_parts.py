@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.mariadb import MariaDb
-from tools.proofs.soak.mirror_driver import Audited, AuditOfAll
-from tools.proofs.soak.mirror_family import FAMILY, FILLED, change_family
-from tools.proofs.soak.mirror_faults import SHOWN, Planted, check_found, statement
-from tools.proofs.soak.mirror_judge import compare
-from tools.proofs.soak.mirror_load import FIXED, ROWS, SHOP, TABLES, change
-from tools.proofs.soak.mirror_points import (
+from tools.proofs.soak.mirror.driver import Audited, AuditOfAll
+from tools.proofs.soak.mirror.family import FAMILY, FILLED, change_family
+from tools.proofs.soak.mirror.faults import SHOWN, Planted, check_found, statement
+from tools.proofs.soak.mirror.judge import compare
+from tools.proofs.soak.mirror.load import FIXED, ROWS, SHOP, TABLES, change
+from tools.proofs.soak.mirror.points import (
     ELSEWHERE,
     IN_A_BATCH,
     IN_A_MERGE,
@@ -25,7 +25,7 @@ from tools.proofs.soak.mirror_points import (
     Merging,
     point_hit,
 )
-from tools.proofs.soak.mirror_statements import FEW, MANY, OTHERS, Alterations, next_statements
+from tools.proofs.soak.mirror.statements import FEW, MANY, OTHERS, Alterations, next_statements
 
 if TYPE_CHECKING:
     from pathlib import Path

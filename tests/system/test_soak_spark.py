@@ -1,7 +1,8 @@
 """The soak of the Spark source, short: the driver is killed at two of the five points of a micro-batch.
 
 These two are where it leaves most behind: a task that is writing, and a batch that the sink has and Spark's commit log
-has not. What the other three leave, a checkpoint without a commit or a plain stop, is in tests/spark/test_restart.py.
+has not. What the other three leave, a checkpoint without a commit or a plain stop, is in
+tests/spark/queries_and_daemons/test_restart.py.
 `scripts/soak spark` kills as often as it is told, at all five, into Parquet and Delta, with any seed and version, and
 lets workers, source processes, the daemon and the primary die beside; a failure here names the command.
 """
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.proofs.soak.spark import soak_spark
-from tools.proofs.soak.spark_points import BEFORE_COMMIT, IN_A_TASK
+from tools.proofs.soak.spark.points import BEFORE_COMMIT, IN_A_TASK
+from tools.proofs.soak.spark.soak import soak_spark
 
 SEED = 7
 BACKLOG = 1 << 20

@@ -13,12 +13,12 @@ from pyspark.sql.types import VariantVal
 
 from tests.fixtures.mariadb import wait_until
 from tests.integration.snapshot.query import SnapshotQuery
-from tools.proofs.soak import spark_judge
-from tools.proofs.soak.pair import DATABASE
-from tools.proofs.soak.spark_app import LONG_TEXT
-from tools.proofs.soak.spark_load import Load
-from tools.proofs.soak.spark_oracle import written
-from tools.proofs.soak.spark_points import QueryFolders
+from tools.proofs.soak.daemon.pair import DATABASE
+from tools.proofs.soak.spark.app import LONG_TEXT
+from tools.proofs.soak.spark.load import Load
+from tools.proofs.soak.spark.oracle import written
+from tools.proofs.soak.spark.points import QueryFolders
+from tools.proofs.soak.spark.soak import judge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def _key(row: Row) -> int | None:
 
 
 def _columns(row: Row) -> dict[str, Any]:
-    transaction = {name: row["transaction"][name] for name in (*spark_judge.IDENTITY, "is_last")}
+    transaction = {name: row["transaction"][name] for name in (*judge.IDENTITY, "is_last")}
     images = {side: _text(row[side]) for side in ("before", "after")}
     return transaction | {"op": row["op"], "table": row["table"], "key": _key(row)} | images
 
@@ -76,7 +76,7 @@ def test_a_sink_with_every_change_once_is_right_and_others_are_not(tmp_path: Pat
         rows = list(map(_columns, found))
         oracle = written(load.primary, load.binlogs(), load.crashed_logs)
         _fill(sink, rows)
-        assert spark_judge.check(sink, oracle, load) == len(rows) > TRANSACTIONS
+        assert judge.check(sink, oracle, load) == len(rows) > TRANSACTIONS
         last = max(number for number, row in enumerate(rows) if row["table"] == "item" and row["op"] == "update")
         for wrong, said in (
             (rows[:last] + rows[last + 1 :], "row changes are missing"),
@@ -85,4 +85,4 @@ def test_a_sink_with_every_change_once_is_right_and_others_are_not(tmp_path: Pat
         ):
             _fill(sink, wrong)
             with pytest.raises(AssertionError, match=said):
-                spark_judge.check(sink, oracle, load)
+                judge.check(sink, oracle, load)

@@ -37,7 +37,7 @@ def _project(folder: Path, files: Mapping[str, str]) -> Path:
 
 LOOKED_UP = "import pyspark_mariadb_binlog as m; from pyspark.sql.datasource import DataSource"
 HIDING = {
-    "a script that ends itself": ("replica", "replica.py", "raise SystemExit(3)"),
+    "a script that ends itself": ("replica", "low.py", "raise SystemExit(3)"),
     "a package": ("replica", "replica/__init__.py", ""),
     "a package with errors of its own": ("replica", "replica/__init__.py", "class ConfigError: pass"),
     "a folder of streams": ("streaming_source", "streaming_source/__init__.py", "x = 1"),
@@ -60,7 +60,7 @@ def test_a_project_with_a_module_of_our_name_is_told_its_path(tmp_path: Path, na
 def test_a_folder_without_python_in_it_hides_nothing(tmp_path: Path) -> None:
     _project(tmp_path, {"replica/notes.txt": "", "queries.py": "raise SystemExit", "streaming_source/a.sql": ""})
     said = _run(f"{LOOKED_UP}; print(m.DefaultSource.__module__)", tmp_path)
-    assert said == "streaming_source.source"
+    assert said == "streaming_source.source.data_source"
 
 
 def test_whatever_breaks_our_import_is_said(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_file_with_the_name_of_a_dependency_is_named(tmp_path: Path, text: str
     _project(tmp_path, {"numba.py": text})
     said = _run(
         "from streaming_source.driver.spark_border import spark_border\n"
-        "with spark_border():\n    import replica.native.compiling.lower",
+        "with spark_border():\n    import replica.native.compile",
         tmp_path,
     )
     assert said.startswith("replica.errors.InstallationError: the package numba is hidden: "), said
@@ -97,5 +97,5 @@ def test_a_broken_dependency_is_named_with_what_it_says() -> None:
 
 def test_the_command_line_says_it_in_one_line(tmp_path: Path) -> None:
     missing = "import sys; sys.modules['structlog'] = None; sys.argv = ['mariadb-replica', 'run']"
-    said = _run(f"{missing}; from replica.cli import main; main()", tmp_path)
+    said = _run(f"{missing}; from replica.commands.cli import main; main()", tmp_path)
     assert said.startswith("mariadb-replica: structlog"), said

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tools.bench.workloads import CACHE
+from tools.bench.kit.workloads import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,7 +117,7 @@ class Arms:
 def commits(primary: MariaDb, count: int) -> list[int]:
     """Nanoseconds of each of `count` commits, the first DISCARDED ones left out."""
     environment = os.environ | {"BENCH_USER": primary.user, "BENCH_PASSWORD": primary.password}
-    command = [sys.executable, "-m", "tools.bench.commit_client", str(primary.port), str(count + DISCARDED)]
+    command = [sys.executable, "-m", "tools.bench.kit.commit_client", str(primary.port), str(count + DISCARDED)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     taken: list[int] = json.loads(done.stdout)
     return taken[DISCARDED:]

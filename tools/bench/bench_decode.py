@@ -23,7 +23,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.workloads import OPTIONS, WORKLOADS, binlog
+from tools.bench.kit.workloads import OPTIONS, WORKLOADS, binlog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ WIDE_TARGET = 5.0
 
 
 def run_decoder(name: str, **arguments: Any) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tools.bench.decoders", name, json.dumps(arguments)]
+    command = [sys.executable, "-m", "tools.bench.kit.decoders", name, json.dumps(arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 

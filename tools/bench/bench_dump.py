@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.installation import installation
-from tools.bench.workloads import WORKLOADS, binlog
+from tools.bench.kit.workloads import WORKLOADS, binlog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

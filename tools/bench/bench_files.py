@@ -23,10 +23,10 @@ from zlib import crc32
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from replica.files.binlog import open_binlog
-from replica.files.encryption import KeyRing
-from tests.unit.files.encrypting import encrypt_again, start_encryption
-from tools.bench.workloads import CACHE, WORKLOADS, binlog
+from replica.readers.files.binlog import open_binlog
+from replica.readers.files.encryption import KeyRing
+from tests.unit.readers.files.encrypting import encrypt_again, start_encryption
+from tools.bench.kit.workloads import CACHE, WORKLOADS, binlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

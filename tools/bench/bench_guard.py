@@ -18,12 +18,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.bench.guard_ratios import OF_OURS, measured, measured_again
+from tools.bench.kit.guard_ratios import OF_OURS, measured, measured_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from tools.bench.guard_ratios import Table
+    from tools.bench.kit.guard_ratios import Table
 
     Low = dict[str, set[str]]
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.spark.daemons import Daemon
-from tools.bench.process_times import jvm_process, processes_below
-from tools.bench.spark_runs import open_session
-from tools.bench.workloads import DATABASE
+from tools.bench.kit.process_times import jvm_process, processes_below
+from tools.bench.kit.spark_runs import open_session
+from tools.bench.kit.workloads import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fixtures.mariadb import MariaDb, wait_until
 from tests.spark.daemons import Daemon
-from tools.bench.clock_source import NAME as CLOCK
-from tools.bench.clock_source import ClockSource, due_at
-from tools.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
-from tools.bench.workloads import DATABASE
+from tools.bench.kit.clock_source import NAME as CLOCK
+from tools.bench.kit.clock_source import ClockSource, due_at
+from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
+from tools.bench.kit.workloads import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ def _running(changes: DataFrame, folder: str) -> Iterator[tuple[Any, Seen]]:
 def _write(server: MariaDb, first: int, rate: float, seconds: float) -> list[float]:
     connection = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
     given = {"connection": connection, "table": TABLE, "first": first, "rate": rate, "seconds": seconds}
-    command = [sys.executable, "-m", "tools.bench.steady_writer", json.dumps(given | {"connections": CONNECTIONS})]
+    command = [sys.executable, "-m", "tools.bench.kit.steady_writer", json.dumps(given | {"connections": CONNECTIONS})]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return list(json.loads(done.stdout.splitlines()[-1]))
 

@@ -19,9 +19,9 @@ from replica.errors import ReplicaError
 from replica.options.config import ReplicaConfig
 from replica.protocol.gtid import GtidPosition
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.process_times import peak_bytes
-from tools.bench.receiving import receive_relay
-from tools.bench.workloads import CACHE
+from tools.bench.kit.process_times import peak_bytes
+from tools.bench.kit.receiving import receive_relay
+from tools.bench.kit.workloads import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,7 +39,7 @@ from streaming_source.selection.resolver import SelectedTables
 from tests.kit.primary import Primary
 from tests.kit.rows import Column, image, rows, table_map
 from tests.unit.relay_writer.driving import receive
-from tools.bench.workloads import CACHE
+from tools.bench.kit.workloads import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,10 +24,10 @@ from streaming_source.rows.partition import ChangePartition, MappedRange
 from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import read_changes
 from streaming_source.selection.resolver import SelectedTables
-from tools.bench.decoders import MAGIC_BYTES
-from tools.bench.many_tables import binlog_of_tables
-from tools.bench.process_times import peak_bytes
-from tools.bench.workloads import DATABASE
+from tools.bench.kit.decoders import MAGIC_BYTES
+from tools.bench.kit.many_tables import binlog_of_tables
+from tools.bench.kit.process_times import peak_bytes
+from tools.bench.kit.workloads import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

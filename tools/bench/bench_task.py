@@ -31,8 +31,8 @@ from streaming_source.rows.read_plan import ReadPlan
 from streaming_source.rows.reader import BATCH_ROWS, read_changes
 from streaming_source.schema.row_schema import TableColumn
 from streaming_source.selection.resolver import SelectedTables
-from tools.bench.decoders import MAGIC_BYTES
-from tools.bench.workloads import BLOB, DATABASE, WORKLOADS, binlog
+from tools.bench.kit.decoders import MAGIC_BYTES
+from tools.bench.kit.workloads import BLOB, DATABASE, WORKLOADS, binlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

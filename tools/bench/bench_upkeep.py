@@ -35,7 +35,7 @@ from streaming_source.mirroring.writers.native import delta_rows, upkeep
 from streaming_source.mirroring.writers.native.data_files import files_of
 from streaming_source.mirroring.writers.native.delta_rows import TargetShape, after_commit, merge_rows
 from streaming_source.mirroring.writers.target_format import Commit
-from tools.bench.workloads import CACHE
+from tools.bench.kit.workloads import CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replica.errors import ReplicaError
-from replica.files.binlog import open_binlog
 from replica.native.arrays import address
 from replica.protocol.constants import BINLOG_MAGIC, ChecksumAlgorithm, EventType
 from replica.protocol.events.decode import RowsEvent, TableMapEvent, TransactionPayloadEvent, decode
 from replica.protocol.rows.rows_event import ROWS_EVENTS
 from replica.protocol.rows.table_map import parse_table_map
+from replica.readers.files.binlog import open_binlog
 from replica.rows.decode.decode import DecodeOptions, RangeDecoder, TableTarget, count_rows
 from replica.rows.decode.images import ARENA_BYTES, Arena
 from replica.rows.scan.scan import scan

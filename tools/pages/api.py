@@ -13,7 +13,7 @@ from importlib import import_module
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from replica.arrow import FIELDS
+from replica.readers.arrow import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,10 +23,10 @@ import psutil
 from streaming_source import audit
 from tests.fixtures.jars import delta_settings
 from tests.fixtures.mariadb import MariaDb
-from tools.bench.mirror_runs import DATABASE, Bench, Measured, measured
-from tools.bench.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
+from tools.bench.kit.mirror_runs import DATABASE, Bench, Measured, measured
+from tools.bench.kit.spark_runs import PLAIN_CHECKPOINTS, UNIX_SOCKETS, open_session
 from tools.proofs import repeat
-from tools.proofs.soak.mirror_faults import SHOWN, statement
+from tools.proofs.soak.mirror.faults import SHOWN, statement
 
 if TYPE_CHECKING:
     from streaming_source.auditing.result import AuditResult

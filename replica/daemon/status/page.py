@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

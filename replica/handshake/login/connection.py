@@ -14,27 +14,103 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ssl
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import AuthenticationError, ConfigError, PrerequisiteError, ProtocolError
-from replica.handshake.login.authentication import Authenticated, authenticate
 from replica.handshake.login.compressed import compress
 from replica.handshake.login.driver import CHARSET, Driver
-from replica.handshake.plugins import SCRAMBLE_BYTES, Secret
-from replica.protocol.packets.login import NEEDED, Capability, handshake_response, parse_greeting, ssl_request
-from replica.protocol.packets.packets import MAX_PAYLOAD, MAX_PIECE
+from replica.handshake.plugins import SCRAMBLE_BYTES, Secret, plugin_for_greeting, plugin_named
+from replica.protocol.packets.login import (
+    AUTH_MORE_DATA,
+    NEEDED,
+    Capability,
+    handshake_response,
+    parse_greeting,
+    parse_switch,
+    ssl_request,
+)
+from replica.protocol.packets.packets import EOF, MAX_PAYLOAD, MAX_PIECE, OK, OkPacket, parse_reply
 
 if TYPE_CHECKING:
+    from replica.handshake.plugins import Plugin
     from replica.options.config import Endpoint, ReplicaConfig
+# plugins.
+#
+# No I/O: `authenticate()` is a generator that yields payloads to send and receives the server's payloads. It yields
+# None if there is nothing to send and the next payload is expected. The caller handles an ERR packet, which ends the
+# generator.
+#
+# Source: the server's sql/sql_acl.cc (its server_mpvio functions) and Connector/C's my_auth.c (run_plugin_auth).
+
+
+MAX_ROUNDS = 32
+
+"""Maximum number of packets. An account has a handful of plugins of at most three packets each; a hostile server must
+not continue forever.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """The plugin that logged us in, and the text of the server's OK packet."""
+
+    plugin: Plugin
+    info: bytes
+
+
+Conversation = Generator[bytes | None, bytes, Authenticated]
+
+Respond = Callable[[str, bytes], bytes]
+
+"""A plugin's name and its first answer -> the whole HandshakeResponse."""
+
+
+def authenticate(greeted_with: str, scramble: bytes, secret: Secret, respond: Respond) -> Conversation:
+    """Log in: yield the payloads to send, and return the plugin that the server accepted.
+
+    Args:
+        greeted_with: the plugin named in the greeting.
+        scramble: the greeting's 20 random bytes.
+        secret: the account's password.
+        respond: wraps the first answer.
+
+    Returns:
+        The plugin, and the text of the server's OK packet.
+
+    Raises:
+        AuthenticationError: the server asks for a plugin that is unknown or that would expose the password.
+        ProtocolError: the server's packets are no valid login.
+    """
+    plugin = plugin_for_greeting(greeted_with, secret)
+    payload = yield respond(plugin.name, plugin.begin(scramble))
+    for _ in range(MAX_ROUNDS):
+        kind = payload[0] if payload else -1
+        if kind == AUTH_MORE_DATA:
+            payload = yield plugin.more(payload[1:])
+        elif kind == EOF:
+            switch = parse_switch(payload)
+            plugin = plugin_named(switch.plugin, secret)
+            payload = yield plugin.begin(switch.data)
+        elif kind == OK:
+            reply = parse_reply(payload)
+            return Authenticated(plugin, reply.info if isinstance(reply, OkPacket) else b"")
+        else:
+            raise ProtocolError(f"the server answered the login with a packet of kind 0x{kind & 0xFF:02x}", offset=0)
+    raise ProtocolError(f"the server did not complete the login within {MAX_ROUNDS} packets")
 
 
 MAX_LOGIN_BYTES: Final = 256 << 10
+
 """Maximum number of bytes that a server may send during the login.
 
 A server sends about a dozen packets; the largest is a public key or an error.
 """
+
 PACKET_COST: Final = 64
+
 """Number of bytes that each packet counts beside its length: the memory that Python needs for a row of one byte."""
 
 
@@ -241,8 +317,11 @@ def tls_context(config: ReplicaConfig) -> ssl.SSLContext | None:
 # Source: the server's sql_acl.cc (make_ssl_info) and Connector/C's my_auth.c.
 
 _DIGEST_CHARACTERS = 64
+
 _DIGEST_HEAD = bytes((1 + _DIGEST_CHARACTERS, 1))
+
 """First two bytes of the digest text: its remaining length, and its kind (SHA-256)."""
+
 _OTHER_WAY = "Use tls=verify-identity with the server's certificate authority as tls_ca."
 
 

@@ -53,8 +53,8 @@ def read_tables(selection: Sequence[Selection] = ()) -> Steps[dict[tuple[str, st
 # one. A SELECT distinguishes them: it is denied, or the table does not exist. A whole database is tested with a table
 # name that does not exist. So the server itself evaluates roles and grants with wildcards.
 #
-# Source: measured on 10.5, 10.11 and 11.8 (tests/integration/test_check.py); the numbers are those of the server's
-# sql/share/errmsg-utf8.txt.
+# Source: measured on 10.5, 10.11 and 11.8 (tests/integration/commands/test_check.py); the numbers are those of
+# the server's sql/share/errmsg-utf8.txt.
 
 
 Answer = Literal["readable", "denied", "absent"]

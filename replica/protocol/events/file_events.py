@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ProtocolError, UnsupportedEventError
-from replica.plain_text import has_control
 from replica.protocol.constants import ROLES, HeaderFlag, Role, event_name
 from replica.protocol.header import Event
+from replica.protocol.plain_text import has_control
 
 if TYPE_CHECKING:
     from replica.protocol.header import EventHeader, FormatDescriptionEvent

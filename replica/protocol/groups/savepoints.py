@@ -13,7 +13,7 @@ This module assumes that case if two conditions hold: the routine's savepoint wa
 (`inside_statement`), and its character sets or SQL mode differ from those of the ROLLBACK TO.
 
 Sources: MariaDB 10.11.18, sql/log.cc, binlog_savepoint_set and binlog_savepoint_rollback; sql/transaction.cc,
-find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/test_savepoints.py).
+find_savepoint; measured on 10.5, 10.11 and 11.8 (tests/integration/relay_log/test_savepoints.py).
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from replica.schema.definition.columns import SEQUENCE, Like, Options, read_crea
 from replica.schema.definition.definition import UNKNOWN, Encoding
 from replica.schema.definition.session import ANY_SERVER, ServerRules, StatementContext, session_of, text_of
 from replica.schema.known_tables import KnownTables, TableName
-from replica.schema.statements.sql_file import statements_of
-from replica.schema.statements.statements import Statement, Verb, may_define, pairs, read_statement
+from replica.schema.statements.statements import Statement, Verb, may_define, pairs, read_statement, statements_of
 from replica.schema.text.naming import table_key
 
 if TYPE_CHECKING:

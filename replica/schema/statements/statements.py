@@ -7,10 +7,14 @@ stores them.
 
 from __future__ import annotations
 
+import mmap
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
 
 from replica.errors import SchemaError
 from replica.protocol.constants import HeaderFlag
@@ -19,7 +23,7 @@ from replica.schema.text.cursor import Tokens
 from replica.schema.text.sql_tokens import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from replica.schema.definition.session import Logged, ServerRules, StatementContext
     from replica.schema.known_tables import TableName
@@ -51,6 +55,7 @@ class Verb(Enum):
 TableNames = tuple[tuple[str, str], ...]
 
 ROWS_OR_INDEXES: Final = (Verb.TRUNCATE_TABLE, Verb.CREATE_INDEX, Verb.DROP_INDEX, Verb.REPAIR_TABLES)
+
 """Statements that do not change the columns of a table."""
 
 
@@ -246,6 +251,7 @@ def pairs(tables: Sequence[tuple[str, str]]) -> list[tuple[tuple[str, str], tupl
 
 
 MAX_NAMES: Final = 1 << 16
+
 """Maximum number of names, some 10 MB. Statements on further temporary tables count as changes of real tables."""
 
 
@@ -296,3 +302,69 @@ class TemporaryTables:
 
 def _key(statement: Logged, name: TableName) -> tuple[int, int, str, str]:
     return statement.header.server_id, statement.thread_id, name[0], name[1]
+
+
+# The file may be a pipe, mariadb-dump's output of any size, or statements written by hand. A statement is yielded as
+# text, without its delimiter. INSERTs are skipped without copying them. `DELIMITER` is obeyed as in the command line
+# client, so that the body of a routine is not split into statements. Text is UTF-8; other bytes become U+FFFD.
+
+
+# A definition has at most 4096 columns, each with a comment of up to 1024 characters, and 64 KB of labels in total.
+MAX_STATEMENT_BYTES: Final = 64 << 20
+
+_BLANK = rb"(?>(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?!M?!).*?\*/)*)"
+
+_DDL = re.compile(_BLANK + rb"(?=CREATE|ALTER|DROP|RENAME|USE|SET|/\*M?!)", re.IGNORECASE | re.DOTALL)
+
+_DELIMITER = re.compile(_BLANK + rb"DELIMITER[ \t]+(\S+)[^\n]*+", re.IGNORECASE | re.DOTALL)
+
+# Atomic groups instead of possessive repeats of groups, which Python before 3.11.5 matches wrongly.
+_BODY: Final = rb"""(?>(?:
+    '[^'\\]*+(?>(?:(?:\\.|'')[^'\\]*+)*)' | "[^"\\]*+(?>(?:(?:\\.|"")[^"\\]*+)*)" | `[^`]*+`
+  | /\*.*?\*/ | --(?=\s)[^\n]*+ | \#[^\n]*+
+  | [^'"`/\#\-%b]++ | (?!%b).
+)*)"""
+
+
+def statements_of(path: str | Path) -> Iterator[str]:
+    """Yield the statements of a file that may be DDL, in order.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with Path(path).open("rb") as file:
+        if file.seekable():
+            yield from _mapped(file)
+        else:
+            with tempfile.TemporaryFile() as copy:
+                shutil.copyfileobj(file, copy)
+                copy.flush()
+                yield from _mapped(copy)
+
+
+def _mapped(file: IO[bytes]) -> Iterator[str]:
+    if file.seek(0, 2):
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield from _statements(data)
+
+
+def _statements(data: mmap.mmap) -> Iterator[str]:
+    at, delimiter = 0, b";"
+    body = _body(delimiter)
+    while at < len(data):
+        command = _DELIMITER.match(data, at)
+        if command is not None:
+            delimiter, at = command[1], command.end()
+            body = _body(delimiter)
+            continue
+        found = body.match(data, at)
+        end = found.end() if found else at
+        ddl = _DDL.match(data, at, end)
+        if ddl is not None and end - ddl.end() <= MAX_STATEMENT_BYTES:
+            yield data[ddl.end() : end].decode("utf-8", "replace")
+        at = end + len(delimiter)
+
+
+def _body(delimiter: bytes) -> re.Pattern[bytes]:
+    """Return the expression that matches a statement up to its delimiter, or to the end."""
+    return re.compile(_BODY % (re.escape(delimiter[:1]), re.escape(delimiter)), re.VERBOSE | re.DOTALL)

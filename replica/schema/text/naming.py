@@ -2,10 +2,10 @@
 
 `column_key` is the rule for columns, keys and constraints. `table_key` is the rule for tables and databases: by bytes,
 or in lower case with `lower_case_table_names`. No module may compare names by `str.casefold`, which treats `maße` and
-`masse` as equal (tests/unit/test_name_rules.py). Spark's rules are in streaming_source/schema/spark_names.py.
+`masse` as equal (tests/unit/house/test_name_rules.py). Spark's rules are in streaming_source/schema/spark_names.py.
 
-The two character tables were read from servers. tests/integration/test_naming.py compares them with each server: every
-character that a name may have, and every equal pair as two columns of one table.
+The two character tables were read from servers. tests/integration/connection/test_naming.py compares them with each
+server: every character that a name may have, and every equal pair as two columns of one table.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from replica.snapshot.chunks.schedule import ReadingList
     from replica.snapshot.connection.connection import Answer, SnapshotConnection
     from replica.snapshot.frontier import Frontier
-    from replica.snapshot.log_view import LogView
+    from replica.snapshot.watermark.log_view import LogView
 
 
 class Ask(Protocol):

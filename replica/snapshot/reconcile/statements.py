@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from replica.errors import SchemaError
-from replica.plain_text import one_line
 from replica.protocol.constants import GtidFlag
 from replica.protocol.events.statement_events import QueryEvent
+from replica.protocol.plain_text import one_line
 from replica.relay_log.walks.ddl import texts_between
 from replica.schema.effects.effect import effect_of
 from replica.schema.statements.changed_tables import changed_tables

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, ReplicaError, SchemaError
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.mirroring.apply.faults import full_disk, may_pass
 from streaming_source.mirroring.apply.missing_targets import missing_target_error, target_exists

@@ -17,12 +17,12 @@ import numpy as np
 
 from replica.protocol.constants import RowsFlag
 from replica.rows.scan import records as r
-from streaming_source.batch.server import ServerRangeReader
 from streaming_source.driver.spark_border import spark_border
 from streaming_source.rows.partition import ChangePartition
 from streaming_source.rows.reader import exempt_imports_from_collection, interpret_little, noted, open_range
-from streaming_source.source import MariaDbBinlogSource
-from streaming_source.stream import ChangeStreamReader
+from streaming_source.source.batch.server import ServerRangeReader
+from streaming_source.source.data_source import MariaDbBinlogSource
+from streaming_source.source.stream import ChangeStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,7 +18,7 @@ from replica.schema.known_tables import tables_from_json, tables_to_json
 from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.faults import typed_disk_errors
-from streaming_source.mirroring.names import TargetNames
+from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.writers.choose import FORMATS, control_store
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import replace_rows, stored_columns, stored_rows

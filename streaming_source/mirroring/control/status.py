@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
-from replica.plain_text import one_line
+from replica.protocol.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.auditing.mirror.records import last_audits
 from streaming_source.mirroring.control.control_table import CURRENT, control_of

@@ -6,47 +6,183 @@ targets. A table that cannot have a target is suspended, or waits if the reason 
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from typing import TYPE_CHECKING, Final
 
-from replica.errors import ConfigError, ReplicaError
+from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.schema.patterns import matcher, table_text
+from replica.snapshot.check.table_verdict import rows_elsewhere
 from streaming_source.mirroring.apply.faults import fault_of_all, raise_fault
 from streaming_source.mirroring.apply.suspension import kept, suspended
-from streaming_source.mirroring.control.control_table import DROPPED, NO_BATCH, ControlRow, make_control
+from streaming_source.mirroring.control.control_table import (
+    DROPPED,
+    NO_BATCH,
+    READING,
+    ControlRow,
+    definition_text,
+    make_control,
+)
 from streaming_source.mirroring.control.states import doubted, dropped
-from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT, NewReading
+from streaming_source.mirroring.modes.choose import mode_of
+from streaming_source.mirroring.modes.mode import check_names
+from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT, NewReading, keep_rows
+from streaming_source.mirroring.reading.rules import checked_rule
 from streaming_source.mirroring.reading.source_tables import hidden, read_source_tables, unknown_table, unreadable
-from streaming_source.mirroring.reading.targets import Targets
 from streaming_source.mirroring.statements.alterations import widen_views
+from streaming_source.mirroring.writers.choose import open_target
+from streaming_source.mirroring.writers.native.writer import NATIVE, renewed
 from streaming_source.schema.spark_names import refuse_clash
+from streaming_source.schema.target_modes import CURRENT
 from streaming_source.sinks.queries import LONGEST_TEXT, SPARK_ERRORS, side_by_side, without_plan
+from streaming_source.transforms.table_rules import kept_rule
+from streaming_source.transforms.transformed_images import KEY, MIRROR, SOURCE, target_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from replica.schema.known_tables import TableName
     from streaming_source.mirroring.batch.batch_facts import BatchFacts
-    from streaming_source.mirroring.reading.source_tables import SourceTables
+    from streaming_source.mirroring.reading.source_tables import SourceTable, SourceTables
     from streaming_source.mirroring.settings import MirrorSettings
-    from streaming_source.mirroring.writers.target_format import Commit
+    from streaming_source.mirroring.writers.target_format import Commit, TableWriter
     from streaming_source.offsets.offset import SourceOffset
     from streaming_source.options.reading_options import ResnapshotOption
 
     Rows = dict[TableName, ControlRow]
+# In: a table of the server. Out: an empty target with its columns, comments and properties, and its first row of the
+# control table. An existing target of this mirror is replaced, and the table format keeps its versions. Refused: an
+# existing table that does not belong to this mirror, and a source table without a key, unless its mode needs none.
+
+
+class Targets:
+    """Factory of the targets of one mirror.
+
+    Args:
+        reading: the re-snapshot that needs a target; None if no table is re-snapshot.
+    """
+
+    def __init__(
+        self, settings: MirrorSettings, spark: SparkSession, mirror: str, reading: NewReading | None = None
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._mirror = mirror
+        self._reading = reading
+        self.kept = False
+        """Whether the target that was begun last keeps its older rows."""
+
+    def begin(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
+        """Create an empty target, in place of the one that this mirror created before.
+
+        Returns:
+            The first row of the control table for the table.
+
+        Raises:
+            ConfigError: a table with this name exists, and does not belong to this mirror.
+            SchemaError: the source table has no key, or its rows are stored in other tables.
+        """
+        named = self._settings.rule_of(name).mode
+        mode = mode_of(named, table.keys)
+        counted = named == CURRENT and self._settings.options.snapshot_unkeyed == "whole"
+        if not table.keys and not mode.append_only and not counted:
+            but = f", except one with {table.ambiguous}, whose label '' looks the same as an invalid value"
+            raise SchemaError(
+                f"{table_text(name)} has no primary key, and no unique index over columns that are all NOT NULL"
+                f"{but if table.ambiguous else ''}.",
+                hint="Give it one, leave it out (excludeTables), or let the mirror count its rows, in the mode current "
+                "(snapshotUnkeyed=whole).",
+            )
+        elsewhere = "" if mode.append_only else rows_elsewhere(table.engine)
+        if elsewhere:
+            raise SchemaError(
+                f"{'.'.join(name)} cannot be mirrored: {elsewhere}.", hint="Leave it out (excludeTables)."
+            )
+        target = open_target(self._spark, self._settings.names.target(name))
+        space = self._settings.names.namespace(name)
+        if space is not None:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
+        ruled = checked_rule(self._spark, table.definition, table.keys, self._settings)
+        check_names(table_text(name), named, ruled.columns)
+        columns = mode.columns(ruled.columns)
+        own = self._is_own(target)
+        first = self.row(name, table, position, again=again)
+        if own and self._reading is not None and self._reading.keeps(first):
+            keep_rows(target, self._reading, columns)
+            self.kept = True
+            return first
+        properties = {
+            **self._settings.properties,
+            MIRROR: self._mirror,
+            SOURCE: table_text(name),
+            KEY: ",".join(target_keys(table.keys, columns)),
+        }
+        native = own and self._settings.writer == NATIVE
+        if not (native and renewed(self._spark, target.name, columns, table.comment, properties)):
+            target.create(columns, table.comment, properties)
+        return first
+
+    def row(self, name: TableName, table: SourceTable, position: str, *, again: str | None = None) -> ControlRow:
+        """Return the first row of the control table for a source table."""
+        now = dt.datetime.now(dt.UTC)
+        return ControlRow(
+            mirror=self._mirror,
+            source_database=name[0],
+            source_table=name[1],
+            target=self._settings.names.target(name),
+            mode=self._settings.rule_of(name).mode,
+            state=READING,
+            keys=table.keys,
+            position="",
+            batch=NO_BATCH,
+            rows=0,
+            committed_at=None,
+            lag=None,
+            updated_at=now,
+            error=None,
+            definition=definition_text(table.definition),
+            defined_at=position,
+            again=again,
+            rules=kept_rule(self._settings.rule_of(name), self._settings.hash_key),
+            defaults=table.defaults,
+            created_at=now,
+        )
+
+    def _is_own(self, target: TableWriter) -> bool:
+        """Return True if the target exists. Refuse a target that does not belong to this mirror."""
+        if not target.exists():
+            return False
+        owner = target.properties().get(MIRROR)
+        if owner != self._mirror:
+            if owner is None:
+                raise ConfigError(
+                    f"the target {target.name} exists, and no mirror created it.",
+                    hint="Drop it, or choose another template for the names of targets (into).",
+                )
+            raise ConfigError(
+                f"the target {target.name} belongs to another mirror, {owner}. This mirror is {self._mirror}, with "
+                f"the control table {self._settings.names.control}.",
+                hint="Choose another template for the names of targets (into) for this mirror. Drop the target only if "
+                "the other mirror does not run any more.",
+            )
+        return True
+
 
 _HIDDEN: Final = (
     "the account has no SELECT on it, or lost it, so its rows may not have been read. GRANT SELECT on it to the "
     "account."
 )
+
 _MEND: Final = (
     "Correct what Spark refuses (into, tableProperties, the target's storage), or leave the table out (excludeTables). "
     "If the target exists and cannot be read, drop it or move it away."
 )
+
 _STORAGE: Final = (
     "Correct into, control or tableProperties, or give the session the catalog, the jar and the settings that the "
     "storage needs."
 )
+
 _UNSETTLED: Final = "it was altered each time that its definition was read."
 
 _log = logging.getLogger(__name__)

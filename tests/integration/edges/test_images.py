@@ -10,7 +10,7 @@ import pytest
 from replica.protocol.events.decode import QueryEvent
 from replica.protocol.rows.rows_event import RowsEvent
 from tests.fixtures.mariadb import MariaDb
-from tests.integration.dump_agreement import check_binlogs
+from tests.integration.commands.dump_agreement import check_binlogs
 from tests.integration.edges.log import Log, log_of, version
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from replica.protocol.constants import RowsFlag
 from replica.protocol.rows.rows_event import RowsEvent
 from replica.protocol.rows.table_map import TableMapEvent
 from tests.fixtures.mariadb import MariaDb
-from tests.integration.dump_agreement import check_binlogs
+from tests.integration.commands.dump_agreement import check_binlogs
 from tests.integration.edges.log import Log, catalog, log_of, version
 
 if TYPE_CHECKING:

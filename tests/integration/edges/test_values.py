@@ -13,7 +13,7 @@ import pytest
 from replica.errors import UnsupportedColumnError
 from replica.protocol.constants import ColumnType
 from tests.fixtures.mariadb import MariaDb
-from tests.integration.dump_agreement import check_binlogs
+from tests.integration.commands.dump_agreement import check_binlogs
 from tests.integration.edges.log import log_of, version
 
 if TYPE_CHECKING:

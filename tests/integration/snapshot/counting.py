@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pymysql.err import OperationalError
 
-from replica.arrow import read_relay_log
+from replica.readers.arrow import read_relay_log
 from tests.fixtures.mariadb import wait_until
-from tests.integration.table_reading import TableReading
+from tests.integration.snapshot.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

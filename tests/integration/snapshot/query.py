@@ -17,11 +17,11 @@ from pyspark.sql.types import VariantVal
 
 from replica.protocol.gtid import GtidPosition, covers
 from replica.relay_log.log import RelayLog
-from streaming_source.load import load_plan
 from streaming_source.offsets.offset import SourceOffset
 from streaming_source.options.source_options import SourceOptions
 from streaming_source.planning.open_planner import open_planner
 from streaming_source.rows.reader import read_changes
+from streaming_source.source.load import load_plan
 from tests.fixtures.mariadb import wait_until
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import pytest
 from replica.errors import DataLossError, ReplicaError
 from tests.fixtures.beside import beside
 from tests.fixtures.mariadb import wait_until
+from tests.integration.daemon.test_failover import hosts, in_step
 from tests.integration.snapshot.query import SnapshotQuery, add_reader
 from tests.integration.snapshot.tables import METADATA, SMALL_CHUNKS, fill, ids
-from tests.integration.test_failover import hosts, in_step
-from tests.integration.test_lower_position import replicate
+from tests.integration.snapshot.test_lower_position import replicate
 
 if TYPE_CHECKING:
     import threading

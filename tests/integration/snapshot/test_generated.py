@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.arrow import read_relay_log
+from replica.readers.arrow import read_relay_log
 from replica.schema.catalog import omits_generated
 from replica.snapshot.chunks.schedule import ReadLimit
 from replica.snapshot.pace import Pace
 from tests.fixtures.mariadb import MariaDb, wait_until
-from tests.integration.table_reading import TableReading
+from tests.integration.snapshot.table_reading import TableReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pymysql
 import pytest
 from click.testing import CliRunner
 
-from replica.cli import program
+from replica.commands.cli import program
 from replica.errors import AuthenticationError, ConfigError, PrerequisiteError
 from replica.handshake.login.login import ask
 from replica.options.config import ReplicaConfig

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from replica.cli import program
+from replica.commands.cli import program
 from replica.errors import ConfigError, DataLossError
 from tests.kit.tree import files
 from tests.vectors.load import HERE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from replica.cli import program
+from replica.commands.cli import program
 from replica.errors import ConfigError, DataLossError, RelayError, ReplicaError
 from replica.protocol.gtid import Gtid, GtidPosition
 from replica.relay_log.directory.identity import take_identity

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from replica.handshake.login.authentication import Authenticated, Conversation
+    from replica.handshake.login.connection import Authenticated, Conversation
 
 PASSWORD: Final = "pässword".encode()
 CERTIFICATE_SHA256: Final = bytes.fromhex("beac5dbb4b36b1f14528edbc9143973cdbea3c22dab99f4a7eae063cf8f4b0b1")

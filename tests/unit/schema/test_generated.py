@@ -1,4 +1,4 @@
-"""Which servers leave out generated columns; tests/integration/test_decoded_values.py asks them."""
+"""Which servers leave out generated columns; tests/integration/rows/test_decoded_values.py asks them."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _slow(folder: str, short: str, hours: float, more: str = "") -> Step:
 
 
 STEPS: Final = (
-    Step("test", "scripts/test", "scripts/test tests/unit/test_scripts.py", 1),
+    Step("test", "scripts/test", "scripts/test tests/unit/house/test_scripts.py", 1),
     _slow("unit", "protocol", 1),
     _slow("integration", "test_tail.py", 3),
     _slow("spark", "test_statement_dml.py", 4),

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from streaming_source import started, upsert_into
 from tools.proofs.job import session
-from tools.proofs.soak.running import keep_running
+from tools.proofs.soak.spark.running import keep_running
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

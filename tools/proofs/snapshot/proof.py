@@ -33,9 +33,9 @@ from tools.proofs.snapshot.sinks import MergedTable, MergeFolders, appended_rows
 from tools.proofs.snapshot.source import Source, binlogs
 from tools.proofs.snapshot.tables import DATABASE
 from tools.proofs.snapshot.truth import Truth
-from tools.proofs.soak.inotify import Watch
-from tools.proofs.soak.spark_driver import Driver
-from tools.proofs.soak.spark_points import (
+from tools.proofs.soak.daemon.inotify import Watch
+from tools.proofs.soak.spark.driver import Driver
+from tools.proofs.soak.spark.points import (
     AT_RANDOM,
     BEFORE_PLANNING,
     MOMENT_TIMEOUT_S,

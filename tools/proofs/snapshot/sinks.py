@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tools.proofs.snapshot.judge import Row
-from tools.proofs.soak.spark_points import QueryFolders
+from tools.proofs.soak.spark.points import QueryFolders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,11 +10,11 @@ import traceback
 from typing import Any
 
 from tests.fixtures.jars import JarsMissingError, delta_settings
-from tools.proofs.soak.daemon import soak
-from tools.proofs.soak.galera import FAULTS, soak_galera
-from tools.proofs.soak.mirror import METADATA, soak_mirror
-from tools.proofs.soak.mirror_load import TABLES
-from tools.proofs.soak.spark import soak_spark
+from tools.proofs.soak.daemon.galera import FAULTS, soak_galera
+from tools.proofs.soak.daemon.soak import soak
+from tools.proofs.soak.mirror.load import TABLES
+from tools.proofs.soak.mirror.soak import METADATA, soak_mirror
+from tools.proofs.soak.spark.soak import soak_spark
 
 
 def _daemon(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tools.proofs.soak.daemon.faults import FAULTS
 from tools.proofs.soak.fault import NotPossible
-from tools.proofs.soak.faults import FAULTS
 
 if TYPE_CHECKING:
-    from tools.proofs.soak.daemon import Soak
+    from tools.proofs.soak.daemon.soak import Soak
     from tools.proofs.soak.fault import Fault
 
 AT_ONCE = 3

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from tools.proofs.soak.daemon import Soak
+    from tools.proofs.soak.daemon.soak import Soak
 
 
 class NotPossible(Exception):  # noqa: N818  (no error: another fault takes its place)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replica.errors import AuthenticationError, ProtocolError, ReplicaError
-from replica.handshake.login.authentication import MAX_ROUNDS, Conversation, authenticate
+from replica.handshake.login.connection import MAX_ROUNDS, Conversation, authenticate
 from replica.handshake.plugins import NONCE_BYTES, PLUGINS, Secret
 from tests.unit.handshake import conversations
 

@@ -6,7 +6,7 @@ import pytest
 
 from replica.errors import AuthenticationError
 from replica.handshake.login import connection as certificate
-from replica.handshake.login.authentication import Authenticated, authenticate
+from replica.handshake.login.connection import Authenticated, authenticate
 from replica.handshake.plugins import Secret
 from tests.unit.handshake import conversations
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.outputs.count import write_counts
-from replica.dump.outputs.human import HumanDump
-from replica.dump.outputs.json_lines import write_json_rows
-from replica.dump.outputs.sql import SqlDump
+from replica.commands.dump.outputs.count import write_counts
+from replica.commands.dump.outputs.human import HumanDump
+from replica.commands.dump.outputs.json_lines import write_json_rows
+from replica.commands.dump.outputs.sql import SqlDump
 from replica.native import memory, wide
 from replica.native.compiling.interpreted import _made
 from tests.kit.kernels import interpret_all
-from tests.unit.dump.files import reading, vector
+from tests.unit.commands.dump.files import reading, vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

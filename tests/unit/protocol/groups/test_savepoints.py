@@ -72,7 +72,7 @@ def test_an_event_has_the_session_it_ran_in() -> None:
     ],
 )
 def test_which_names_are_one(one: str, other: str, *, before_11_5: bool, since_11_5: bool) -> None:
-    """As servers of 10.5, 10.11 and 11.8 found them equal or not (tests/integration/test_savepoints.py asks again)."""
+    """As servers of 10.5, 10.11 and 11.8 compare them (tests/integration/relay_log/test_savepoints.py asks again)."""
     assert (savepoint_key(one, accents=False) == savepoint_key(other, accents=False)) is before_11_5
     assert (savepoint_key(one, accents=True) == savepoint_key(other, accents=True)) is since_11_5
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from replica.dump.outputs import json_lines, sql
-from replica.dump.rows.kernel_text import JSON, SQL
-from replica.dump.rows.kernel_values import EXACT_IN_JSON
-from replica.dump.rows.rows_text import RangeOrigin, RowTexts
+from replica.commands.dump.outputs import json_lines, sql
+from replica.commands.dump.rows.kernel_text import JSON, SQL
+from replica.commands.dump.rows.kernel_values import EXACT_IN_JSON
+from replica.commands.dump.rows.rows_text import RangeOrigin, RowTexts
 from replica.errors import ProtocolError
 from replica.protocol.events.binlog_file import decode_file
 from replica.protocol.rows.table_map import TableMapEvent
@@ -34,7 +34,7 @@ from tests.unit.rows.kind_samples import NAMES, SAMPLES, Sample
 from tests.unit.rows.twin import Tables, check_twin, kernel_rows
 
 if TYPE_CHECKING:
-    from replica.dump.rows.rows_text import Program
+    from replica.commands.dump.rows.rows_text import Program
     from replica.rows.decode.slots import CompiledTable
     from replica.rows.tables.plan import ColumnPlan
 

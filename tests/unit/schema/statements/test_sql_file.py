@@ -10,7 +10,7 @@ import pytest
 
 from replica.errors import SchemaError
 from replica.schema.effects.history import SchemaHistory
-from replica.schema.statements.sql_file import statements_of
+from replica.schema.statements.statements import statements_of
 
 if TYPE_CHECKING:
     from pathlib import Path

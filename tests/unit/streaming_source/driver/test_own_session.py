@@ -1,6 +1,6 @@
 """The settings of a mirror's session: set, reset or left to the user, and all in its page.
 
-`tests/mirroring/test_hostile_settings.py` runs mirrors under others.
+`tests/mirroring/sessions/test_hostile_settings.py` runs mirrors under others.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source import source
 from streaming_source.driver.spark_border import SPARK_VERSIONS, require_spark, warn_of_newer_spark
-from streaming_source.source import MariaDbBinlogSource
+from streaming_source.source import data_source
+from streaming_source.source.data_source import MariaDbBinlogSource
 
 
 @pytest.mark.parametrize("version", ["3.5.8", "4.1.4"])
@@ -29,7 +29,7 @@ def test_a_tested_one_is_used_without_a_word(version: str, caplog: pytest.LogCap
 def test_a_newer_one_gets_one_warning_a_load(
     version: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "spark_version", version)
+    monkeypatch.setattr(data_source, "spark_version", version)
     loaded = MariaDbBinlogSource({"user": "u", "table": "no-table"})
     for call in (loaded.schema, lambda: loaded.reader(None), lambda: loaded.streamReader(None)):  # type: ignore[arg-type]
         try:

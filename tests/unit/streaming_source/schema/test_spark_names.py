@@ -1,4 +1,4 @@
-"""Names as Spark compares them. tests/mirroring/test_names.py asks the JVM the same."""
+"""Names as Spark compares them. tests/mirroring/sessions/test_names.py asks the JVM the same."""
 
 from __future__ import annotations
 

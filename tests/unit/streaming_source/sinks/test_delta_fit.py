@@ -1,4 +1,4 @@
-"""What the name of Delta's jar tells. Sessions with and without Delta are in tests/spark/test_delta_fit.py."""
+"""What the name of Delta's jar tells. Sessions with and without Delta are in tests/spark/errors/test_delta_fit.py."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_importing_the_package_imports_no_helper() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == (
-        "['replica', 'replica.public_names', 'replica.version'] streaming_source.sinks.query_lag"
+        "['replica', 'replica.lazy_imports', 'replica.version'] streaming_source.sinks.query_lag"
     )
     with pytest.raises(AttributeError, match="nothing_of_it"):
         __import__("streaming_source").nothing_of_it  # noqa: B018

@@ -3,7 +3,7 @@
 Each mode has two functions: one makes net changes, the input of a MERGE. The other makes new rows to append, which are
 snapshot rows, or all rows in append_log. For a table without a key, inserted rows are appended too. All functions read
 flat rows in the order of the stream, with the columns of the table named by their numbers. They must equal the Spark
-forms in `streaming_source/mirroring/modes`: `tests/mirroring/test_mode_tables.py` compares both with a model.
+forms in `streaming_source/mirroring/modes`: `tests/mirroring/values/test_mode_tables.py` compares both with a model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The way from a table to its target, by what the control table keeps: names of keys, and which key of hashes it takes.
 
-What rows become on it: tests/mirroring/test_audit.py.
+What rows become on it: tests/mirroring/operations/test_audit.py.
 """
 
 from __future__ import annotations

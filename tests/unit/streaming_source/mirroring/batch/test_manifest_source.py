@@ -7,7 +7,6 @@ import pickle
 import pytest
 
 from replica.errors import ConfigError
-from streaming_source.driver.refused_stream import RefusedStream
 from streaming_source.mirroring.batch.manifest import (
     ManifestSource,
     ManifestStreamReader,
@@ -16,6 +15,7 @@ from streaming_source.mirroring.batch.manifest import (
     read_manifest,
 )
 from streaming_source.options.source_options import SourceOptions
+from streaming_source.source.data_source import RefusedStream
 from tests.unit.streaming_source.mirroring.batch.test_manifest import PLAN, partition
 
 OPTIONS = {"host": "db1", "user": "repl", "password": "secret word", "tables": "*.*", "includeddl": "true"}

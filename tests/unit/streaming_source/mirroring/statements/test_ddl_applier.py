@@ -1,6 +1,6 @@
 """Random statements and rows of a batch, broken off at any commits and tried again: the target has what the server has.
 
-The target is a model in memory. `tests/mirroring/test_writer_contract.py` holds the writers to the same.
+The target is a model in memory. `tests/mirroring/writers/test_writer_contract.py` holds the writers to the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.ddl_applier import DdlApplier
 from streaming_source.mirroring.writers.target_format import READS, Commit
-from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
+from tests.mirroring.writers.target_model import CrashError, ModelTarget, Row, Stored
 from tests.unit.streaming_source.mirroring import test_settings
 from tests.unit.streaming_source.mirroring.control import test_control_table
 

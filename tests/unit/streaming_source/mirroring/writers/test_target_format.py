@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from tests.mirroring.target_model import CrashError, ModelTarget, Row, Stored
-from tests.mirroring.writer_contract import altered_and_filled
+from tests.mirroring.writers.target_model import CrashError, ModelTarget, Row, Stored
+from tests.mirroring.writers.writer_contract import altered_and_filled
 
 if TYPE_CHECKING:
     from streaming_source.mirroring.writers.target_format import TableWriter

@@ -28,8 +28,8 @@ from streaming_source.mirroring.writers.native.merge.net_changes import (
 from streaming_source.mirroring.writers.native.merge.partial_images import OmittedColumns
 from streaming_source.mirroring.writers.target_format import Commit
 from streaming_source.schema.row_schema import FLAT, TableColumn, arrow_schema, spark_type
-from tests.mirroring import mode_model
-from tests.spark import test_latest_changes
+from tests.mirroring.values import mode_model
+from tests.spark.rows import test_latest_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,1 @@
+"""Readers of what a replica received: binlog files, relay logs and primaries, as events, rows and Arrow batches."""

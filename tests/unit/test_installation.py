@@ -37,7 +37,7 @@ def _project(folder: Path, files: Mapping[str, str]) -> Path:
 
 LOOKED_UP = "import pyspark_mariadb_binlog as m; from pyspark.sql.datasource import DataSource"
 HIDING = {
-    "a script that ends itself": ("replica", "low.py", "raise SystemExit(3)"),
+    "a script that ends itself": ("replica", "replica.py", "raise SystemExit(3)"),
     "a package": ("replica", "replica/__init__.py", ""),
     "a package with errors of its own": ("replica", "replica/__init__.py", "class ConfigError: pass"),
     "a folder of streams": ("streaming_source", "streaming_source/__init__.py", "x = 1"),
@@ -74,7 +74,7 @@ def test_a_file_with_the_name_of_a_dependency_is_named(tmp_path: Path, text: str
     _project(tmp_path, {"numba.py": text})
     said = _run(
         "from streaming_source.driver.spark_border import spark_border\n"
-        "with spark_border():\n    import replica.native.compile",
+        "with spark_border():\n    import replica.native.compiling.lower",
         tmp_path,
     )
     assert said.startswith("replica.errors.InstallationError: the package numba is hidden: "), said

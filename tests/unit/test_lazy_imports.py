@@ -58,7 +58,7 @@ def test_a_former_name_works_and_names_the_new_one(package: object) -> None:
 
 
 def test_a_public_name_that_another_package_hides_says_so(tmp_path: Path) -> None:
-    (tmp_path / "low.py").touch()
+    (tmp_path / "replica.py").touch()
     place = f"import sys; sys.path[:0] = [{str(tmp_path)!r}]"
     said = run(f"{place}; from pyspark_mariadb_binlog import mirror").splitlines()[-1]
     assert said.startswith("ImportError: mirror cannot be loaded: its package replica (")

@@ -142,7 +142,7 @@ CACHE: Final = choose_cache()
 if CACHE is not None:
     os.environ["NUMBA_CACHE_DIR"] = CACHE
     """Read by numba at its import, which only compiling needs. numba raises an error without a writable folder."""
-# `compile.py` compiles the code, `write` and `read` keep it in files, `load` makes a Python function. Nothing here may
+# `lower.py` compiles the code, `write` and `read` keep it in files, `load` makes a Python function. Nothing here may
 # import numba, which takes a second of each process's start. A kernel takes int64 and returns one number, so its
 # machine code runs without numba and Python.
 

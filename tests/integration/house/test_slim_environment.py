@@ -64,10 +64,10 @@ def test_the_environment_of_the_image_works(
     for pattern in slim_environment.REMOVED:
         assert list(packages.glob(pattern)), f"{pattern}: no pinned package has it any more"
     before = size(packages)
-    (tmp_path / "low.py").write_text("raise ImportError('not what is installed')", encoding="utf-8")
+    (tmp_path / "replica.py").write_text("raise ImportError('not what is installed')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert slim_environment.main([str(folder)]) == 0
-    (tmp_path / "low.py").unlink()
+    (tmp_path / "replica.py").unlink()
     # Of 500 MB; bytecode is in it now. The largest parts are LLVM (160) and Arrow (60).
     assert size(packages) < before * 0.68
 

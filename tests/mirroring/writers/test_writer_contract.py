@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 _RUN = """
-from tests.mirroring import writer_contract
+from tests.mirroring.writers import writer_contract
 from streaming_source.driver.own_session import own_session
 result = writer_contract.{call}
 """

@@ -177,7 +177,7 @@ except Exception as error:
 @pytest.mark.slow
 def test_a_project_with_a_replica_of_its_own_is_told_what_hides_the_source(tmp_path: Path) -> None:
     """What Spark's lookup cannot import is not there for it: it said DATA_SOURCE_NOT_FOUND, and no more."""
-    (tmp_path / "low.py").write_text("raise SystemExit('a script of the project')", encoding="utf-8")
+    (tmp_path / "replica.py").write_text("raise SystemExit('a script of the project')", encoding="utf-8")
     settings = (f"--conf {name}='{value}'" for name, value in CONFIGURATION.items())
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
@@ -190,7 +190,7 @@ def test_a_project_with_a_replica_of_its_own_is_told_what_hides_the_source(tmp_p
     said = done.stdout.partition("SAID ")[2].splitlines()
     assert said, done.stderr
     assert "ImportError: mariadb-binlog cannot be loaded: its package replica" in said[0]
-    assert f"is hidden: Python finds {tmp_path / 'low.py'} first. Give that file or folder another name" in said[0]
+    assert f"is hidden: Python finds {tmp_path / 'replica.py'} first. Give that file or folder another name" in said[0]
 
 
 @pytest.mark.slow

@@ -14,7 +14,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from deltalake import DeltaTable
+
 from demo.written import covers
+from streaming_source.mirroring.control.control_table import READING
 from tools.bench.kit.mirror_runs import DATABASE, commits, measured, triggers
 from tools.proofs.soak.load.tpcc import DATABASE as TPCC
 from tools.proofs.soak.load.tpcc import TABLES, check_filled, fetch_go_tpc, fill_command, paced_command
@@ -111,7 +114,10 @@ def start(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def tpcc(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
-    """TPC-C as fast as the server makes it on the same cores; every half second, how old what is visible is."""
+    """TPC-C as fast as the server makes it on the same cores; every half second, how old what is visible is.
+
+    It starts when all tables have their snapshots.
+    """
     fetch_go_tpc()
     bench.server.sql(f"CREATE DATABASE IF NOT EXISTS {TPCC}")
     subprocess.run(fill_command(bench.server, args.warehouses), check=True, stdout=subprocess.DEVNULL)
@@ -128,7 +134,7 @@ def tpcc(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
             asked.append((time.time(), position))
 
     try:
-        while len(seen := commits(control)) < 2 or not covers(seen[-1][1], bench.server.gtid_binlog_pos()):
+        while not commits(control) or READING in DeltaTable(control).to_pyarrow_table(["state"])["state"].to_pylist():
             _check(query)
             time.sleep(SAMPLE_S)
         asking = threading.Thread(target=ask, daemon=True)

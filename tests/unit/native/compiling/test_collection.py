@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from replica.native.compile import without_collection
+from replica.native.compiling.lower import without_collection
 
 
 def test_it_is_held_back_inside_and_goes_on_behind() -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica.native.compile import Kernel, lowered
+from replica.native.compile import Kernel
 from replica.native.compiling.code_cache import load, read, write
+from replica.native.compiling.lower import lowered
 from replica.native.memory import store_u8
 
 if TYPE_CHECKING:

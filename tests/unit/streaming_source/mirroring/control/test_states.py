@@ -72,11 +72,11 @@ def test_a_table_that_takes_no_changes_is_not_settled_by_a_batch(state: State) -
 
 
 def test_no_other_module_sets_a_state() -> None:
-    """`_replace(state=…)` and `_replace(waits_for=…)` stand in states.py alone; targets.py makes first rows."""
+    """`_replace(state=…)` and `_replace(waits_for=…)` stand in states.py alone; beginnings.py makes first rows."""
     found = {
         path.name
         for path in files(PROJECT / "streaming_source" / "mirroring", "**/*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and {one.arg for one in node.keywords} & {"state", "waits_for"}
     }
-    assert found == {"states.py", "targets.py"}
+    assert found == {"states.py", "beginnings.py"}

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from replica.native.arrays import address
-from replica.native.compile import Kernel, NotLoweredError, helper, lowered
+from replica.native.compile import Kernel, helper
 from replica.native.compiling.code_cache import load
+from replica.native.compiling.lower import NotLoweredError, lowered
 from replica.native.memory import load_f8, load_u1, store_f8
 from replica.native.record import Record, word
 

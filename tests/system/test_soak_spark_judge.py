@@ -14,11 +14,11 @@ from pyspark.sql.types import VariantVal
 from tests.fixtures.mariadb import wait_until
 from tests.integration.snapshot.query import SnapshotQuery
 from tools.proofs.soak.daemon.pair import DATABASE
+from tools.proofs.soak.spark import judge
 from tools.proofs.soak.spark.app import LONG_TEXT
 from tools.proofs.soak.spark.load import Load
 from tools.proofs.soak.spark.oracle import written
 from tools.proofs.soak.spark.points import QueryFolders
-from tools.proofs.soak.spark.soak import judge
 
 if TYPE_CHECKING:
     from pathlib import Path

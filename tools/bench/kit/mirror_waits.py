@@ -134,7 +134,10 @@ def tpcc(bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
             asked.append((time.time(), position))
 
     try:
-        while not commits(control) or READING in DeltaTable(control).to_pyarrow_table(columns=["state"])["state"].to_pylist():
+        while (
+            not commits(control)
+            or READING in DeltaTable(control).to_pyarrow_table(columns=["state"])["state"].to_pylist()
+        ):
             _check(query)
             time.sleep(SAMPLE_S)
         asking = threading.Thread(target=ask, daemon=True)

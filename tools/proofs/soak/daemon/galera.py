@@ -29,8 +29,8 @@ from tests.fixtures.listing import relay_files, relay_gtids
 from tests.fixtures.mariadb import wait_until
 from tests.fixtures.ports import reserved_port
 from tools.proofs import repeat
+from tools.proofs.soak.daemon import judge
 from tools.proofs.soak.daemon.pair import DATABASE
-from tools.proofs.soak.daemon.soak import judge
 from tools.proofs.soak.load.sysbench import check_sysbench, sysbench
 from tools.proofs.soak.process import DaemonProcess
 

@@ -29,10 +29,10 @@ from tests.fixtures.mariadb import wait_until
 from tests.fixtures.ports import reserved_port
 from tools.proofs import repeat
 from tools.proofs.soak.breaking import PAUSE_S, Breaking
+from tools.proofs.soak.daemon import judge
 from tools.proofs.soak.daemon.going_back import GoingBack
 from tools.proofs.soak.daemon.pair import DATABASE, REPLICA, Pair
 from tools.proofs.soak.daemon.relay_watch import RelayWatch
-from tools.proofs.soak.daemon.soak import judge
 from tools.proofs.soak.disk import SmallDisk
 from tools.proofs.soak.load.ledger import Ledger
 from tools.proofs.soak.load.writers import KINDS, make_writers

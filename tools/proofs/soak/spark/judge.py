@@ -1,6 +1,6 @@
 """Final judge of a sink: every row identity once, consistent images, and the state of the server's tables.
 
-In: the rows of a sink, the row changes that `mariadb-binlog` prints (spark_oracle.py), and an idle server. Out:
+In: the rows of a sink, the row changes that `mariadb-binlog` prints (oracle.py), and an idle server. Out:
 nothing, or an AssertionError that names the first difference. Only the last row of each key becomes a Python object,
 because a run has many rows; all others stay in columns.
 """

@@ -6,7 +6,7 @@ repeats the run. Each round starts the queries of a warm Spark application with 
 embedded replica, or a daemon's relay log). It waits for a point of a micro-batch in one query, and kills the
 application there. Meanwhile, workers, source processes, the daemon or the primary die too, and between two rounds relay
 folders are deleted. At the end, every sink must have each row change of the primary's binlogs once. Its replay must
-give the primary's tables (spark_judge.py).
+give the primary's tables (judge.py).
 
 The seed determines the actions and their order, but not their timing. The files on disk show which point a kill hit.
 Rounds continue until every point was hit as often as requested.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.daemons import Daemon
 from tools.proofs import repeat
 from tools.proofs.soak.daemon.inotify import Watch
+from tools.proofs.soak.spark import judge
 from tools.proofs.soak.spark.driver import Driver
 from tools.proofs.soak.spark.faults import SideFaults
 from tools.proofs.soak.spark.load import Load
@@ -46,7 +47,6 @@ from tools.proofs.soak.spark.points import (
     point_hit,
     wait_for,
 )
-from tools.proofs.soak.spark.soak import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

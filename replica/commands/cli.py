@@ -17,15 +17,19 @@ from replica.version import __version__
 
 COMMANDS = {
     "run": ("replica.commands.run", "run", "Receive into a relay log: the daemon."),
-    "fleet": ("replica.commands.run", "fleet", "Daemons of several primaries, one a file, that share memory."),
-    "status": ("replica.commands.status", "status", "State of the daemon, also as an exit code for scripts."),
-    "check": ("replica.commands.check.command", "check_command", "What keeps these servers from a replica; each fix."),
-    "tail": ("replica.commands.tail.command", "tail", "Live row changes, from a relay log or straight from a primary."),
-    "explain": ("replica.commands.explain.command", "explain", "All about one transaction, or why it is not there."),
-    "position": ("replica.commands.position", "position", "A file and offset, or a time, as a GTID position."),
+    "fleet": ("replica.commands.run", "fleet", "Run the daemons of several primaries, which share memory."),
+    "status": ("replica.commands.status", "status", "Show the state of a daemon, also as an exit code."),
+    "check": (
+        "replica.commands.check.command",
+        "check_command",
+        "Check servers and this machine; show each problem with its fix.",
+    ),
+    "tail": ("replica.commands.tail.command", "tail", "Show live row changes, from a relay log or a primary."),
+    "explain": ("replica.commands.explain.command", "explain", "Show one transaction, or why it is missing."),
+    "position": ("replica.commands.position", "position", "Show the GTID position of a file and offset, or a time."),
     "purge": ("replica.commands.purge", "purge", "Remove old files of a relay log."),
-    "files": ("replica.commands.files", "files", "Copy out unit files, alerts, dashboard, example configuration."),
-    "dump": ("replica.commands.dump.command", "dump", "Show what is in binlog files."),
+    "files": ("replica.commands.files", "files", "Copy unit files, alerts, dashboard, example configuration."),
+    "dump": ("replica.commands.dump.command", "dump", "Show the content of binlog files."),
 }
 """Command name -> module, object, help text.
 

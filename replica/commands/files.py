@@ -41,9 +41,7 @@ SHIPPED = (
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace existing files that differ.")
 def files(folder: Path | None, *, force: bool) -> None:
-    """Copy systemd unit, sysusers, alert rules, dashboard and an example configuration into FOLDER; without it, list
-    them.
-    """
+    """Copy systemd units, alert rules, dashboard and example configuration into FOLDER; without FOLDER, list them."""
     if folder is not None:
         _copy(folder, force=force)
     width = max(len(one.name) for one in SHIPPED)

@@ -67,11 +67,11 @@ def position(
     as_json: bool,
     keys: KeyRing | None,
 ) -> None:
-    """Tell which GTID position stands for a place, a time, or a transaction.
+    """Show the GTID position of a file and offset, a time, or a transaction.
 
-    It is looked for in the binlog files that are named; else in a relay log (--relay-dir); else on a primary (--host
-    and --user). A time stands for the place before the first transaction that was committed then or later, in the order
-    of the binlog; a place inside a transaction for the one before it.
+    The named binlog files are searched; without files, the relay log (--relay-dir); without both, the primary (--host
+    and --user). For a time, the position is before the first transaction, in binlog order, that was committed then or
+    later. For an offset inside a transaction, it is before this transaction.
     """
     target = _only_target(file_pos, moment, gtid)
     with watched(files) as progress:

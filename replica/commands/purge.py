@@ -239,9 +239,7 @@ def purge(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Remove the oldest files of a relay log, whole files only. One of --before, --older-than, --keep and
-    --all-but-last says which.
-    """
+    """Remove the oldest files of a relay log. One of --before, --older-than, --keep and --all-but-last selects them."""
     directory = _directory(relay_dir, config_file)
     choice = _checked(Choice(before, older_than_s, keep_bytes), all_but_last=all_but_last)
     check_relay_directory(directory)

@@ -35,7 +35,7 @@ NAME_A_FOLDER: Final = (
 @click.command()
 @configured(DaemonConfig)
 def run(config: DaemonConfig) -> None:
-    """Receive into a relay log until SIGTERM or SIGINT, or until an error that trying again cannot fix."""
+    """Receive into a relay log until SIGTERM or SIGINT, or until an error that a retry cannot fix."""
     if config.relay_dir is None:
         raise ConfigError("option relay_dir is missing.", hint=NAME_A_FOLDER)
     faulthandler.enable()  # a watchdog ends a hanging daemon with SIGABRT: standard error then shows where it hung
@@ -65,11 +65,12 @@ def run(config: DaemonConfig) -> None:
     "Format of the fleet's own log lines: json or text. Each file sets the format of its daemon.",
 )
 def fleet(files: tuple[Path, ...], log_format: str | None) -> None:
-    """Run the daemon of each configuration FILE, and of each *.toml in a FOLDER, in a process of its own.
+    """Run one daemon for each configuration FILE, and for each *.toml in a FOLDER.
 
-    They share the memory of program and libraries. A daemon that fails is started again; the others go on.
+    Each daemon is a process; all share the memory of the program and its libraries. A daemon that fails is restarted,
+    and the others continue.
 
-    Exit code: 0 when told to stop, else that of a daemon that needs a person, when none is left.
+    Exit code: 0 after a requested stop. If no daemon is left, the code of one that a restart cannot help.
     """
     named = _named(list(_found(files)))
 

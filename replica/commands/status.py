@@ -123,11 +123,12 @@ def status(
     config_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Show how the daemon is: state, position, how far behind, acknowledgements, relay log, readers.
+    """Show the state of a daemon: position, lag, acknowledgements, relay log, readers.
 
-    FOLDER is the same as --relay-dir. Of several folders each has a line, and the worst decides the exit code.
+    FOLDER is the same as --relay-dir. Each of several folders has one line, and the worst decides the exit code.
 
-    Exit code: 0 healthy, 3 not running, 4 running but silent, 10 not connected, 11 behind, 12 standing still for room.
+    Exit code: 0 healthy, 3 not running, 4 running but not responding, 10 not connected, 11 behind, 12 paused because
+    the disk or the relay log is full.
     """
     if sum(map(bool, (relay_dir, url, folders))) > 1:
         raise ConfigError("--relay-dir, --url and folders exclude each other.")

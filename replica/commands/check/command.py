@@ -75,9 +75,9 @@ def check_command(
     spark: bool,
     config_only: bool,
 ) -> None:
-    """Ask every configured server, and this machine, for all that a replica needs; what is missing, each with its fix.
+    """Check that the configured servers and this machine have all that a replica needs. Each problem has its fix.
 
-    The exit code is that of the first error a replica would end with; 0 if there is none.
+    The exit code is that of the first error with which a replica would end, or 0.
     """
     if config_only:
         _show_config(config, as_json=as_json)

@@ -86,9 +86,9 @@ def dump(
     keys: KeyRing | None,
     skip_damaged: bool,
 ) -> None:
-    """Show what is in binlog or relay log files, in the order given; - is standard input.
+    """Show the content of binlog or relay log files, in the given order; - is standard input.
 
-    Files may be gzip, zstd or xz, and encrypted by MariaDB. Without a choice of output: events and rows to read, like
+    Files may be compressed by gzip, zstd or xz, or encrypted by MariaDB. The default output is text like that of
     mariadb-binlog -vv. All times are UTC.
     """
     interpret_meanwhile("replica.commands.dump.rows.kernel_rows", "replica.rows.decode.kernels.kernel_variant")

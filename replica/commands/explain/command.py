@@ -56,10 +56,10 @@ def explain(
     colour: lines.When,
     keys: KeyRing | None,
 ) -> None:
-    """Tell everything about one transaction: where it is, who wrote it and when, its rows and its events.
+    """Show one transaction: its place, writer and time, its rows and its events.
 
-    It is looked for in the binlog or relay log files that are named; else in a relay log (--relay-dir); else on a
-    primary (--host and --user). Code 3 if it is not there, with the reason.
+    The named binlog or relay log files are searched; without files, the relay log (--relay-dir); without both, the
+    primary (--host and --user). Exit code 3 if the transaction is missing, with the reason.
     """
     answer = _answer(place, gtid, files, keys)
     with standard_output() as out:

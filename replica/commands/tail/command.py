@@ -88,8 +88,8 @@ def tail(
 ) -> None:
     """Show row changes as they are committed, transaction by transaction. All times are UTC.
 
-    With a relay directory (--relay-dir) beside the replica that writes it: nothing is locked, the primary does not
-    notice. With --host and --user from the primary, through a temporary replica.
+    With --relay-dir, the changes come from a relay log, without locks and without the primary. With --host and --user,
+    they come from the primary through a temporary replica.
     """
     interpret_meanwhile("replica.commands.dump.rows.kernel_rows", "replica.rows.decode.kernels.kernel_variant")
     if last is not None and (start != "latest" or place.relay_dir is None):

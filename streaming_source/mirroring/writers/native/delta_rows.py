@@ -26,7 +26,7 @@ from streaming_source.mirroring.writers.native.data_files import (
     remove_files,
     with_deletion_vectors,
 )
-from streaming_source.mirroring.writers.native.merge.query import merge_by_query, quoted
+from streaming_source.mirroring.writers.native.merge.query import merge_by_query
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
     files_with_keys,
@@ -35,6 +35,7 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
 )
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.sinks.sql_text import double_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -347,7 +348,7 @@ def stored_rows(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
 
     with refused():
         query = QueryBuilder().register("there", DeltaTable(folder))
-        found = pa.table(query.execute(f"SELECT {', '.join(map(quoted, names))} FROM there").read_all())  # noqa: S608
+        found = pa.table(query.execute(f"SELECT {', '.join(map(double_quoted, names))} FROM there").read_all())  # noqa: S608
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 

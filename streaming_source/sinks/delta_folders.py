@@ -94,20 +94,11 @@ def schema_of(table: DeltaTable) -> StructType:
     )
 
 
-def make_table(folder: str, columns: Iterable[tuple[str, str, str]]) -> None:
-    """Create a table without rows, if there is none.
-
-    Args:
-        folder: the folder of the table.
-        columns: name, type and meaning of each column.
-    """
+def make_table(folder: str, schema: StructType) -> None:
+    """Create a table without rows, if there is none."""
     from deltalake import DeltaTable, Schema
-    from pyspark.sql.types import StructType
 
     if not is_delta_folder(folder):
-        schema = StructType()
-        for name, kind, about in columns:
-            schema = schema.add(name, kind, nullable=True, metadata={_COMMENT: about})
         DeltaTable.create(folder, Schema.from_json(schema.json()), mode="ignore")
 
 

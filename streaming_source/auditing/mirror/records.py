@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from replica.errors import ConfigError
 from replica.schema.patterns import table_named
 from streaming_source.auditing.rows.differences import differing_keys
+from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.spark_names import spark_column_key
 from streaming_source.sinks.delta import has_delta, known_folder, no_delta_error
 from streaming_source.sinks.delta_folders import append_rows, delta_folder, make_table, read_delta
@@ -63,7 +64,10 @@ def beside(control: str, suffix: str) -> str:
 def make_beside(spark: SparkSession, control: str, suffix: str, columns: Columns) -> None:
     """Create a table beside the control table if there is none."""
     if not has_delta(spark):
-        make_table(_folder(spark, beside(control, suffix)), columns)
+        from pyspark.sql.types import StructField, StructType
+
+        fields = [StructField(name, spark_type(kind), metadata={"comment": about}) for name, kind, about in columns]
+        make_table(_folder(spark, beside(control, suffix)), StructType(fields))
         return
     declared = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in columns)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, suffix)} ({declared}) USING delta")

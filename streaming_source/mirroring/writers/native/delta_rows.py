@@ -337,8 +337,8 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
         keep(folder, table)
 
 
-def stored_rows(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
-    """Return some columns of all rows of a small table.
+def stored_rows(folder: str, names: Sequence[str], version: int | None = None) -> list[tuple[object, ...]]:
+    """Return some columns of all rows of a small table; `version`: the version to read, None for the newest one.
 
     Raises:
         NativeWriteError: the table cannot be read.
@@ -347,7 +347,7 @@ def stored_rows(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     from deltalake import DeltaTable, QueryBuilder
 
     with refused():
-        query = QueryBuilder().register("there", DeltaTable(folder))
+        query = QueryBuilder().register("there", DeltaTable(folder, version=version))
         found = pa.table(query.execute(f"SELECT {', '.join(map(double_quoted, names))} FROM there").read_all())  # noqa: S608
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 

@@ -6,7 +6,8 @@ classic Spark and on Spark Connect:
 * `latest_per_key` and `upsert_into` prepare changes for MERGE.
 * `lag` reports how far a query is, and `started` waits for a query when an application runs several.
 * `mirror` keeps tables of a server equal in the lakehouse. `mirror_status` reports the state of its tables,
-  `mirror_tables` reads them at one position, and `mirror_resnapshot` re-snapshots some of them.
+  `mirror_report` writes a page about them, `mirror_tables` reads them at one position, and `mirror_resnapshot`
+  re-snapshots some of them.
 * `audit` compares tables with their copies.
 * `MariaDbBinlogSource` is for `spark.dataSource.register`, if Spark does not find the source.
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from streaming_source.auditing.call import audit
     from streaming_source.auditing.result import AuditResult, Difference, TableAudit
     from streaming_source.mirroring.call import mirror
+    from streaming_source.mirroring.control.report import mirror_report
     from streaming_source.mirroring.control.status import mirror_status, mirror_tables
     from streaming_source.mirroring.reading.resnapshot import mirror_resnapshot
     from streaming_source.sinks.queries import started
@@ -40,6 +42,7 @@ __all__ = [
     "lag",
     "latest_per_key",
     "mirror",
+    "mirror_report",
     "mirror_resnapshot",
     "mirror_status",
     "mirror_tables",
@@ -59,6 +62,7 @@ __getattr__, __dir__ = on_demand(
         "lag": "sinks.query_lag",
         "latest_per_key": "sinks.upserts",
         "mirror": "mirroring.call",
+        "mirror_report": "mirroring.control.report",
         "mirror_resnapshot": "mirroring.reading.resnapshot",
         "mirror_status": "mirroring.control.status",
         "mirror_tables": "mirroring.control.status",

@@ -14,6 +14,7 @@ from replica.errors import ConfigError
 from replica.handshake.start.start import server_position
 from streaming_source.driver.own_session import in_session
 from streaming_source.options.source_options import SourceOptions
+from streaming_source.sinks.delta_folders import folder_without_delta, newest_version, read_delta
 from streaming_source.sinks.queries import first_line
 from streaming_source.source.batch.tables import POSITION
 
@@ -101,6 +102,10 @@ def read_target(spark: SparkSession, table: str, given: Any) -> ReadTarget:
     named = _VERSIONED.fullmatch(given.strip())
     name = given.strip() if named is None else named[1]
     try:
+        version: int | None
+        if (folder := folder_without_delta(spark, as_table(name))) is not None:
+            version = newest_version(folder) if named is None else int(named[2])
+            return ReadTarget(name, version, read_delta(spark, as_table(name), version))
         version = _newest(spark, name) if named is None else int(named[2])
         reader = spark.read if version is None else spark.read.option("versionAsOf", version)
         rows = reader.format("delta").load(name) if _is_path(name) else reader.table(name)

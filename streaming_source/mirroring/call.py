@@ -69,7 +69,7 @@ def mirror(
     applied.
 
     Args:
-        spark: a classic session whose catalog can hold Delta tables.
+        spark: a classic session whose catalog can hold Delta tables. Without Delta, targets have to be local folders.
         tables: the source tables, as in the option of that name: `shop.*,crm.customer`.
         into: the template of target names: `lake.{database}_{table}`.
         checkpointLocation: a folder that only this mirror uses.
@@ -100,7 +100,7 @@ def mirror(
 
     Raises:
         ConfigError: an argument is invalid. The checkpoint or the control table belongs to another mirror. The session
-            has no Delta, or a Delta that was built for another Spark.
+            has no Delta, which the targets need, or a Delta that was built for another Spark.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     given = locals()  # here `locals()` has only the parameters
@@ -108,7 +108,7 @@ def mirror(
     if trigger is not None and "once" in trigger:
         trigger = {"availableNow": True}  # `once` is one batch, which could not end before a DDL statement
     _check_session()
-    settings.format.check_session(spark)
+    settings.format.check_session(spark, settings.names, settings.writer)
     keep_compiled_classes(spark)
     own = own_session(spark)
     for row in _checked_rows(own, settings):

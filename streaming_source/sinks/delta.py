@@ -1,4 +1,4 @@
-"""Delta tables: a check of the session's version, and folders on a local disk without Spark.
+"""Delta tables: whether the session has Delta and for which Spark, and folders on a local disk without Spark.
 
 `folder_of` and `known_folder` take a table as SQL names it. They return None for a table on other storage.
 """
@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from replica.errors import ConfigError
 from streaming_source.sinks.queries import SPARK_ERRORS
-from streaming_source.sinks.sql_text import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +24,7 @@ _OWN_CATALOG: Final = "spark_catalog"
 def path_of(table: str) -> str | None:
     """Return the path of a table that is named by its path; None for a table in a catalog."""
     first, _, path = table.partition(".")
-    return path.strip("`") if first == identifier(DELTA) and "/" in path else None
+    return path.strip("`") if first.strip("`") == DELTA and "/" in path else None
 
 
 def folder_of(spark: SparkSession, table: str) -> str | None:
@@ -34,7 +33,7 @@ def folder_of(spark: SparkSession, table: str) -> str | None:
     For a table in another catalog, Spark needs a second for DESCRIBE DETAIL, in which it reads the log.
     """
     known = _known_location(spark, table)
-    return _local(known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]))
+    return local_path(known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]))
 
 
 def known_folder(spark: SparkSession, table: str) -> str | None:
@@ -50,7 +49,7 @@ def known_folder(spark: SparkSession, table: str) -> str | None:
         location = _known_location(spark, table)
     except SPARK_ERRORS:
         return None
-    return None if location is None else _local(location)
+    return None if location is None else local_path(location)
 
 
 def planned_location(spark: SparkSession, table: str) -> str | None:
@@ -75,7 +74,7 @@ def _location(spark: SparkSession, table: str, of_catalog: Callable[[Any, Any], 
     return None
 
 
-def _local(location: str) -> str | None:
+def local_path(location: str) -> str | None:
     """Return the local path of a location in Spark's form; None for other storage."""
     place = urlsplit(location)
     return unquote(place.path) if place.scheme in ("", "file") else None
@@ -93,22 +92,45 @@ Spark 3.
 """
 
 
-def check_delta(spark: SparkSession, *, required: bool = False) -> None:
-    """Refuse a session whose Delta does not match; with `required`, also a session without Delta.
+def has_delta(spark: SparkSession) -> bool:
+    """Return True if Spark itself can read and write Delta tables. A server of Spark Connect is taken to have Delta."""
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return True
+    application = str(spark.sparkContext.applicationId)
+    if application not in _known:
+        _known[application] = _jar(jvm) is not None
+    return _known[application]
+
+
+def no_delta_error(what: str) -> ConfigError:
+    """Make the error for something that needs Delta in the session.
+
+    Args:
+        what: what needs Delta, as the beginning of a sentence.
+    """
+    return ConfigError(
+        f"{what} needs Delta's classes in Spark, and this session has no Delta: the class {_CLASS} is missing.",
+        hint="Start it with Delta's package and settings (docs/recipes.md), on a Spark for which Delta is built "
+        "(docs/versions.md).",
+    )
+
+
+_known: dict[str, bool] = {}
+"""Whether Spark has Delta, by the id of the Spark application."""
+
+
+def check_delta(spark: SparkSession) -> None:
+    """Refuse a session whose Delta is built for another Spark. A session without Delta is accepted.
 
     Raises:
-        ConfigError: Delta is built for another Spark, or is missing.
+        ConfigError: Delta is built for another Spark.
     """
     jvm = getattr(spark, "_jvm", None)
     if jvm is None:
         return
     jar = _jar(jvm)
     if jar is None:
-        if required:
-            raise ConfigError(
-                f"this session has no Delta: the class {_CLASS} is missing.",
-                hint="Start it with Delta's package and settings (docs/recipes.md).",
-            )
         return
     wanted = ".".join(spark.version.split(".")[:2])
     built_for, release = _versions_in(jar)

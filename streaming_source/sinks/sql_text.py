@@ -29,6 +29,11 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def double_quoted(name: str) -> str:
+    """Return a name in double quotes, in which the SQL of delta-rs (DataFusion) accepts any text."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def literal(text: str) -> str:
     """Return a text as a literal, which comments and properties need."""
     return "'" + _NOT_PLAIN.sub(_escape, text) + "'"

@@ -20,6 +20,7 @@ from streaming_source.auditing.result import LeftOut
 from streaming_source.auditing.rows.columns import time_text
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
 from streaming_source.sinks.delta import known_folder
+from streaming_source.sinks.delta_folders import read_delta
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line
 from streaming_source.sinks.sql_text import identifier
 from streaming_source.transforms.hashes import hashed
@@ -142,7 +143,7 @@ def mirrored_copies(spark: SparkSession, control: str) -> tuple[list[MirroredCop
     from pyspark.errors import AnalysisException
 
     try:
-        table = spark.table(control)
+        table = read_delta(spark, control)
         rows = table.select(*_COLUMNS, *({_FOREIGN_KEYS} & set(table.columns))).collect()
     except AnalysisException as error:
         raise ConfigError(

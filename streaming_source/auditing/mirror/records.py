@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from replica.errors import ConfigError
 from replica.schema.patterns import table_named
 from streaming_source.auditing.rows.differences import differing_keys
+from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.sinks.delta import has_delta, known_folder, no_delta_error
+from streaming_source.sinks.delta_folders import append_rows, delta_folder, make_table, read_delta
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,6 +63,12 @@ def beside(control: str, suffix: str) -> str:
 
 def make_beside(spark: SparkSession, control: str, suffix: str, columns: Columns) -> None:
     """Create a table beside the control table if there is none."""
+    if not has_delta(spark):
+        from pyspark.sql.types import StructField, StructType
+
+        fields = [StructField(name, spark_type(kind), metadata={"comment": about}) for name, kind, about in columns]
+        make_table(_folder(spark, beside(control, suffix)), StructType(fields))
+        return
     declared = ", ".join(f"{name} {kind} COMMENT '{about}'" for name, kind, about in columns)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {beside(control, suffix)} ({declared}) USING delta")
 
@@ -69,7 +78,30 @@ def append_beside(
 ) -> None:
     """Append rows to a table beside the control table, as one commit."""
     schema = ", ".join(f"{name} {kind}" for name, kind, _ in columns)
+    if not has_delta(spark):
+        append_rows(_folder(spark, beside(control, suffix)), spark.createDataFrame(rows, schema).toArrow())
+        return
     spark.createDataFrame(rows, schema).coalesce(1).writeTo(beside(control, suffix)).append()
+
+
+def table_beside(spark: SparkSession, control: str, suffix: str) -> DataFrame | None:
+    """Return the rows of a table beside the control table; None if there is no such table."""
+    from pyspark.errors import AnalysisException
+
+    name = beside(control, suffix)
+    if not has_delta(spark) and delta_folder(spark, name) is None:
+        return None
+    try:
+        return read_delta(spark, name)
+    except AnalysisException:
+        return None
+
+
+def _folder(spark: SparkSession, table: str) -> str:
+    folder = known_folder(spark, table)
+    if folder is None:
+        raise no_delta_error(f"the table {table}")
+    return folder
 
 
 def make_records(spark: SparkSession, control: str) -> None:
@@ -95,12 +127,10 @@ def write_records(spark: SparkSession, control: str, result: AuditResult) -> Non
 
 def last_audits(spark: SparkSession, control: str) -> DataFrame | None:
     """Return the last row of each table; None if there is no table of audits."""
-    from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
 
-    try:
-        audits = spark.table(beside(control, SUFFIX))
-    except AnalysisException:
+    audits = table_beside(spark, control, SUFFIX)
+    if audits is None:
         return None
     last = f.max_by(f.struct("audited_at", "audited_position", "audit"), "audited_at").alias("last")
     return (
@@ -145,7 +175,13 @@ class RepairingMirror(NamedTuple):
 
 
 def make_requests(spark: SparkSession, control: str) -> None:
-    """Create the table of requests if there is none."""
+    """Create the table of requests if there is none.
+
+    Raises:
+        ConfigError: the session has no Delta, and a repair is a MERGE of Spark.
+    """
+    if not has_delta(spark):
+        raise no_delta_error("a repair")
     make_beside(spark, control, REPAIRS_SUFFIX, REPAIR_COLUMNS)
 
 

@@ -35,6 +35,7 @@ from streaming_source.mirroring.control.control_table import CURRENT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.mirroring.writers.target_format import METADATA, UNNUMBERED, Commit
 from streaming_source.schema.target_modes import CURRENT as CURRENT_MODE
+from streaming_source.sinks.delta import has_delta
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line, message_of
 from streaming_source.sinks.sql_text import braced, identifier, text_value
 from streaming_source.sinks.upserts import sql_name
@@ -96,6 +97,8 @@ class Repairs:
 
     def _requests(self, spark: SparkSession, rows: Mapping[TableName, ControlRow]) -> list[Row]:
         mirror = next(iter(rows.values())).mirror if rows else ""
+        if not has_delta(spark):  # audits refuse to request repairs
+            return []
         try:
             requests = spark.table(beside(self._settings.names.control, REPAIRS_SUFFIX))
             return requests.where(requests["mirror"] == mirror).orderBy("asked_at").collect()

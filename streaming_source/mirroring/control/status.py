@@ -6,13 +6,16 @@ work while the mirror runs and while it is stopped.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import datetime as dt
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from replica.errors import ConfigError
 from replica.protocol.plain_text import one_line
 from replica.schema.patterns import table_text
 from streaming_source.auditing.mirror.records import last_audits
 from streaming_source.mirroring.control.control_table import CURRENT, control_of
+from streaming_source.mirroring.control.status_table import LastAudit, shown_name, status_table
 from streaming_source.mirroring.reading.resnapshot import named_table
 from streaming_source.mirroring.writers.choose import control_store, open_target
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from replica.schema.known_tables import TableName
 
 AUDITED: Final = (
     ("audited_at", "when the last audit of the table ended, or failed"),
@@ -31,6 +36,8 @@ AUDITED: Final = (
 
 def mirror_status(spark: SparkSession, *, into: str | None = None, control: str | None = None) -> DataFrame:
     """Print the state of each table of a mirror, and return the control table with the last audits.
+
+    A notebook shows the result as a table of states, with bars and reasons, if it is the last value of a cell.
 
     Args:
         spark: a session that sees the control table.
@@ -47,26 +54,54 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
 
     name, rows = control_of(spark, "mirror_status", into, control)
     audits = last_audits(spark, name)
-    audits_of = (
-        {} if audits is None else {(row["source_database"], row["source_table"]): row for row in audits.collect()}
-    )
+    last_of = audits_of(spark, name)
     for row in rows:
         error = f": {row.error}" if row.error else ""
         at = f", at {row.position}" if row.position else ""
         lag = "" if row.lag is None else f", {row.lag:.1f} s behind at the last write"
-        last = audits_of.get(row.name)
-        audit = "" if last is None else f", audited {last['audited_at']:%Y-%m-%d %H:%M:%S}: {last['audit']}"
+        last = last_of.get(row.name)
+        audit = "" if last is None else f", audited {last.at:%Y-%m-%d %H:%M:%S} UTC: {last.result}"
         target = row.target.replace("`", "")
         line = f"{table_text(row.name)} -> {target}: {row.state}{at}, {row.rows} rows in{lag}{audit}{error}"
         print(one_line(line))
     table = control_store(spark, name).rows()
     if audits is None:
-        return table.withColumns(
+        found = table.withColumns(
             {column: f.lit(None).cast("timestamp" if column == "audited_at" else "string") for column, _ in AUDITED}
         )
-    return table.join(audits, ["source_database", "source_table"], "left").select(
-        *(table[column] for column in table.columns), *(column for column, _ in AUDITED)
-    )
+    else:
+        found = table.join(audits, ["source_database", "source_table"], "left").select(
+            *(table[column] for column in table.columns), *(column for column, _ in AUDITED)
+        )
+    return _shown(found, status_table(rows, last_of, dt.datetime.now(dt.UTC), title=shown_name(name)))
+
+
+def audits_of(spark: SparkSession, control: str) -> dict[TableName, LastAudit]:
+    """Return the last audit of each table that has one."""
+    audits = last_audits(spark, control)
+    if audits is None:
+        return {}
+    found = audits.selectExpr("source_database", "source_table", "unix_micros(audited_at) AS at", "audit").collect()
+    return {
+        (row["source_database"], row["source_table"]): LastAudit(
+            dt.datetime.fromtimestamp(row["at"] / 1_000_000, dt.UTC), row["audit"]
+        )
+        for row in found
+    }
+
+
+def _shown(rows: DataFrame, picture: str) -> DataFrame:
+    """Return a DataFrame that notebooks show as a picture, and that is the same DataFrame otherwise."""
+    kind: Any = type(rows)
+    rows.__class__ = _with_picture(kind)
+    rows._picture = picture  # noqa: SLF001  (the attribute of the class that was just given)
+    return rows
+
+
+@cache
+def _with_picture(kind: type) -> type:
+    """Return a class of DataFrames, of classic Spark or of Spark Connect, with a form for notebooks."""
+    return type("MirrorStatus", (kind,), {"_repr_html_": lambda self: self._picture, "__module__": __name__})
 
 
 # `mirror_tables` reads one version of the control table, in which all rows with the state `current` have one position.

@@ -38,6 +38,7 @@ from streaming_source.mirroring.reading.resnapshot import RESNAPSHOT_HINT
 from streaming_source.mirroring.settings import batch_options
 from streaming_source.options.source_options import OPTIONS
 from streaming_source.schema.target_modes import APPEND_LOG
+from streaming_source.sinks.delta import has_delta
 from streaming_source.sinks.queries import SPARK_ERRORS
 
 if TYPE_CHECKING:
@@ -392,6 +393,9 @@ class Cascades:
         missed = dict(walk.missed)
         for name in _children_first(walk.found, links, missed):
             if name in missed:
+                continue
+            if not has_delta(spark):
+                missed[name] = "its foreign keys need Spark's MERGE, and this session has no Delta."
                 continue
             try:
                 walk.found[name].write(spark, rows[name].target, mode_of(rows[name].mode, rows[name].keys))

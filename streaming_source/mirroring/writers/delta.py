@@ -35,7 +35,17 @@ from streaming_source.mirroring.writers.target_format import (
 )
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.schema.target_modes import CURRENT, MEANINGS
-from streaming_source.sinks.delta import DELTA, check_delta, known_folder, path_of, planned_location
+from streaming_source.sinks.delta import (
+    DELTA,
+    check_delta,
+    has_delta,
+    known_folder,
+    local_path,
+    no_delta_error,
+    path_of,
+    planned_location,
+)
+from streaming_source.sinks.delta_folders import read_delta
 from streaming_source.sinks.queries import SPARK_ERRORS
 from streaming_source.sinks.sql_text import braced, identifier, literal
 from streaming_source.transforms.transformed_images import KEY, MIRROR, PROPERTIES, image_type
@@ -48,9 +58,10 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.control.control_table import ControlRow
+    from streaming_source.mirroring.control.target_names import TargetNames
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
-    from streaming_source.mirroring.writers.target_format import Commit, TargetAction
+    from streaming_source.mirroring.writers.target_format import Commit, ControlStore, TargetAction
     from streaming_source.transforms.transformed_images import TargetColumn
 # Delta makes the folder of a table, and folders for its log, before the first commit. After a crash between these
 # steps, Delta refuses to create a table in the folder, because the folder is neither empty nor a Delta table.
@@ -88,13 +99,15 @@ def remove_log(spark: SparkSession, name: str) -> bool:
     return bool(files.delete(log, True))
 
 
+SPARK: Final = "spark"
+"""Writer that never uses delta-rs."""
 _log = logging.getLogger(__name__)
 _WRITER: Final = "spark.databricks.delta.write.txnAppId"
 _NUMBER: Final = "spark.databricks.delta.write.txnVersion"
 """Setting with the number in the next write's token. Delta skips a write whose number is not above the last one."""
-_TEXT: Final = "STRING"
+TEXT: Final = "STRING"
 _WIDENING: Final = "delta.enableTypeWidening"
-_AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
+AS_TEXT: Final = re.compile(r"tinyint|smallint|int|bigint|date|decimal\(\d+,\d+\)")
 """Types whose values Spark converts to the same text as the server."""
 
 _FOLDER_MISSING: Final = "DELTA_METADATA_ABSENT_EXISTING_CATALOG_TABLE"
@@ -108,17 +121,35 @@ class DeltaFormat:
     only_folders = False
     own_properties = PROPERTIES
 
-    def check_session(self, spark: SparkSession) -> None:
-        """Refuse a session without Delta, or with a Delta for another Spark."""
-        check_delta(spark, required=True)
+    def check_session(self, spark: SparkSession, names: TargetNames, writer: str) -> None:
+        """Refuse a Delta for another Spark. Without Delta, refuse everything but local folders that delta-rs writes."""
+        check_delta(spark)
+        if has_delta(spark):
+            return
+        if writer == SPARK:
+            raise no_delta_error("writer=spark")
+        for name in (names.target(("database", "table")), names.control):
+            path = path_of(name)
+            if path is None:
+                raise no_delta_error("a mirror into tables of a catalog")
+            if local_path(path) is None:
+                raise no_delta_error("a mirror into storage other than a local disk")
 
     def target(self, spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> DeltaTarget:
         """Open a target."""
-        return DeltaTarget(spark, name, made, folder)
+        if has_delta(spark):
+            return DeltaTarget(spark, name, made, folder)
+        from streaming_source.mirroring.writers.folder_target import FolderTarget
 
-    def control(self, spark: SparkSession, name: str) -> DeltaControl:
+        return FolderTarget(spark, name, made, folder)
+
+    def control(self, spark: SparkSession, name: str) -> ControlStore:
         """Return the control table of this name."""
-        return DeltaControl(spark, name)
+        if has_delta(spark):
+            return DeltaControl(spark, name)
+        from streaming_source.mirroring.writers.folder_target import FolderControl
+
+        return FolderControl(spark, name)
 
 
 @dataclass(slots=True)
@@ -155,9 +186,13 @@ class DeltaTarget(DeltaTable):
     folder: str | None = None
     _parts: frozenset[str] | None = None
 
-    def count(self) -> int:
+    def read(self) -> DataFrame:
+        """Return the current rows."""
+        return read_delta(self.spark, self.name)
+
+    def count(self) -> int | None:
         """Return the number of rows, which Spark reads from Delta's log."""
-        return self.spark.table(self.name).count()
+        return self.read().count()
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the target, or replace it and keep its versions."""
@@ -217,8 +252,8 @@ class DeltaTarget(DeltaTable):
             if actions is None:
                 self._as_text(columns)
                 wanted = self._actions({column.name: column for column in columns})
-            if any(isinstance(one, SetType) for one in wanted) and self.properties().get(_WIDENING) != "true":
-                self.spark.sql(set_properties(self.name, {_WIDENING: "true"}))
+            if any(isinstance(one, SetType) for one in wanted):
+                self._allow_wider()
             for number, action in enumerate(wanted):
                 self._change(action, None if actions is None else at.step(number))
 
@@ -227,7 +262,7 @@ class DeltaTarget(DeltaTable):
         # An earlier attempt of the micro-batch may have renamed some columns, so the names are those from before the
         # micro-batch.
         before = version_of(self.spark, self.name, at.mirror, at.batch - 1)
-        existing = self.spark.read.option("versionAsOf", before).table(self.name).columns
+        existing = read_delta(self.spark, self.name, before).columns
         kept = {old: new for new, old in names.items() if old is not None and old in existing}
         dropped = tuple(name for name in existing if name in names and name not in kept)
         others = [name for name in existing if name not in kept and name not in dropped]
@@ -239,20 +274,28 @@ class DeltaTarget(DeltaTable):
         if at is not None:
             self._once(at, lambda: self._change(action))
         elif not self._is_wider(action):
-            self.spark.sql(altered(self.name, action))
+            self._carry_out(action)
+
+    def _carry_out(self, action: TargetAction) -> None:
+        self.spark.sql(altered(self.name, action))
+
+    def _allow_wider(self) -> None:
+        """Give the target the property without which Delta refuses a wider type."""
+        if self.properties().get(_WIDENING) != "true":
+            self.spark.sql(set_properties(self.name, {_WIDENING: "true"}))
 
     def _is_wider(self, action: TargetAction) -> bool:
         """Return True if a column already has a wider type, because the target keeps older rows that need it."""
         if not isinstance(action, SetType):
             return False
-        return fits(action.type, self.spark.table(self.name).schema[action.name].dataType.simpleString().upper())
+        return fits(action.type, self.read().schema[action.name].dataType.simpleString().upper())
 
     def _as_text(self, columns: Sequence[TargetColumn]) -> None:
         """Convert columns to STRING if their type changes to STRING."""
-        types = {field.name: field.dataType.simpleString() for field in self.spark.table(self.name).schema}
+        types = {field.name: field.dataType.simpleString() for field in self.read().schema}
         for column in columns:
             meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
-            if column.type != _TEXT or not (meanwhile in types or _AS_TEXT.fullmatch(types.get(column.name, ""))):
+            if column.type != TEXT or not (meanwhile in types or AS_TEXT.fullmatch(types.get(column.name, ""))):
                 continue
             if meanwhile not in types:
                 self._change(AddColumns((column._replace(name=meanwhile),)))
@@ -310,7 +353,7 @@ class DeltaTarget(DeltaTable):
 
     def rows_at(self, row: ControlRow) -> DataFrame:
         """Return the rows of the version that belongs to a control row."""
-        return self.spark.read.option("versionAsOf", version_at(self.spark, row)).table(self.name)
+        return read_delta(self.spark, self.name, version_at(self.spark, row))
 
     def _empty(self, folder: str, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
         """Empty a target in a folder: Delta has no CREATE OR REPLACE for folders.
@@ -327,7 +370,7 @@ class DeltaTarget(DeltaTable):
         self.spark.sql(set_properties(self.name, {KEY: properties[KEY]}))
 
     def _actions(self, wanted: dict[str, TargetColumn]) -> list[TargetAction]:
-        existing = {field.name: field for field in self.spark.table(self.name).schema}
+        existing = {field.name: field for field in self.read().schema}
         dropped = tuple(name for name in existing if name not in wanted)
         actions: list[TargetAction] = [DropColumns(dropped)] if dropped else []
         for name, field in existing.items():

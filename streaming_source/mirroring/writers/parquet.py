@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.control.control_table import ControlRow
+    from streaming_source.mirroring.control.target_names import TargetNames
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.mirroring.writers.target_format import Commit, TargetAction
@@ -49,7 +50,7 @@ class ParquetFormat:
     only_folders = True
     own_properties: Mapping[str, str] = {}
 
-    def check_session(self, spark: SparkSession) -> None:
+    def check_session(self, spark: SparkSession, names: TargetNames, writer: str) -> None:
         """Do nothing: every Spark writes Parquet."""
 
     def target(self, spark: SparkSession, name: str, **_: object) -> ParquetTarget:
@@ -117,6 +118,10 @@ class ParquetTarget(ParquetFolder):
     """Target that is a folder of Parquet files."""
 
     _waiting: list[DataFrame] = field(default_factory=list)
+
+    def read(self) -> DataFrame:
+        """Return the rows of all micro-batches."""
+        return self._folders.read(self._columns()).drop(COLUMN)
 
     def count(self) -> None:
         """Return None: no MERGE writes this target."""

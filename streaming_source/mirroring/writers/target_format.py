@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.batch.batch_facts import StatementRow
     from streaming_source.mirroring.control.control_table import ControlRow
+    from streaming_source.mirroring.control.target_names import TargetNames
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.transforms.transformed_images import TargetColumn
@@ -82,6 +83,9 @@ class TableWriter(Protocol):
 
     def properties(self) -> Mapping[str, str]:
         """Return the properties with which the target was created."""
+
+    def read(self) -> DataFrame:
+        """Return the current rows."""
 
     def count(self) -> int | None:
         """Return the number of rows, or None if this needs a scan."""
@@ -183,8 +187,13 @@ class TargetFormat(Protocol):
     def own_properties(self) -> Mapping[str, str]:
         """Default properties of every target."""
 
-    def check_session(self, spark: SparkSession) -> None:
+    def check_session(self, spark: SparkSession, names: TargetNames, writer: str) -> None:
         """Refuse a session that cannot write the format.
+
+        Args:
+            spark: the session.
+            names: the names of the targets and of the control table.
+            writer: what writes targets, `native` or `spark`.
 
         Raises:
             ConfigError: the session lacks something.

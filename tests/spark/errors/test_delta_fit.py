@@ -41,8 +41,9 @@ for call in (
 
 
 def test_a_session_without_delta_cannot_mirror_and_can_write_other_tables(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match="this session has no Delta"):
-        mirror(spark, tables="shop.*", into="lake.{table}", checkpointLocation="/none", host="none", user="u")
+    given = {"tables": "shop.*", "checkpointLocation": "/none", "host": "none", "user": "u"}
+    with pytest.raises(ConfigError, match="a mirror into tables of a catalog needs Delta's classes in Spark"):
+        mirror(spark, into="lake.{table}", **given)
     check_delta(spark)
     upsert_into("lake.t", ["id"])
 

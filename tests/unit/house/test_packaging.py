@@ -39,7 +39,7 @@ PUBLIC = {
     "streaming_source": {
         *("AuditResult", "Difference", "TableAudit", "audit"),
         *("Lag", "MariaDbBinlogSource", "lag", "latest_per_key", "started", "upsert_into"),
-        *("mirror", "mirror_resnapshot", "mirror_status", "mirror_tables"),
+        *("mirror", "mirror_report", "mirror_resnapshot", "mirror_status", "mirror_tables"),
     },
     "replica.errors": {
         "AmbiguousPositionError",

@@ -26,7 +26,7 @@ from streaming_source.mirroring.writers.native.data_files import (
     remove_files,
     with_deletion_vectors,
 )
-from streaming_source.mirroring.writers.native.merge.query import merge_by_query, quoted
+from streaming_source.mirroring.writers.native.merge.query import merge_by_query
 from streaming_source.mirroring.writers.native.rewritten_files import (
     FileKeys,
     files_with_keys,
@@ -35,6 +35,7 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
 )
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.row_schema import spark_type
+from streaming_source.sinks.sql_text import double_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -336,8 +337,8 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
         keep(folder, table)
 
 
-def stored_rows(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
-    """Return some columns of all rows of a small table.
+def stored_rows(folder: str, names: Sequence[str], version: int | None = None) -> list[tuple[object, ...]]:
+    """Return some columns of all rows of a small table; `version`: the version to read, None for the newest one.
 
     Raises:
         NativeWriteError: the table cannot be read.
@@ -346,8 +347,8 @@ def stored_rows(folder: str, names: Sequence[str]) -> list[tuple[object, ...]]:
     from deltalake import DeltaTable, QueryBuilder
 
     with refused():
-        query = QueryBuilder().register("there", DeltaTable(folder))
-        found = pa.table(query.execute(f"SELECT {', '.join(map(quoted, names))} FROM there").read_all())  # noqa: S608
+        query = QueryBuilder().register("there", DeltaTable(folder, version=version))
+        found = pa.table(query.execute(f"SELECT {', '.join(map(double_quoted, names))} FROM there").read_all())  # noqa: S608
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from streaming_source.mirroring.writers.native.merge.equal_rows import EqualRows, combined, row_codes
 from streaming_source.mirroring.writers.native.merge.partial_images import KEPT
 from streaming_source.schema.target_modes import CURRENT, HISTORY
+from streaming_source.sinks.sql_text import double_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +47,9 @@ def merge_by_query(
         rows = _with_valid_values(table, rows, target)
     columns = list(target.names)
     changes = {name: _column("source", str(number)) for number, name in enumerate(target.names)}
-    values = {quoted(name): number for name, number in changes.items()}
+    values = {double_quoted(name): number for name, number in changes.items()}
     kept = set(_kept_columns(rows, target).values())
-    updated = {quoted(name): _kept(target, name) if name in kept else changes[name] for name in changes}
+    updated = {double_quoted(name): _kept(target, name) if name in kept else changes[name] for name in changes}
     ends = _column("source", str(len(columns)))
     same = " AND ".join(f"{_column('target', key)} = {changes[key]}" for key in target.keys)
     merger = table.merge(
@@ -63,19 +64,14 @@ def merge_by_query(
     if target.mode == CURRENT:
         merger = merger.when_matched_delete(ends).when_matched_update(updated)
     elif target.mode == HISTORY:
-        merger = merger.when_matched_update({quoted(name): changes[name] for name in _HISTORY_ENDS}, ends)
+        merger = merger.when_matched_update({double_quoted(name): changes[name] for name in _HISTORY_ENDS}, ends)
     else:
         merger = merger.when_matched_update(updated)
     merger.when_not_matched_insert(values, f"NOT {ends}" if len(rows.schema) > len(columns) else None).execute()
 
 
-def quoted(name: str) -> str:
-    """Return a name in quotes, in which DataFusion accepts any text."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _column(table: str, name: str) -> str:
-    return f"{table}.{quoted(name)}"
+    return f"{table}.{double_quoted(name)}"
 
 
 def _kept_columns(rows: pa.Table, target: TargetShape) -> dict[int, str]:
@@ -141,8 +137,8 @@ def _valid_versions(table: DeltaTable, wanted: pa.Table, schema: pa.Schema, targ
 
     from replica.rows.types.arrow_arrays import array_of
 
-    columns = ", ".join(f"{quoted(target.names[int(name)])} AS {quoted(name)}" for name in schema.names)
-    query = f"SELECT {columns} FROM there WHERE {quoted('_current')}"  # noqa: S608  (the names are quoted)
+    columns = ", ".join(f"{double_quoted(target.names[int(name)])} AS {double_quoted(name)}" for name in schema.names)
+    query = f"SELECT {columns} FROM there WHERE {double_quoted('_current')}"  # noqa: S608  (the names are quoted)
     rows = EqualRows(wanted)
     found: list[pa.RecordBatch] = []
     for batch in pa.RecordBatchReader.from_stream(QueryBuilder().register("there", table).execute(query)):

@@ -24,6 +24,7 @@ from streaming_source.mirroring.reading.resnapshot import request_resnapshot
 from streaming_source.mirroring.reading.rules import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
+from streaming_source.sinks.delta import known_folder
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line, started
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def mirror(
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
     rules: Mapping[str, Mapping[str, object]] | None = None,
     hashKeyFile: str | None = None,  # noqa: N803
+    storageOptions: Mapping[str, object] | None = None,  # noqa: N803
     auditEvery: str | None = None,  # noqa: N803
     trigger: Mapping[str, object] | None = None,
     **source: object,
@@ -91,6 +93,8 @@ def mirror(
         rules: rules by table pattern, for tables that are not copied unchanged: `{"shop.orders": {"leaveOut":
             ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
         hashKeyFile: a file with the key of all hashes.
+        storageOptions: options of delta-rs for targets in S3. They win over the settings of the session (`fs.s3a.…`),
+            and these over the environment.
         auditEvery: the interval between audits of all tables while the query runs, such as `1d`. Unset: no audits.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
@@ -111,6 +115,7 @@ def mirror(
     settings.format.check_session(spark)
     keep_compiled_classes(spark)
     own = own_session(spark)
+    known_folder(own, settings.names.control, settings.storage)
     for row in _checked_rows(own, settings):
         if row.waits_for is not None:
             # the request is a local file, and the driver may have moved

@@ -74,7 +74,8 @@ class Argument(NamedTuple):
             return
         if not isinstance(value, self.kind.types) or isinstance(value, bool):
             raise ConfigError(
-                f"{self.name}{'' if self.secret else f'={value!r}'} is not {self.kind.words}.", hint="Write numbers and switches without quotes."
+                f"{self.name}{'' if self.secret else f'={value!r}'} is not {self.kind.words}.",
+                hint="Write numbers and switches without quotes.",
             )
         if self.choices and value not in self.choices:
             raise ConfigError(

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from replica.errors import ConfigError
 from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.faults import full_disk
+from streaming_source.mirroring.apply.faults import bucket_fault, full_disk
 from streaming_source.mirroring.apply.parallel_applier import keep_compiled_classes
 from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
@@ -105,6 +105,7 @@ def mirror(
     Raises:
         ConfigError: an argument is invalid. The checkpoint or the control table belongs to another mirror. The session
             has no Delta, or a Delta that was built for another Spark.
+        StorageError: the bucket of the checkpoint or of the control table refuses requests, or does not answer.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     given = locals()  # here `locals()` has only the parameters
@@ -190,8 +191,8 @@ def _storage_errors(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS
     try:
         yield
     except kinds as error:
-        full = full_disk(error, what)
-        raise full or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
+        typed = full_disk(error, what) or bucket_fault(error, what)
+        raise typed or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:

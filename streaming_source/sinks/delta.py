@@ -41,7 +41,9 @@ def folder_of(spark: SparkSession, table: str, storage: Mapping[str, str] | None
         storage: `storageOptions` of a mirror, which replace the known options of its bucket.
     """
     known = _known_location(spark, table)
-    return _reachable(spark, known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]), storage)
+    return _reachable(
+        spark, known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]), storage
+    )
 
 
 def known_folder(spark: SparkSession, table: str, storage: Mapping[str, str] | None = None) -> str | None:

@@ -295,8 +295,7 @@ _CODES: Final = (
     (
         ("InvalidAccessKeyId", "UserNotFound", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefresh"),
         "refuses the credentials",
-        "Give valid keys: fs.s3a.access.key and fs.s3a.secret.key of the session, storageOptions, or AWS_… in the "
-        "environment of the driver and of all executors.",
+        "Give valid keys: storageOptions, fs.s3a.access.key and fs.s3a.secret.key, or AWS_… in each environment.",
     ),
     (
         ("RequestTimeTooSkewed", "RequestExpired", "signature expired", "Request has expired"),
@@ -312,7 +311,7 @@ _CODES: Final = (
     (
         ("AccessDenied", "403 Forbidden", "Status Code: 403", "MethodNotAllowed"),
         "does not allow the request",
-        "Allow the account s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload.",
+        "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload.",
     ),
     (
         ("NotImplemented", "501 Not Implemented"),
@@ -334,6 +333,7 @@ _CODES: Final = (
         "Look at the network and the state of the store, and check fs.s3a.endpoint.",
     ),
 )
+_BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
 _SECRETS: Final = re.compile(
     r"<(AWSAccessKeyId|StringToSign|StringToSignBytes|CanonicalRequest|CanonicalRequestBytes|SignatureProvided|"
     r"Token-\d+)>.*?</\1>|\b(Credential|Signature|X-Amz-[\w-]+)=[^,\s&<>\"]+",
@@ -353,11 +353,12 @@ def storage_fault(text: str, where: str) -> StorageFault | None:
 
     Args:
         text: the text.
-        where: the folder or bucket, which may be in S3.
+        where: the folder or table, which may be in S3. If it does not name a bucket, the text may.
     """
-    bucket = bucket_of(where)
-    if bucket is None:
+    named = _BUCKET.search(where) or _BUCKET.search(text)
+    if named is None:
         return None
+    bucket = named[1]
     found = next((one for one in _CODES if any(code in text for code in one[0])), None)
     return None if found is None else StorageFault(f"the bucket {bucket} {found[1]}", found[2])
 

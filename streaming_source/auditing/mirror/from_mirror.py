@@ -20,9 +20,9 @@ from streaming_source.auditing.result import LeftOut
 from streaming_source.auditing.rows.columns import time_text
 from streaming_source.schema.target_modes import CURRENT, OWN_COLUMNS, live_rows
 from streaming_source.sinks.delta import known_folder
-from streaming_source.sinks.storage import delta_table
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line
 from streaming_source.sinks.sql_text import identifier
+from streaming_source.sinks.storage import delta_table
 from streaming_source.transforms.hashes import hashed
 from streaming_source.transforms.table_rules import fingerprint_of_text, rule_of_text
 from streaming_source.transforms.transformed_images import Transformed, shown_columns, target_keys

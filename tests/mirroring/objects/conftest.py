@@ -6,10 +6,10 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-import pyarrow as pa
 from tests.fixtures.jars import JarsMissingError
 from tests.fixtures.object_store import ObjectStore, ObjectStoreError, object_store_jars
 from tests.mirroring.mirrors import Mirrored

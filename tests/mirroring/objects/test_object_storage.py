@@ -44,10 +44,12 @@ def test_a_mirror_in_a_bucket_follows_its_server(
     if writer == "native":
         assert mirror.written_by("a")[0].startswith("delta-rs"), mirror.written_by("a")
         assert mirror.written_by("mirror_control")[0].startswith("delta-rs")
-    primary.sql("USE shop", "ALTER TABLE b ADD COLUMN IF NOT EXISTS w INT DEFAULT 5", "UPDATE b SET w = id", "TRUNCATE a")
+    primary.sql(
+        "USE shop", "ALTER TABLE b ADD COLUMN IF NOT EXISTS w INT DEFAULT 5", "UPDATE b SET w = id", "TRUNCATE a"
+    )
     mirror.run()
     mirror.assert_equal("a", "b")
-    primary.sql("INSERT INTO shop.a SELECT seq, seq FROM seq_1_to_30")
+    primary.sql("USE shop", "INSERT INTO a SELECT seq, seq FROM seq_1_to_30")
     mirror.resnapshot("b")
     mirror.run()
     mirror.assert_equal("a", "b")

@@ -283,6 +283,25 @@ def append_files(
     return added
 
 
+def may_have_landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
+    """Return True if a failed commit is in a table after all; call it before the files of the commit are removed.
+
+    A store may write a commit and its answer may get lost. The retry of delta-rs then finds its own commit, and reports
+    a conflict. On a disk a failed commit is not there.
+
+    Raises:
+        NativeWriteError: this is unknown, or the table has the token but not the files, because another task made the
+            commit, or a later commit replaced the files. The files stay for VACUUM.
+    """
+    if bucket_of(folder) is None:
+        return False
+    if files and _landed(folder, files, None):
+        return True
+    if token is not None and _landed(folder, (), token):
+        raise NativeWriteError("another task made its commit, or a later one replaced its files")
+    return False
+
+
 def _landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
     """Return True if the table has the files of a commit, or its token if it has no files.
 
@@ -401,7 +420,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
                 raise NativeWriteError(f"there is no table in {folder}") from None
             except CommitFailedError as error:
                 if number + 1 == TRIES:
-                    raise NativeWriteError(f"{TRIES} tries conflicted with other commits: {plain(error)}") from error
+                    raise NativeWriteError(f"{TRIES} tries conflicted with other commits: {plain(error)}") from None
             else:
                 keep(folder, table)
                 return True
@@ -482,6 +501,8 @@ def _rewrite_files(
             post_commithook_properties=after_commit(),
         )
     except BaseException:
+        if may_have_landed(folder, new, commit):
+            return
         remove_files(folder, new)
         raise
 

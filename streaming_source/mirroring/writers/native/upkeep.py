@@ -30,7 +30,7 @@ from streaming_source.mirroring.writers.native.data_files import (
     with_deletion_vectors,
     write_file,
 )
-from streaming_source.mirroring.writers.native.delta_rows import after_commit
+from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed
 from streaming_source.sinks.storage import bucket_of, delta_table, files_in
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def compact(folder: str) -> int:
         deltalake.exceptions.DeltaError: delta-rs cannot read or write the table, or another commit came first.
     """
     import pyarrow as pa
+
     table = delta_table(folder)
     small = _small_files(table)
     if len(small) < FEW_FILES or table.metadata().partition_columns:
@@ -73,8 +74,10 @@ def compact(folder: str) -> int:
     try:
         _commit(table, small, new, about)
     except BaseException:
-        remove_files(folder, [] if new is None else [new])
-        raise
+        added = [] if new is None else [new]
+        if not may_have_landed(folder, added, None):
+            remove_files(folder, added)
+            raise
     return len(small)
 
 

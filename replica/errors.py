@@ -23,6 +23,7 @@
     ├── StatementDmlError 61          a statement that was logged as text changed rows of the selected tables
     ├── RelayError 70                 a relay file is torn, foreign, missing or locked
     │   └── DiskFullError             the disk or the quota is full: free space, and the work continues
+    ├── StorageError 71               a bucket of an object store refuses requests, or does not answer
     └── DataLossError 80              the requested data is no longer retained
         └── RelayFileRemovedError     a relay file that is needed was removed
 
@@ -56,6 +57,7 @@ __all__ = [
     "SchemaError",
     "ServerError",
     "StatementDmlError",
+    "StorageError",
     "TruncatedError",
     "UnsupportedColumnError",
     "UnsupportedEventError",
@@ -233,6 +235,15 @@ class DiskFullError(RelayError):
 
     Committed data is not lost. The work continues once space is free.
     """
+
+
+class StorageError(ReplicaError):
+    """A bucket of an object store refuses requests, or does not answer.
+
+    Committed data is not lost. A mirror repeats the failed micro-batch at its next start.
+    """
+
+    exit_code = 71
 
 
 class DataLossError(ReplicaError):

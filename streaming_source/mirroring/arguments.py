@@ -50,6 +50,7 @@ class Argument(NamedTuple):
         choices: the values that it accepts; empty if it accepts every value of its kind.
         unset: what an unset argument without a default stands for, in Markdown.
         needed: whether every mirror needs it.
+        secret: whether its values are in no error text.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Argument(NamedTuple):
     choices: tuple[str, ...] = ()
     unset: str = ""
     needed: bool = False
+    secret: bool = False
 
     def check(self, value: object) -> None:
         """Refuse a value of another kind, and a value that is not among the choices.
@@ -72,7 +74,8 @@ class Argument(NamedTuple):
             return
         if not isinstance(value, self.kind.types) or isinstance(value, bool):
             raise ConfigError(
-                f"{self.name}={value!r} is not {self.kind.words}.", hint="Write numbers and switches without quotes."
+                f"{self.name}{'' if self.secret else f'={value!r}'} is not {self.kind.words}.",
+                hint="Write numbers and switches without quotes.",
             )
         if self.choices and value not in self.choices:
             raise ConfigError(
@@ -156,6 +159,12 @@ ARGUMENTS: Final = (
         "rules", "[modes](mirror.md#modes) and [transforms](mirror.md#columns-and-rows-by-rule), by pattern", TABLE
     ),
     Argument("hashKeyFile", "file with the key of hashed columns", FILE),
+    Argument(
+        "storageOptions",
+        "[options of delta-rs for S3](#object-storage); they win over the session's settings",
+        TABLE,
+        secret=True,
+    ),
     Argument("auditEvery", "interval of [audits](audit.md) of all tables: `1d`, `6h`", TIME),
     Argument(
         "trigger",

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from replica.errors import ConfigError
 from streaming_source.driver.hadoop_files import hadoop_text
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.faults import full_disk
+from streaming_source.mirroring.apply.faults import bucket_fault, full_disk
 from streaming_source.mirroring.apply.parallel_applier import keep_compiled_classes
 from streaming_source.mirroring.arguments import BY_NAME, PARALLEL
 from streaming_source.mirroring.control.control_table import complete_control, mirrored_tables
@@ -24,6 +24,7 @@ from streaming_source.mirroring.reading.resnapshot import request_resnapshot
 from streaming_source.mirroring.reading.rules import check_modes, check_rules
 from streaming_source.mirroring.settings import mirror_settings
 from streaming_source.mirroring.writers.choose import control_store
+from streaming_source.sinks.delta import known_folder
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line, started
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def mirror(
     tableProperties: Mapping[str, str] | None = None,  # noqa: N803
     rules: Mapping[str, Mapping[str, object]] | None = None,
     hashKeyFile: str | None = None,  # noqa: N803
+    storageOptions: Mapping[str, object] | None = None,  # noqa: N803
     auditEvery: str | None = None,  # noqa: N803
     trigger: Mapping[str, object] | None = None,
     **source: object,
@@ -91,6 +93,8 @@ def mirror(
         rules: rules by table pattern, for tables that are not copied unchanged: `{"shop.orders": {"leaveOut":
             ["secret"], "hash": ["email"], "where": "country = 'DE'"}}`.
         hashKeyFile: a file with the key of all hashes.
+        storageOptions: options of delta-rs for targets in S3. They win over the settings of the session (`fs.s3a.…`),
+            and these over the environment.
         auditEvery: the interval between audits of all tables while the query runs, such as `1d`. Unset: no audits.
         trigger: arguments of Spark's `trigger()`, such as `{"availableNow": True}`. Unset: batch after batch.
         source: options of the source, as `spark.readStream` takes them: host, user, passwordFile, …
@@ -101,6 +105,7 @@ def mirror(
     Raises:
         ConfigError: an argument is invalid. The checkpoint or the control table belongs to another mirror. The session
             has no Delta, which the targets need, or a Delta that was built for another Spark.
+        StorageError: the bucket of the checkpoint or of the control table refuses requests, or does not answer.
         PrerequisiteError: a selected table cannot be read, or the server cannot be replicated from.
     """
     given = locals()  # here `locals()` has only the parameters
@@ -111,6 +116,7 @@ def mirror(
     settings.format.check_session(spark, settings.names, settings.writer)
     keep_compiled_classes(spark)
     own = own_session(spark)
+    known_folder(own, settings.names.control, settings.storage)
     for row in _checked_rows(own, settings):
         if row.waits_for is not None:
             # the request is a local file, and the driver may have moved
@@ -185,8 +191,8 @@ def _storage_errors(what: str, kinds: tuple[type[Exception], ...] = SPARK_ERRORS
     try:
         yield
     except kinds as error:
-        full = full_disk(error, what)
-        raise full or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
+        typed = full_disk(error, what) or bucket_fault(error, what)
+        raise typed or ConfigError(f"{what} cannot be used: {first_line(error)}", hint=_STORAGE) from None
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +27,7 @@ from streaming_source.mirroring.writers.native.writer import check_deltalake
 from streaming_source.options.source_options import FORMER_NAMES, OPTIONS, SourceOptions
 from streaming_source.schema.target_modes import CURRENT, live_rows
 from streaming_source.sinks.delta import DELTA
+from streaming_source.sinks.storage import checked_options
 from streaming_source.transforms.hashes import read_hash_key
 from streaming_source.transforms.table_rules import table_rules
 from streaming_source.transforms.transformed_images import NOT_NATIVE
@@ -106,6 +107,7 @@ class MirrorSettings:
     Attributes:
         given: the options of the source, as Spark gets them.
         options: the same options, parsed.
+        storage: `storageOptions`, checked. They have credentials.
     """
 
     given: Mapping[str, str]
@@ -126,6 +128,7 @@ class MirrorSettings:
     audit_every_s: float | None = None
     writer: Writer = "native"
     on_table_error: OnTableError = "suspend"
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def control_properties(self) -> dict[str, str]:
@@ -216,6 +219,7 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
         audit_every_s=None if every is None else _seconds("auditEvery", every),
         writer=way,
         on_table_error=arguments["onTableError"],
+        storage=checked_options(arguments["storageOptions"]),
     )
 
 

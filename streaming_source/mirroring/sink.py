@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from replica.errors import ConfigError, PrerequisiteError, SchemaError
 from replica.schema.patterns import table_text
 from streaming_source.driver.own_session import pin
-from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, typed_disk_errors
+from streaming_source.mirroring.apply.faults import bucket_fault, fault_of_all, full_disk, typed_storage_errors
 from streaming_source.mirroring.apply.missing_targets import MissingTargetCheck, missing_target_error
 from streaming_source.mirroring.apply.parallel_applier import ParallelApplier, TargetSize
 from streaming_source.mirroring.apply.repairs import Repairs
@@ -87,7 +87,7 @@ class MirrorSink:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Apply one micro-batch to the targets."""
-        with typed_disk_errors("a micro-batch"), short_java_errors():
+        with typed_storage_errors("a micro-batch"), short_java_errors():
             spark = batch.sparkSession
             if self._rows is None:
                 pin(spark)  # this session is the query's own copy of the user's session
@@ -359,7 +359,7 @@ class MirrorSink:
         fault = fault_of_all(failed.values(), written=len(done) - len(failed))
         if fault is not None:
             first = next(work for work, result in done.values() if result is fault)
-            raise full_disk(fault, first.row.target) or fault
+            raise full_disk(fault, first.row.target) or bucket_fault(fault, first.row.target) or fault
         return {
             name: result if isinstance(result, ControlRow) else suspended_by_work(self._settings, work, result)
             for name, (work, result) in done.items()

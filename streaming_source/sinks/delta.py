@@ -1,6 +1,7 @@
-"""Delta tables: whether the session has Delta and for which Spark, and folders on a local disk without Spark.
+"""Delta tables: the session's Delta and for which Spark it is, and folders that delta-rs can reach, without Spark.
 
-`folder_of` and `known_folder` take a table as SQL names it. They return None for a table on other storage.
+`folder_of` and `known_folder` take a table as SQL names it. They return a local path or a URL of S3, with which
+`sinks/storage.py` opens the table, and None for a table on other storage.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from replica.errors import ConfigError
 from streaming_source.sinks.queries import SPARK_ERRORS
+from streaming_source.sinks.storage import SCHEMES, known_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -27,16 +29,23 @@ def path_of(table: str) -> str | None:
     return path.strip("`") if first.strip("`") == DELTA and "/" in path else None
 
 
-def folder_of(spark: SparkSession, table: str) -> str | None:
+def folder_of(spark: SparkSession, table: str, storage: Mapping[str, str] | None = None) -> str | None:
     """Return the folder of a table.
 
     For a table in another catalog, Spark needs a second for DESCRIBE DETAIL, in which it reads the log.
+
+    Args:
+        spark: the session.
+        table: the table's name in SQL.
+        storage: `storageOptions` of a mirror, which replace the known options of its bucket.
     """
     known = _known_location(spark, table)
-    return local_path(known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]))
+    return _reachable(
+        spark, known or str(spark.sql(f"DESCRIBE DETAIL {table}").select("location").collect()[0][0]), storage
+    )
 
 
-def known_folder(spark: SparkSession, table: str) -> str | None:
+def known_folder(spark: SparkSession, table: str, storage: Mapping[str, str] | None = None) -> str | None:
     """Return the folder of a table if its name or Spark's own catalog has it. The folder may be without a table.
 
     With Spark Connect, a path is on the server's disk, so the result is None.
@@ -49,7 +58,7 @@ def known_folder(spark: SparkSession, table: str) -> str | None:
         location = _known_location(spark, table)
     except SPARK_ERRORS:
         return None
-    return None if location is None else local_path(location)
+    return None if location is None else _reachable(spark, location, storage)
 
 
 def planned_location(spark: SparkSession, table: str) -> str | None:
@@ -77,6 +86,14 @@ def _location(spark: SparkSession, table: str, of_catalog: Callable[[Any, Any], 
 def local_path(location: str) -> str | None:
     """Return the local path of a location in Spark's form; None for other storage."""
     place = urlsplit(location)
+    return unquote(place.path) if place.scheme in ("", "file") else None
+
+
+def _reachable(spark: SparkSession, location: str, storage: Mapping[str, str] | None) -> str | None:
+    """Return the local path or the URL in S3 of a location in Spark's form; None for other storage."""
+    place = urlsplit(location)
+    if place.scheme in SCHEMES:
+        return known_storage(spark, location, storage)
     return unquote(place.path) if place.scheme in ("", "file") else None
 
 

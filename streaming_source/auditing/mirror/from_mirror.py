@@ -23,6 +23,7 @@ from streaming_source.sinks.delta import known_folder
 from streaming_source.sinks.delta_folders import read_delta
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line
 from streaming_source.sinks.sql_text import identifier
+from streaming_source.sinks.storage import delta_table
 from streaming_source.transforms.hashes import hashed
 from streaming_source.transforms.table_rules import fingerprint_of_text, rule_of_text
 from streaming_source.transforms.transformed_images import Transformed, shown_columns, target_keys
@@ -77,14 +78,13 @@ def commits_of(spark: SparkSession, target: str) -> list[tuple[int, str | None]]
 def _commits_without_spark(folder: str | None) -> list[tuple[int, str | None]] | None:
     """Return the commits as delta-rs reads them, in a hundredth of Spark's time; None if it cannot."""
     try:
-        from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
     except ImportError:  # deltalake is optional
         return None
     if folder is None:
         return None
     try:
-        history = DeltaTable(folder).history()
+        history = delta_table(folder).history()
     except (DeltaError, OSError) as refused:
         _log.debug("Spark reads the log of %s: %s", folder, refused)
         return None

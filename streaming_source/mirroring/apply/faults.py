@@ -4,8 +4,9 @@ In: the errors of a micro-batch's tables. Out: the error that has to end the que
 micro-batch, or None if each failed table can be suspended. Analysis errors of Spark and violated constraints concern
 one table. Cancelled jobs and lost executors end the query. A full disk ends it only if no other table could be written.
 
-A full disk becomes a DiskFullError that names the file or folder, if Java's error text names one. Java's text is in the
-causes of the error, below the texts of Spark and Delta.
+A full disk becomes a DiskFullError that names the file or folder, if Java's error text names one; a fault of an object
+store becomes a StorageError that names the bucket. Java's text is in the causes of the error, below the texts of Spark
+and Delta.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 
-from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError
+from replica.errors import DataLossError, DisconnectedError, DiskFullError, RelayError, StorageError
 from streaming_source.sinks.queries import SPARK_ERRORS, message_of
+from streaming_source.sinks.storage import storage_fault
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -45,6 +47,7 @@ _FULL: Final = (*_DISK_FULL, "read-only file system", "too many open files")
 _CAUSES: Final = 12
 """Most nested causes that are read."""
 _PLACE: Final = re.compile(r"(?:[a-z][a-z0-9+]*:)?/[^\s:'\"`,)\]]+", re.IGNORECASE)
+_REPEATED: Final = "Then start the mirror again: it repeats the failed batch, and nothing is lost."
 _HINT: Final = (
     "Free space on the disk, and start the mirror again. It repeats the failed batch as a whole, and nothing is lost."
 )
@@ -66,6 +69,8 @@ def fault_of_all(errors: Collection[Exception], *, written: int) -> Exception | 
         if _names(texts, RelayError) or _names(texts, DataLossError):  # no table's rows can be read
             return error
         if not written and any(phrase in text.lower() for text in texts for phrase in _FULL):
+            return error
+        if not written and bucket_fault(error, "") is not None:
             return error
     return None
 
@@ -134,13 +139,29 @@ def full_disk(error: Exception, writing: str) -> DiskFullError | None:
     return DiskFullError(f"a disk is full, found while writing {where}.", hint=_HINT)
 
 
+def bucket_fault(error: Exception, writing: str) -> StorageError | None:
+    """Return a StorageError for an error of an object store, else None.
+
+    Args:
+        error: the error of Spark, Hadoop or Delta.
+        writing: what was written, for the message.
+    """
+    if not isinstance(error, SPARK_ERRORS) or is_away(error):
+        return None
+    fault = storage_fault("\n".join(texts_of(error)), writing)
+    if fault is None:
+        return None
+    where = f", found while using {writing}" if writing else ""
+    return StorageError(f"{fault.text}{where}.", hint=f"{fault.hint} {_REPEATED}")
+
+
 @contextlib.contextmanager
-def typed_disk_errors(writing: str) -> Iterator[None]:
-    """Convert an error that a full disk causes in the block to a DiskFullError; `writing`: what the block writes."""
+def typed_storage_errors(writing: str) -> Iterator[None]:
+    """Convert errors of a full disk and of an object store in the block; `writing`: what the block writes."""
     try:
         yield
     except SPARK_ERRORS as error:
-        full = full_disk(error, writing)
-        if full is None:
+        typed = full_disk(error, writing) or bucket_fault(error, writing)
+        if typed is None:
             raise
-        raise full from None
+        raise typed from None

@@ -19,6 +19,7 @@ from streaming_source.mirroring.writers.native.delta_rows import refused
 from streaming_source.mirroring.writers.native.writer import NATIVE
 from streaming_source.sinks.delta import known_folder
 from streaming_source.sinks.queries import SPARK_ERRORS, first_line, side_by_side
+from streaming_source.sinks.storage import is_delta_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,7 @@ def target_exists(spark: SparkSession, row: ControlRow) -> bool:
 
     Native targets are checked without Spark, because Spark first reads all commits since its own last read.
     """
-    if row.writer == NATIVE and (is_one := _is_local_table(spark, row.target)) is not None:
+    if row.writer == NATIVE and (is_one := _is_known_table(spark, row.target)) is not None:
         return is_one
     try:
         return open_target(spark, row.target).exists()
@@ -95,14 +96,14 @@ def missing_target_error(row: ControlRow, hint: str) -> ConfigError:
     return ConfigError(f"its target {row.target} does not exist any more: something else removed it.", hint=hint)
 
 
-def _is_local_table(spark: SparkSession, table: str) -> bool | None:
-    """Return True if a table exists where Spark's catalog says, on a local disk; None if this cannot be decided."""
+def _is_known_table(spark: SparkSession, table: str) -> bool | None:
+    """Return True if a table exists where Spark's catalog says; None if this cannot be decided."""
     folder = known_folder(spark, table)
     try:
-        with refused():
-            from deltalake import DeltaTable  # not installed if only Spark writes
-
-            return None if folder is None else DeltaTable.is_deltatable(folder)
+        if folder is None:
+            return None
+        with refused(folder):  # deltalake is not installed if only Spark writes
+            return is_delta_table(folder)
     except NativeWriteError as error:
         _log.debug("Spark checks %s instead of delta-rs: %s", folder, error)
         return None

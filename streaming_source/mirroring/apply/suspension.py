@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from replica.errors import ConfigError, ReplicaError, SchemaError
 from replica.protocol.plain_text import one_line
 from replica.schema.patterns import table_text
-from streaming_source.mirroring.apply.faults import full_disk, may_pass
+from streaming_source.mirroring.apply.faults import bucket_fault, full_disk, may_pass
 from streaming_source.mirroring.apply.missing_targets import missing_target_error, target_exists
 from streaming_source.mirroring.control.control_table import NO_BATCH
 from streaming_source.mirroring.control.states import faulted, refused
@@ -82,9 +82,9 @@ def suspended_by_work(settings: MirrorSettings, work: TableApplier, error: Excep
     if hides and isinstance(error, SPARK_ERRORS):
         named = error_name(error) if isinstance(error, PySparkException) else "Delta refuses a row or a batch."
         return suspended(row, error, work.part.commit.batch, why=str(SchemaError(named, hint=hint)))
-    full = full_disk(error, row.target)
+    typed = full_disk(error, row.target) or bucket_fault(error, row.target)
     why = str(error) if isinstance(error, ReplicaError) else with_hint(error, hint)
-    return suspended(row, error, work.part.commit.batch, why=why if full is None else str(full))
+    return suspended(row, error, work.part.commit.batch, why=why if typed is None else str(typed))
 
 
 def with_hint(error: Exception, hint: str) -> str:

@@ -17,7 +17,7 @@ from replica.errors import ConfigError
 from replica.schema.known_tables import tables_from_json, tables_to_json
 from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
-from streaming_source.mirroring.apply.faults import typed_disk_errors
+from streaming_source.mirroring.apply.faults import typed_storage_errors
 from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.writers.choose import FORMATS, control_store
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
@@ -431,7 +431,7 @@ def write_control(spark: SparkSession, control: str, rows: Iterable[ControlRow],
         else:
             return
     table = pa.table(values, schema=arrow_schema(schema))
-    with typed_disk_errors(f"the control table {control}"):
+    with typed_storage_errors(f"the control table {control}"):
         control_store(spark, control).replace(spark.createDataFrame(table, schema).coalesce(1))
 
 

@@ -241,8 +241,9 @@ class FolderTarget(DeltaTarget):
         from deltalake import CommitProperties
 
         version = version_of(self.spark, self.name, row.mirror, row.batch)
-        with _typed(self.name), refused():
-            opened(_folder(self.name)).restore(
+        folder = _folder(self.name)
+        with _typed(self.name), refused(folder):
+            opened(folder).restore(
                 version,
                 commit_properties=CommitProperties(custom_metadata={"userMetadata": self._metadata}),
                 post_commithook_properties=after_commit(),

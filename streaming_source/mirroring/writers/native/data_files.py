@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 import uuid
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming_source.sinks.storage import files_in
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -101,20 +102,18 @@ def write_file(
         NativeWriteError: the columns are not those of the table, or a value does not fit. No file is left.
     """
     wanted = _FileSchema(schema, names)
-    path = f"part-{uuid.uuid4()}.snappy.parquet"
-    file = Path(folder, path)
+    path, files = f"part-{uuid.uuid4()}.snappy.parquet", files_in(folder)
     try:
-        rows = wanted.write(file, batches)
+        rows = wanted.write(partial(files.write, path), batches)
+        return DataFile(path, files.size(path), rows, wanted.stats(rows)) if rows else None
     except BaseException:
-        file.unlink(missing_ok=True)
+        files.remove([path])
         raise
-    return DataFile(path, file.stat().st_size, rows, wanted.stats(rows)) if rows else None
 
 
 def remove_files(folder: str, files: Iterable[DataFile]) -> None:
     """Remove files that belong to no commit."""
-    for file in files:
-        Path(folder, file.path).unlink(missing_ok=True)
+    files_in(folder).remove(file.path for file in files)
 
 
 class _FileSchema:
@@ -132,28 +131,28 @@ class _FileSchema:
         self._limits: dict[str, tuple[Any, Any]] = {}
         self._nulls = dict.fromkeys(sorted(self._columns.limited), 0)
 
-    def write(self, path: Path, batches: Iterable[pa.RecordBatch]) -> int:
+    def write(self, new_file: Callable[[], pa.NativeFile], batches: Iterable[pa.RecordBatch]) -> int:
+        """Write rows, and return their number. Without rows, no file is opened."""
         import pyarrow.parquet as pq
 
         rows = 0
         writer: pq.ParquetWriter | None = None
-        try:
+        with contextlib.ExitStack() as stack:
             for group in _groups(self._schema, map(self._fitted, batches)):
                 if writer is None:
-                    writer = pq.ParquetWriter(
-                        path,
-                        self._schema,
-                        compression="snappy",
-                        use_dictionary=self._dictionaries(group),
-                        write_statistics=sorted(self._columns.limited),
-                        store_schema=False,
+                    writer = stack.enter_context(
+                        pq.ParquetWriter(
+                            stack.enter_context(new_file()),
+                            self._schema,
+                            compression="snappy",
+                            use_dictionary=self._dictionaries(group),
+                            write_statistics=sorted(self._columns.limited),
+                            store_schema=False,
+                        )
                     )
                 writer.write_table(group, row_group_size=max(1, group.num_rows))
                 self._take(group)
                 rows += group.num_rows
-        finally:
-            if writer is not None:
-                writer.close()
         return rows
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -300,12 +299,8 @@ def with_deletion_vectors(table: DeltaTable) -> list[str]:
 
 def old_bytes(folder: str, files: Iterable[TableFile]) -> int:
     """Return the bytes of Parquet files in the folder of a table that belong only to older versions."""
-    size = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".parquet") and not place.endswith("_delta_log"):
-                with contextlib.suppress(FileNotFoundError):  # VACUUM removed the file
-                    size += Path(place, name).stat().st_size
+    found = files_in(folder).sizes()
+    size = sum(size for path, size in found if path.endswith(".parquet") and not path.startswith("_delta_log/"))
     return size - sum(file.size for file in files)
 
 
@@ -322,9 +317,10 @@ def rows_of(folder: str, files: Iterable[TableFile], schema: pa.Schema) -> Itera
     import pyarrow.parquet as pq
 
     names = [physical_name(field) for field in schema]
+    stored = files_in(folder)
     for one in files:
         # Spark may have written times as INT96, whose range exceeds Arrow's default, nanoseconds.
-        with pq.ParquetFile(Path(folder, one.path), coerce_int96_timestamp_unit="us") as file:
+        with stored.read(one.path) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
             existing = set(file.schema_arrow.names)
             known = [name for name in names if name in existing]
             read = 0

@@ -36,6 +36,7 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
 from streaming_source.mirroring.writers.target_format import ROWS
 from streaming_source.schema.row_schema import spark_type
 from streaming_source.sinks.sql_text import double_quoted
+from streaming_source.sinks.storage import bucket_of, delta_table, storage_fault, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,13 +73,11 @@ def opened(folder: str) -> DeltaTable:
     Raises:
         TableNotFoundError: there is no table.
     """
-    from deltalake import DeltaTable
-
     with _lock:
         kept = _kept.pop(folder, None)
     # A folder that was removed and created again, or restored, has other files under the same names.
     if kept is None or kept.commit != _commit(folder, kept.table.version()):
-        return DeltaTable(folder)
+        return delta_table(folder)
     kept.table.update_incremental()
     return kept.table
 
@@ -95,10 +94,12 @@ def keep(folder: str, table: DeltaTable) -> None:
 
 
 def _commit(folder: str, version: int) -> tuple[int, int] | None:
-    """Return inode and modification time of a commit's file; None if there is no file.
+    """Return inode and modification time of a commit's file; None if there is no file, and in an object store.
 
-    If another file replaced the commit, inode or time differ.
+    If another file replaced the commit, inode or time differ. Objects have no inode, so their tables are not cached.
     """
+    if bucket_of(folder) is not None:
+        return None
     try:
         file = Path(folder, "_delta_log", f"{version:020d}.json").stat()
     except OSError:
@@ -148,19 +149,32 @@ class TargetShape(NamedTuple):
 
 
 @contextlib.contextmanager
-def refused() -> Iterator[None]:
-    """Convert every error of delta-rs to a NativeWriteError: its own errors, an OSError of a disk, errors of Arrow."""
+def refused(folder: str) -> Iterator[None]:
+    """Convert every error of delta-rs to a NativeWriteError: its own errors, an OSError of a disk, errors of Arrow.
+
+    The error for a fault of a bucket has no cause, because the texts of delta-rs may have credentials.
+    """
     try:
         yield
     except NativeWriteError:
         raise
     except Exception as error:
-        raise NativeWriteError(f"delta-rs: {type(error).__name__}: {plain(error)}") from error
+        text = f"delta-rs: {type(error).__name__}: {plain(error)}"
+        if bucket_of(folder) is None:
+            raise NativeWriteError(text) from error
+        raise NativeWriteError(reason_of(text, folder)) from None
 
 
 def plain(error: Exception) -> str:
     """Return the text of an error of delta-rs in one line, without colours and arrows of terminals."""
-    return " ".join(_FOR_TERMINALS.sub(" ", str(error)).split())
+    return without_secrets(" ".join(_FOR_TERMINALS.sub(" ", str(error)).split()))
+
+
+def reason_of(text: str, folder: str) -> str:
+    """Return an error text about a folder, without credentials; if its bucket has a fault, with the remedy first."""
+    fault = storage_fault(text, folder)
+    text = without_secrets(text)
+    return text if fault is None else f"{fault.text}. {fault.hint} ({text})"
 
 
 def open_target(folder: str, target: TargetShape) -> pa.Schema:
@@ -171,7 +185,7 @@ def open_target(folder: str, target: TargetShape) -> pa.Schema:
     """
     import pyarrow as pa
 
-    with refused():
+    with refused(folder):
         table = opened(folder)
         check_target(table, target)
         keep(folder, table)
@@ -184,11 +198,10 @@ def is_as_created(folder: str, columns: Sequence[TargetColumn], comment: str, pr
     Raises:
         NativeWriteError: delta-rs cannot read the table.
     """
-    from deltalake import DeltaTable
     from pyspark.sql.types import StructType
 
-    with refused():
-        table = DeltaTable(folder)
+    with refused(folder):
+        table = delta_table(folder)
         metadata, protocol = table.metadata(), table.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     features_named = {name.removeprefix(_FEATURE) for name in properties if name.startswith(_FEATURE)}
@@ -210,12 +223,11 @@ def has_rows(folder: str, commit: Commit) -> bool:
     Raises:
         NativeWriteError: the table exists and cannot be read.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaProtocolError, TableNotFoundError
 
-    with refused():
+    with refused(folder):
         try:
-            table = DeltaTable(folder)
+            table = delta_table(folder)
         except (TableNotFoundError, DeltaProtocolError):  # there is no table in the folder
             return False
         last = (table.transaction_version(commit._replace(part=part).writer) for part in ROWS)
@@ -272,18 +284,36 @@ def append_files(
     return added
 
 
+def may_have_landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
+    """Return True if a failed commit is in a table after all; call it before the files of the commit are removed.
+
+    A store may write a commit and its answer may get lost. The retry of delta-rs then finds its own commit, and reports
+    a conflict. On a disk a failed commit is not there.
+
+    Raises:
+        NativeWriteError: this is unknown, or the table has the token but not the files, because another task made the
+            commit, or a later commit replaced the files. The files stay for VACUUM.
+    """
+    if bucket_of(folder) is None:
+        return False
+    if files and _landed(folder, files, None):
+        return True
+    if token is not None and _landed(folder, (), token):
+        raise NativeWriteError("another task made its commit, or a later one replaced its files")
+    return False
+
+
 def _landed(folder: str, files: Sequence[DataFile], token: Commit | None) -> bool:
     """Return True if the table has the files of a commit, or its token if it has no files.
 
     Raises:
         NativeWriteError: the table cannot be read.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
-    with refused():
+    with refused(folder):
         try:
-            table = DeltaTable(folder)
+            table = delta_table(folder)
         except TableNotFoundError:
             return False
         if files:
@@ -322,7 +352,7 @@ def replace_rows(folder: str, values: Mapping[str, list[object]], metadata: str)
     import pyarrow as pa
     from deltalake import CommitProperties, write_deltalake
 
-    with refused():
+    with refused(folder):
         table = opened(folder)
         check_target(table, None)
         schema = pa.schema(table.schema().to_arrow())
@@ -344,10 +374,10 @@ def stored_rows(folder: str, names: Sequence[str], version: int | None = None) -
         NativeWriteError: the table cannot be read.
     """
     import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
-    with refused():
-        query = QueryBuilder().register("there", DeltaTable(folder, version=version))
+    with refused(folder):
+        query = QueryBuilder().register("there", delta_table(folder, version))
         found = pa.table(query.execute(f"SELECT {', '.join(map(double_quoted, names))} FROM there").read_all())  # noqa: S608
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
@@ -358,10 +388,8 @@ def stored_columns(folder: str) -> list[str]:
     Raises:
         NativeWriteError: the table cannot be read, or does not exist.
     """
-    from deltalake import DeltaTable
-
-    with refused():
-        return [field.name for field in DeltaTable(folder).schema().fields]
+    with refused(folder):
+        return [field.name for field in delta_table(folder).schema().fields]
 
 
 def after_commit() -> PostCommitHookProperties:
@@ -379,7 +407,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
     """Write one commit, after the commits of other writers. Return False if the table already has the commit."""
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-    with refused():
+    with refused(folder):
         for number in range(TRIES):
             try:
                 table = opened(folder)
@@ -393,7 +421,7 @@ def _committed(folder: str, target: TargetShape, token: Commit | None, write: Ca
                 raise NativeWriteError(f"there is no table in {folder}") from None
             except CommitFailedError as error:
                 if number + 1 == TRIES:
-                    raise NativeWriteError(f"{TRIES} tries conflicted with other commits: {plain(error)}") from error
+                    raise NativeWriteError(f"{TRIES} tries conflicted with other commits: {plain(error)}") from None
             else:
                 keep(folder, table)
                 return True
@@ -474,6 +502,8 @@ def _rewrite_files(
             post_commithook_properties=after_commit(),
         )
     except BaseException:
+        if may_have_landed(folder, new, commit):
+            return
         remove_files(folder, new)
         raise
 

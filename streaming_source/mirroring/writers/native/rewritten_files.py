@@ -8,7 +8,6 @@ removes the old files and adds the new ones. The commit has to fail if another c
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from streaming_source.mirroring.batch.latest_rows import key_codes, numbers
@@ -21,6 +20,7 @@ from streaming_source.mirroring.writers.native.data_files import (
     write_file,
 )
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
+from streaming_source.sinks.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,11 +188,9 @@ class FileKeys:
 
     def are_in(self, folder: str, file: TableFile) -> bool:
         """Return True if a file has one of the keys. Only row groups whose limits allow it are read."""
-        import pyarrow.parquet as pq
-
         if not self._changed.num_rows:
             return False
-        with pq.ParquetFile(Path(folder, file.path), coerce_int96_timestamp_unit="us") as opened:
+        with files_in(folder).read(file.path) as source, _parquet(source) as opened:
             if not set(self._names) <= set(opened.schema_arrow.names):
                 return True  # the file is older than the column, which is NULL in its rows
             first, name = self._first, self._names[0]
@@ -218,6 +216,12 @@ class FileKeys:
         flags = np.zeros(codes.max(initial=0) + 1, np.bool_)
         flags[codes[rows.num_rows :]] = True
         return array_of(flags[codes[: rows.num_rows]])
+
+
+def _parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
 
 
 def limits_allow(file: pq.ParquetFile, number: int, name: str, wanted: npt.NDArray[np.int64]) -> bool:

@@ -115,7 +115,7 @@ def create(
         log.mkdir(parents=True, exist_ok=True)
         _write(folder, 0, "CREATE TABLE", actions, metadata)
         return
-    with refused():
+    with refused(folder):
         table = opened(folder)
         check_target(table, None)
         removed = [_removed(file) for file in files_of(table)]
@@ -162,7 +162,7 @@ def rewrite(
     """
     import pyarrow as pa
 
-    with refused():
+    with refused(folder):
         table = opened(folder)
         check_target(table, None)
         if with_deletion_vectors(table):
@@ -254,7 +254,7 @@ def _rewritten(spark: SparkSession, files: Sequence[TableFile], rewriter: _Rewri
 
 def _retried(folder: str, operation: str, attempt: Callable[[DeltaTable], list[dict[str, Any]]], metadata: str) -> None:
     for number in range(_TRIES):
-        with refused():
+        with refused(folder):
             table = opened(folder)
             check_target(table, None)
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -146,10 +146,20 @@ class CountedTask:
 Task = ChangesTask | RowsTask | CountedTask
 
 
-def run(jobs: Iterable[tuple[Task, Sequence[PackedPart]]]) -> Iterator[TaskOutcome]:
-    """Call functions, each with the partitions that have rows of its table."""
-    from streaming_source.mirroring.batch.table_rows import packed_batch
+def run(
+    storage: Mapping[str, Mapping[str, str]], jobs: Iterable[tuple[Task, Sequence[PackedPart]]]
+) -> Iterator[TaskOutcome]:
+    """Call functions, each with the partitions that have rows of its table.
 
+    Args:
+        storage: the options of the buckets of these tables, by bucket.
+        jobs: the functions and their partitions.
+    """
+    from streaming_source.mirroring.batch.table_rows import packed_batch
+    from streaming_source.sinks.storage import use_storage
+
+    for bucket, options in storage.items():
+        use_storage(bucket, options)
     for task, parts in jobs:
         yield task([packed_batch(parts)])
 
@@ -158,7 +168,9 @@ def _reason(folder: str, write: Callable[[], None]) -> str | None:
     """Return why a table could not be written; None if it was."""
     from replica.errors import ConfigError
     from streaming_source.mirroring.writers.native.data_files import NativeWriteError
+    from streaming_source.mirroring.writers.native.delta_rows import plain, reason_of
     from streaming_source.mirroring.writers.native.writer import check_worker
+    from streaming_source.sinks.storage import bucket_of
 
     try:
         check_worker()
@@ -166,6 +178,8 @@ def _reason(folder: str, write: Callable[[], None]) -> str | None:
     except (ConfigError, NativeWriteError) as refused:
         return str(refused)
     except Exception as error:  # noqa: BLE001  (any error concerns only this table)
+        if bucket_of(folder) is not None:  # the text may have credentials
+            return reason_of(f"{type(error).__name__}: {plain(error)}", folder)
         _log.debug("a task could not write %s", folder, exc_info=True)
         return f"{type(error).__name__}: {error}"
     return None

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import time
 from dataclasses import dataclass, field
@@ -31,7 +30,8 @@ from streaming_source.mirroring.writers.native.data_files import (
     with_deletion_vectors,
     write_file,
 )
-from streaming_source.mirroring.writers.native.delta_rows import after_commit
+from streaming_source.mirroring.writers.native.delta_rows import after_commit, may_have_landed
+from streaming_source.sinks.storage import bucket_of, delta_table, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,9 +63,8 @@ def compact(folder: str) -> int:
         deltalake.exceptions.DeltaError: delta-rs cannot read or write the table, or another commit came first.
     """
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-    table = DeltaTable(folder)
+    table = delta_table(folder)
     small = _small_files(table)
     if len(small) < FEW_FILES or table.metadata().partition_columns:
         return 0
@@ -75,8 +74,10 @@ def compact(folder: str) -> int:
     try:
         _commit(table, small, new, about)
     except BaseException:
-        remove_files(folder, [] if new is None else [new])
-        raise
+        added = [] if new is None else [new]
+        if not may_have_landed(folder, added, None):
+            remove_files(folder, added)
+            raise
     return len(small)
 
 
@@ -154,6 +155,8 @@ checkpoint. This costs 15 ms more CPU time than with 100 versions, and with 50,0
 """
 _AT_ONCE: Final = 1000
 """Files that are removed between two readings of the clock: on a local disk, some 20 ms."""
+_OBJECTS_AT_ONCE: Final = 20
+"""The same for objects, each of which is a request."""
 _CHECKPOINT_INTERVAL: Final = 20
 """Versions between two checkpoints of a new target's log.
 
@@ -257,9 +260,7 @@ class Upkeep:
 
     def _due(self, folder: str, state: _Table) -> Iterator[tuple[str, Callable[[str], Iterator[None]]]]:
         """Yield the due steps of a table. Each step opens the table again when it runs."""
-        from deltalake import DeltaTable
-
-        table = DeltaTable(folder)
+        table = delta_table(folder)
         _warn_of_others(folder, table, state.version)
         state.version = table.version()
         properties = table.metadata().configuration
@@ -327,16 +328,15 @@ def _write_checkpoint(folder: str) -> Iterator[None]:
     delta-rs writes one if the next version is a multiple of `delta.checkpointInterval`, Spark if the current version
     is. If they write in turn, each may meet only the versions of the other, and neither writes a checkpoint.
     """
-    from deltalake import DeltaTable
-
-    DeltaTable(folder).create_checkpoint()
+    delta_table(folder).create_checkpoint()
     yield
 
 
 def _last_checkpoint(folder: str) -> int:
     """Return the version of the last checkpoint; -1 if there is none."""
     try:
-        return int(json.loads(Path(folder, "_delta_log", "_last_checkpoint").read_text())["version"])
+        with files_in(folder).read("_delta_log/_last_checkpoint") as file:
+            return int(json.loads(file.read())["version"])
     except (OSError, ValueError, KeyError, TypeError):
         return -1
 
@@ -350,21 +350,18 @@ def _compact(folder: str) -> Iterator[None]:
 
 def _clean_log(folder: str) -> Iterator[None]:
     """Remove log files that no version within the retention needs."""
-    from deltalake import DeltaTable
-
-    DeltaTable(folder).cleanup_metadata()
+    delta_table(folder).cleanup_metadata()
     yield
-    _remove_checksums(Path(folder, "_delta_log"))
+    _remove_checksums(f"{folder}/_delta_log")
 
 
 def _remove_files(folder: str) -> Iterator[None]:
     """Remove data files that no version within the retention needs."""
-    from deltalake import DeltaTable
-
-    expired = _expired_files(DeltaTable(folder))
-    for first in range(0, len(expired), _AT_ONCE):
+    expired = _expired_files(delta_table(folder))
+    at_once = _AT_ONCE if bucket_of(folder) is None else _OBJECTS_AT_ONCE
+    for first in range(0, len(expired), at_once):
         yield  # another micro-batch may come between, and may restore an old version
-        _remove(folder, set(expired[first : first + _AT_ONCE]) - _files(DeltaTable(folder)))
+        _remove(folder, set(expired[first : first + at_once]) - _files(delta_table(folder)))
 
 
 def _expired_files(table: DeltaTable) -> list[str]:
@@ -387,20 +384,19 @@ def _files(table: DeltaTable) -> set[str]:
 
 def _remove(folder: str, paths: Iterable[str]) -> None:
     """Remove files, and the checksums that Hadoop keeps for them on a local disk."""
+    files = files_in(folder)
     for path in paths:
-        file = Path(folder, path)
-        file.unlink(missing_ok=True)
-        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        parent, slash, name = path.rpartition("/")
+        files.remove([path] if bucket_of(folder) is not None else [path, f"{parent}{slash}.{name}.crc"])
 
 
-def _remove_checksums(log: Path) -> None:
+def _remove_checksums(log: str) -> None:
     """Remove checksums of versions that are no longer in the log: Spark writes them, delta-rs does not remove them."""
-    names = [entry.name for entry in os.scandir(log)]
+    files = files_in(log)
+    names = [path for path, _ in files.sizes() if "/" not in path]
     first = min((int(found[1]) for name in names if (found := _VERSION.fullmatch(name))), default=0)
-    for name in names:
-        found = _CHECKSUM.fullmatch(name)
-        if found and int(found[1]) < first:
-            (log / name).unlink(missing_ok=True)
+    checksums = ((name, _CHECKSUM.fullmatch(name)) for name in names)
+    files.remove(name for name, found in checksums if found and int(found[1]) < first)
 
 
 def _seconds(interval: str | None, default: int) -> float:

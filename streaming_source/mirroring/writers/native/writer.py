@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +34,7 @@ from streaming_source.mirroring.writers.target_format import METADATA, READS
 from streaming_source.schema.target_modes import CURRENT, SOFT_DELETE
 from streaming_source.sinks.delta import folder_of, known_folder
 from streaming_source.sinks.queries import SPARK_ERRORS
+from streaming_source.sinks.storage import storage_of
 from streaming_source.transforms.transformed_images import MIRROR, SOURCE
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class NativeWriter:
             return None
         if (table, made) not in self._folders:
             try:
-                self._folders[table, made] = folder_of(spark, table)
+                self._folders[table, made] = folder_of(spark, table, self._settings.storage)
             except SPARK_ERRORS:  # the write of the table reports its fault
                 return None
         return self._folders[table, made]
@@ -157,7 +158,7 @@ class NativeWriter:
             if not row.keys and self._is_in(work):
                 return None
         if part.folder is None:
-            raise NativeWriteError("its storage is not a local disk")
+            raise NativeWriteError("its storage is neither a local disk nor S3")
         ruled = transformed_table(part.spark, row.table, self._settings)
         target = _shape(row, tuple(column.name for column in part.mode.columns(ruled.columns)))
         tasks = _TableTasks(work, number, part.folder, target, part.commit)
@@ -320,7 +321,9 @@ def _outcomes(spark: SparkSession, chosen: Sequence[_TableTasks], parts: Parts) 
     found: Outcomes = {}
     try:
         slices = min(len(jobs), TASKS_A_CORE * cores)
-        reported = context.parallelize(jobs, slices).mapPartitions(run).collect()
+        # The options are in the function, which Spark neither prints nor writes to a file, as it does with jobs.
+        function = partial(run, storage_of(tasks.folder for tasks in chosen))
+        reported = context.parallelize(jobs, slices).mapPartitions(function).collect()
     except SPARK_ERRORS as error:  # for instance a lost worker: Spark then writes each table
         _log.debug("the job of the native writer ended", exc_info=True)
         reason = f"the job ended: {type(error).__name__}"

@@ -9,7 +9,6 @@ changes nothing. `streaming_source/mirroring/modes/current.py` has the same algo
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_source.mirroring.batch.latest_rows import CHANGE, HISTORY
@@ -35,6 +34,7 @@ from streaming_source.mirroring.writers.native.rewritten_files import (
     rewritten,
     whole_numbers,
 )
+from streaming_source.sinks.storage import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -132,7 +132,7 @@ def count_in(
     """
     import pyarrow as pa
 
-    with refused():
+    with refused(folder):
         table = opened(folder)
         check_target(table, target)
         schema = pa.schema(table.schema().to_arrow())
@@ -210,7 +210,7 @@ class FewerRows:
         """Return True if the limits of a file do not exclude all of the rows."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(Path(folder, file.path)) as opened:
+        with files_in(folder).read(file.path) as source, pq.ParquetFile(source) as opened:
             return any(
                 all(limits_allow(opened, number, name, wanted) for name, wanted in self._numbers.items())
                 for number in range(opened.num_row_groups)

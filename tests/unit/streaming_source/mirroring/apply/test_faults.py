@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from replica.errors import ConfigError, DiskFullError, SchemaError
-from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, may_pass, typed_disk_errors
+from streaming_source.mirroring.apply.faults import fault_of_all, full_disk, may_pass, typed_storage_errors
 from streaming_source.sinks.queries import message_of
 
 DISK = PySparkException("java.io.IOException: No space left on device")
@@ -84,13 +84,13 @@ def test_the_place_that_is_full_is_named(error: PySparkException, where: str) ->
     found = full_disk(error, "x")
     assert isinstance(found, DiskFullError)
     assert where in found.message
-    with pytest.raises(DiskFullError, match="a disk is full"), typed_disk_errors("x"):
+    with pytest.raises(DiskFullError, match="a disk is full"), typed_storage_errors("x"):
         raise error
 
 
 @pytest.mark.parametrize("error", [written(FAILED, "lost"), AnalysisException(FAILED), ConfigError(FULL)])
 def test_other_errors_stay_what_they_are(error: Exception) -> None:
     assert full_disk(error, "x") is None
-    with pytest.raises(type(error)) as met, typed_disk_errors("x"):
+    with pytest.raises(type(error)) as met, typed_storage_errors("x"):
         raise error
     assert met.value is error

@@ -324,7 +324,7 @@ class CountsUnderTrouble(TargetUnderTrouble):
         commit = self.commit(number)
         while True:
             try:
-                with refused():
+                with refused(self.folder):
                     files, replaced = counted_files(delta_rows.opened(self.folder), self.folder, counted)
                 return append_files(self.folder, files, self.target, commit, once=True, replaced=replaced)
             except NativeWriteError as error:

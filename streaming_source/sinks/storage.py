@@ -1,0 +1,378 @@
+"""Storage of Delta tables without Spark: a local disk, or a bucket of S3 through delta-rs.
+
+`delta_table` opens a table, and `files_in` gives its files. Both take a folder as `sinks/delta.py` returns it: a local
+path, or `s3://bucket/path`. `use_storage` keeps the options of a bucket for the process, because a folder is only text:
+so credentials are in no plan, task argument, repr or log. `storage_error` explains an error of a store, without
+credentials.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from replica.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyspark.sql import SparkSession
+
+S3: Final = "s3"
+SCHEMES: Final = frozenset({S3, "s3a", "s3n"})
+"""Schemes of URLs in S3. Spark has the file system s3a; delta-rs takes s3 and s3a alike."""
+
+
+class StorageOption(NamedTuple):
+    """Option of delta-rs for S3.
+
+    Attributes:
+        name: its name in `storageOptions`.
+        meaning: its meaning in Markdown.
+        hadoop: the setting of Spark that gives it, if there is one.
+        secret: whether its value is a credential.
+    """
+
+    name: str
+    meaning: str
+    hadoop: str = ""
+    secret: bool = False
+
+
+OPTIONS: Final = (
+    StorageOption("aws_access_key_id", "access key", "fs.s3a.access.key", secret=True),
+    StorageOption("aws_secret_access_key", "secret key", "fs.s3a.secret.key", secret=True),
+    StorageOption("aws_session_token", "token of temporary credentials", "fs.s3a.session.token", secret=True),
+    StorageOption("aws_endpoint", "URL of the store, if it is not AWS", "fs.s3a.endpoint"),
+    StorageOption("aws_region", "region of the bucket", "fs.s3a.endpoint.region"),
+    StorageOption("aws_virtual_hosted_style_request", "`true`: the bucket is part of the host name"),
+    StorageOption("aws_allow_http", "`true` allows an endpoint without TLS"),
+    StorageOption("aws_server_side_encryption", "`AES256`, `aws:kms` or `aws:kms:dsse`"),
+    StorageOption("aws_sse_kms_key_id", "the key of KMS"),
+    StorageOption("timeout", "longest time of a request: `30s`"),
+    StorageOption("connect_timeout", "longest time of a connection attempt: `5s`"),
+    StorageOption("max_retries", "retries of a request"),
+    StorageOption("retry_timeout", "longest time of a request with its retries: `60s`"),
+)
+_BY_NAME: Final = {option.name: option for option in OPTIONS}
+_DEFAULTS: Final = {"timeout": "30s", "connect_timeout": "5s", "max_retries": "6", "retry_timeout": "60s"}
+"""Limits of delta-rs are three minutes. A micro-batch waits for them, and is repeated by Spark after a fault."""
+_SAFE: Final = {"aws_conditional_put": "etag", "aws_s3_allow_unsafe_rename": "false"}
+"""A commit is a PUT that fails if the object exists (If-None-Match). The environment may not allow anything less."""
+_UNSAFE: Final = ("conditional_put", "copy_if_not_exists", "allow_unsafe_rename", "s3_locking_provider")
+AT_ONCE_BYTES: Final = 4 << 20
+"""Most bytes of an object that is read by one request, instead of one for each column of a row group."""
+_HINT: Final = "docs/mirror-reference.md lists the storage options."
+
+_options: dict[str, dict[str, str]] = {}
+"""Options by bucket, of this process."""
+_lock = threading.Lock()
+
+
+def checked_options(given: Mapping[str, object] | None) -> dict[str, str]:
+    """Return `storageOptions` by the names in OPTIONS. Their values appear in no error text.
+
+    Raises:
+        ConfigError: an option is unknown, given twice, or makes commits unsafe.
+    """
+    made: dict[str, str] = {}
+    for key, value in (given or {}).items():
+        name = key.lower()
+        name = f"aws_{name}" if f"aws_{name}" in _BY_NAME else name
+        if any(part in name for part in _UNSAFE):
+            raise ConfigError(
+                f"storageOptions: {key} cannot be set: commits need conditional PUT (If-None-Match), or two writers "
+                "overwrite each other's commits.",
+                hint="Remove it. The store has to have conditional PUT.",
+            )
+        if name not in _BY_NAME or name in made:
+            why = "is given twice" if name in made else "is not an option"
+            raise ConfigError(f"storageOptions: {key} {why}.", hint=_HINT)
+        if not isinstance(value, (str, int)) or value == "":
+            raise ConfigError(f"storageOptions: the value of {key} is not a text.", hint=_HINT)
+        made[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return made
+
+
+def bucket_of(folder: str) -> str | None:
+    """Return the bucket of a folder in S3; None for other folders."""
+    place = urlsplit(folder)
+    return place.netloc if place.scheme in SCHEMES else None
+
+
+def use_storage(bucket: str, options: Mapping[str, str]) -> None:
+    """Keep the options of a bucket for this process. They replace older ones."""
+    with _lock:
+        _options[bucket] = dict(options)
+
+
+def storage_of(folders: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the kept options of the buckets of these folders, for `use_storage` in a task."""
+    with _lock:
+        buckets = {bucket for folder in folders if (bucket := bucket_of(folder)) is not None}
+        return {bucket: dict(_options[bucket]) for bucket in buckets if bucket in _options}
+
+
+def session_options(spark: SparkSession, bucket: str) -> dict[str, str]:
+    """Return the options of a bucket that the settings of a session give: those of the bucket, or of all buckets.
+
+    Credentials may also be in a credential store of Hadoop. Without a setting, delta-rs takes the environment of each
+    process, and then the role of the machine.
+    """
+    conf: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001  (Python has no API for it)
+
+    def setting(name: str) -> str:
+        for key in (name.replace("fs.s3a.", f"fs.s3a.bucket.{bucket}."), name):
+            value = conf.getPassword(key)  # also of plain settings
+            if value is not None:
+                return "".join(value).strip()
+        return ""
+
+    found = {option.name: setting(option.hadoop) for option in OPTIONS if option.hadoop}
+    found = {name: value for name, value in found.items() if value}
+    endpoint = found.get("aws_endpoint")
+    if endpoint is not None:
+        if "://" not in endpoint:
+            plain = setting("fs.s3a.connection.ssl.enabled").lower() == "false"
+            endpoint = f"{'http' if plain else 'https'}://{endpoint}"
+        host = urlsplit(endpoint).hostname or ""
+        if host.endswith(".amazonaws.com"):
+            del found["aws_endpoint"]  # delta-rs makes it from the region
+        else:
+            if setting("fs.s3a.path.style.access").lower() != "true":
+                endpoint = endpoint.replace("://", f"://{bucket}.", 1)
+                found["aws_virtual_hosted_style_request"] = "true"
+            found |= {"aws_endpoint": endpoint, "aws_allow_http": str(endpoint.startswith("http://")).lower()}
+    return found
+
+
+def known_storage(spark: SparkSession, location: str, given: Mapping[str, str] | None = None) -> str:
+    """Return a location in S3 as a folder of delta-rs, and keep the options of its bucket.
+
+    Args:
+        spark: the session whose settings give the options.
+        location: the URL, `s3a://bucket/path`.
+        given: `storageOptions` of a mirror, which win. None: keep the options that the process has.
+    """
+    bucket = bucket_of(location)
+    assert bucket is not None, location  # noqa: S101
+    with _lock:
+        is_known = bucket in _options
+    if given is not None or not is_known:
+        use_storage(bucket, session_options(spark, bucket) | dict(given or {}))
+    return f"{S3}://{bucket}/{urlsplit(location).path.strip('/')}"
+
+
+def options_of(folder: str) -> dict[str, str] | None:
+    """Return the options with which delta-rs opens a folder; None for a local folder."""
+    bucket = bucket_of(folder)
+    if bucket is None:
+        return None
+    with _lock:
+        return _DEFAULTS | _options.get(bucket, {}) | _SAFE
+
+
+def delta_table(folder: str, version: int | None = None) -> DeltaTable:
+    """Open a version of the table in a folder; None: the current one.
+
+    Raises:
+        TableNotFoundError: there is no table.
+    """
+    from deltalake import DeltaTable
+
+    return DeltaTable(folder, version=version, storage_options=options_of(folder))
+
+
+def is_delta_table(folder: str) -> bool:
+    """Return True if a folder has a table."""
+    from deltalake import DeltaTable
+
+    return DeltaTable.is_deltatable(folder, storage_options=options_of(folder))
+
+
+class TableFiles(Protocol):
+    """Files in the folder of a table, by their paths in it."""
+
+    def write(self, path: str) -> pa.NativeFile:
+        """Open a new file; it exists when it is closed."""
+
+    def read(self, path: str) -> pa.NativeFile:
+        """Open a file.
+
+        Raises:
+            OSError: it does not exist, or cannot be read.
+        """
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file."""
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files, if they exist."""
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield path and bytes of all files, in all folders below."""
+
+
+def files_in(folder: str) -> TableFiles:
+    """Return the files in the folder of a table."""
+    return _LocalFiles(folder) if bucket_of(folder) is None else _Objects(folder)
+
+
+class _LocalFiles:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def write(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.OSFile(str(Path(self._folder, path)), "wb")
+
+    def read(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.OSFile(str(Path(self._folder, path)), "rb")
+
+    def size(self, path: str) -> int:
+        return Path(self._folder, path).stat().st_size
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            Path(self._folder, path).unlink(missing_ok=True)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        for place, _, names in os.walk(self._folder):
+            for name in names:
+                file = Path(place, name)
+                with contextlib.suppress(FileNotFoundError):  # VACUUM removed the file
+                    yield os.path.relpath(file, self._folder), file.stat().st_size
+
+
+class _Objects:
+    def __init__(self, folder: str) -> None:
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        self._files = PyFileSystem(DeltaStorageHandler(folder, options_of(folder)))
+
+    def write(self, path: str) -> pa.NativeFile:
+        return self._files.open_output_stream(path)
+
+    def read(self, path: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        file = self._files.open_input_file(path)
+        if file.size() > AT_ONCE_BYTES:
+            return file
+        with file:
+            return pa.BufferReader(file.read_buffer())
+
+    def size(self, path: str) -> int:
+        return int(self._files.get_file_info(path).size)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.delete_file(path)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        from pyarrow.fs import FileSelector, FileType
+
+        for found in self._files.get_file_info(FileSelector("", recursive=True)):
+            if found.type == FileType.File:
+                yield found.path, found.size
+
+
+# Texts of errors. The XML of a store has the access key, and for a wrong signature the text that was signed.
+
+_CODES: Final = (
+    (
+        ("InvalidAccessKeyId", "UserNotFound", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefresh"),
+        "refuses the credentials",
+        "Give valid keys: storageOptions, fs.s3a.access.key and fs.s3a.secret.key, or AWS_… in each environment.",
+    ),
+    (
+        ("RequestTimeTooSkewed", "RequestExpired", "signature expired", "Request has expired"),
+        "refuses the signature, because the clocks differ",
+        "Set the clocks of the driver, the executors and the store by NTP.",
+    ),
+    (
+        ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint", "301 Moved"),
+        "is in another region",
+        "Set fs.s3a.endpoint.region (aws_region) to the region of the bucket.",
+    ),
+    (("NoSuchBucket",), "does not exist", "Create the bucket, or correct its name or fs.s3a.endpoint."),
+    (
+        ("AccessDenied", "403 Forbidden", "Status Code: 403", "MethodNotAllowed"),
+        "does not allow the request",
+        "Allow s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload.",
+    ),
+    (
+        ("NotImplemented", "501 Not Implemented"),
+        "lacks conditional PUT (If-None-Match)",
+        "Use a store that has it: without it, two writers overwrite each other's commits.",
+    ),
+    (
+        ("SlowDown", "503 Service", "Status Code: 503", "TooManyRequests", "429 Too Many"),
+        "asks for fewer requests",
+        "Make micro-batches less frequent (trigger), or raise the limit of the store.",
+    ),
+    (
+        (
+            *("timed out", "Timeout waiting", "operation timed out", "Connection refused", "tcp connect error"),
+            *("Connection reset", "connection closed", "UnknownHost", "dns error", "SdkClientException"),
+            *("error sending request", "error decoding response", "NoHttpResponse"),
+        ),
+        "does not answer",
+        "Look at the network and the state of the store, and check fs.s3a.endpoint.",
+    ),
+)
+_BUCKET: Final = re.compile(r"\bs3[an]?://([\w.-]+)")
+_SECRETS: Final = re.compile(
+    r"<(AWSAccessKeyId|StringToSign|StringToSignBytes|CanonicalRequest|CanonicalRequestBytes|SignatureProvided|"
+    r"Token-\d+)>.*?</\1>|\b(Credential|Signature|X-Amz-[\w-]+)=[^,\s&<>\"]+",
+    re.DOTALL,
+)
+
+
+class StorageFault(NamedTuple):
+    """Fault of a bucket: what it is, and what to do."""
+
+    text: str
+    hint: str
+
+
+def storage_fault(text: str, where: str) -> StorageFault | None:
+    """Return the fault that an error text of delta-rs, Hadoop or a store describes; None for other texts.
+
+    Args:
+        text: the text.
+        where: the folder or table, which may be in S3. If it does not name a bucket, the text may.
+    """
+    named = _BUCKET.search(where) or _BUCKET.search(text)
+    if named is None:
+        return None
+    bucket = named[1]
+    found = next((one for one in _CODES if any(code in text for code in one[0])), None)
+    return None if found is None else StorageFault(f"the bucket {bucket} {found[1]}", found[2])
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the credentials that this process knows, and without the signed text of a store."""
+    text = _SECRETS.sub("…", text)
+    with _lock:
+        known = {
+            value
+            for options in _options.values()
+            for name, value in options.items()
+            if name in _BY_NAME and _BY_NAME[name].secret
+        }
+    for value in sorted(known, key=len, reverse=True):
+        text = text.replace(value, "…")
+    return text

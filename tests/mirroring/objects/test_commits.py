@@ -1,0 +1,172 @@
+"""Native commits to a table in a bucket, without Spark: two processes, and faults of the store at random.
+
+Every batch is in the table once, whatever befalls its requests: errors, resets, silence, and answers that get lost
+after the store did the work.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming_source.mirroring.writers.native import upkeep
+from streaming_source.mirroring.writers.native.data_files import NativeWriteError, write_file
+from streaming_source.mirroring.writers.native.delta_rows import TargetShape, append_files, merge_rows, replace_rows
+from streaming_source.mirroring.writers.target_format import READS, Commit
+from streaming_source.sinks.storage import delta_table, files_in, use_storage
+from tests.fixtures.s3_faults import FaultyStore, random_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.fixtures.object_store import ObjectStore
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+OWNER = {"mariadb.mirror": "m"}
+TARGET = TargetShape("current", ("id", "v"), ("id",), tuple(OWNER.items()))
+BUCKET = "lake"
+WRITER = """
+import sys, json
+import pyarrow as pa
+from tests.mirroring.objects import test_commits as here
+folder, mirror, first, options = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.stdin.read())
+here.use_storage(here.BUCKET, options)
+for number in range(1, 21):
+    here.insist(lambda: here.append(folder, number, [first + number], mirror))
+"""
+
+
+@pytest.fixture
+def proxy(store: ObjectStore) -> Iterator[FaultyStore]:
+    with FaultyStore("127.0.0.1", store.port) as between:
+        yield between
+
+
+def make_table(name: str, store: ObjectStore, endpoint: str | None = None) -> str:
+    use_storage(BUCKET, store.options())
+    folder = f"s3://{BUCKET}/{name}"
+    DeltaTable.create(
+        folder,
+        SCHEMA,
+        configuration=OWNER,
+        raise_if_key_not_exists=False,
+        storage_options=store.options(),
+    )
+    quick = {"timeout": "2s", "connect_timeout": "2s", "max_retries": "4", "retry_timeout": "20s"}
+    use_storage(BUCKET, store.options(endpoint) | quick)
+    return folder
+
+
+def append(folder: str, number: int, keys: list[int], mirror: str = "m") -> None:
+    rows = pa.table([keys, [f"read {number}"] * len(keys)], SCHEMA)
+    file = write_file(folder, SCHEMA, SCHEMA.names, rows.to_batches())
+    assert file is not None
+    append_files(folder, [file], TARGET, Commit(mirror, number, f"0-1-{number}", READS), once=True)
+
+
+def merge(folder: str, number: int, changes: dict[int, bool]) -> None:
+    columns = [
+        pa.array(list(changes), pa.int64()),
+        pa.array([f"of {number}" for _ in changes], pa.string()),
+        pa.array([not there for there in changes.values()], pa.bool_()),
+    ]
+    merge_rows(folder, pa.table(columns, names=["0", "1", "2"]), TARGET, Commit("m", number, f"0-1-{number}"))
+
+
+def insist(work: Callable[[], object]) -> int:
+    """Do work until it succeeds, as Spark does with a failed micro-batch; return the number of failures."""
+    for failures in range(40):
+        try:
+            work()
+        except (NativeWriteError, OSError) as error:
+            assert "secret-" not in str(error)
+        else:
+            return failures
+    raise AssertionError("the store never let the work through")
+
+
+def held(folder: str, store: ObjectStore) -> dict[int, Any]:
+    table = DeltaTable(folder, storage_options=store.options())
+    rows = pa.table(table.to_pyarrow_table()).to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows), "doubled rows"
+    return {row["id"]: row["v"] for row in rows}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_batch_is_there_once_whatever_befalls_requests(seed: int, store: ObjectStore, proxy: FaultyStore) -> None:
+    folder = make_table(f"faults-{seed}", store, proxy.endpoint)
+    chance, model = random.Random(seed), dict[int, str]()
+    proxy.fault = random_faults(seed, 0.12, longest_s=3.0)
+    for number in range(1, 26):
+        if chance.random() < 0.3:
+            keys = [1000 * number + place for place in range(3)]
+            insist(lambda number=number, keys=keys: append(folder, number, keys))  # type: ignore[misc]
+            model |= dict.fromkeys(keys, f"read {number}")
+        else:
+            changes = {chance.randrange(12): chance.random() < 0.7 for _ in range(4)}
+            insist(lambda number=number, changes=changes: merge(folder, number, changes))  # type: ignore[misc]
+            model = {key: value for key, value in model.items() if key not in changes}
+            model |= {key: f"of {number}" for key, there in changes.items() if there}
+        if number % 8 == 0:
+            upkeep.FEW_FILES, kept = 2, upkeep.FEW_FILES
+            try:
+                insist(lambda: upkeep.compact(folder))
+            except Exception as error:  # noqa: BLE001  (upkeep logs any error, and goes on)
+                print(type(error).__name__)
+            finally:
+                upkeep.FEW_FILES = kept
+        assert held(folder, store) == model, number
+    assert proxy.faults > 20
+
+
+def test_rows_of_a_small_table_are_replaced_whatever_befalls_requests(store: ObjectStore, proxy: FaultyStore) -> None:
+    folder = make_table("replaced", store, proxy.endpoint)
+    proxy.fault = random_faults(7, 0.15, longest_s=3.0)
+    for number in range(15):
+        insist(lambda number=number: replace_rows(folder, {"id": [number], "v": ["x"]}, "{}"))  # type: ignore[misc]
+        assert held(folder, store) == {number: "x"}
+
+
+def test_two_processes_append_and_neither_loses_a_commit(store: ObjectStore) -> None:
+    import json
+
+    folder = make_table("two", store)
+    writers = []
+    for mirror, first in (("m1", 100), ("m2", 200)):
+        command = [sys.executable, "-c", WRITER, folder, mirror, str(first)]
+        writer = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        assert writer.stdin is not None
+        writer.stdin.write(json.dumps(store.options()))
+        writer.stdin.close()
+        writers.append(writer)
+    assert [writer.wait(200) for writer in writers] == [0, 0]
+    assert sorted(held(folder, store)) == [first + number for first in (100, 200) for number in range(1, 21)]
+    assert DeltaTable(folder, storage_options=store.options()).version() == 40
+
+
+def test_upkeep_of_a_table_in_a_bucket(store: ObjectStore) -> None:
+    folder = make_table("upkept", store)
+    for number in range(1, upkeep.FEW_FILES + 3):
+        append(folder, number, [number])
+    before = held(folder, store)
+    assert upkeep.compact(folder) >= upkeep.FEW_FILES
+    assert held(folder, store) == before
+    assert len(delta_table(folder).file_uris()) == 1
+    list(upkeep._write_checkpoint(folder))
+    assert upkeep._last_checkpoint(folder) == delta_table(folder).version()
+    with files_in(folder).write("_delta_log/00000000000000000001.crc") as file:
+        file.write(b"{}")
+    table = delta_table(folder)
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    list(upkeep._remove_files(folder))
+    left = [path for path, _ in files_in(folder).sizes() if path.endswith(".parquet") and "_delta_log" not in path]
+    assert len(left) == 1
+    assert held(folder, store) == before

@@ -15,6 +15,7 @@ from streaming_source.auditing.mirror.records import last_audits
 from streaming_source.mirroring.control.control_table import CURRENT, control_of
 from streaming_source.mirroring.reading.resnapshot import named_table
 from streaming_source.mirroring.writers.choose import control_store, open_target
+from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +47,7 @@ def mirror_status(spark: SparkSession, *, into: str | None = None, control: str 
     from pyspark.sql import functions as f
 
     name, rows = control_of(spark, "mirror_status", into, control)
-    audits = last_audits(spark, name)
+    audits = None if is_iceberg(name) else last_audits(spark, name)
     audits_of = (
         {} if audits is None else {(row["source_database"], row["source_table"]): row for row in audits.collect()}
     )

@@ -159,6 +159,10 @@ class DeltaTarget(DeltaTable):
         """Return the number of rows, which Spark reads from Delta's log."""
         return self.spark.table(self.name).count()
 
+    def rows(self) -> DataFrame:
+        """Return the current rows."""
+        return self.spark.table(self.name)
+
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the target, or replace it and keep its versions."""
         folder = path_of(self.name)  # None for a catalog table
@@ -288,6 +292,10 @@ class DeltaTarget(DeltaTable):
         rows, merge = mode.merge(changes)
         merged = partial(self.spark.sql, merge, changes=rows)
         self._once(changes.at, merged if merge else rows.writeTo(self.name).append)
+
+    def merge(self, statement: str, rows: DataFrame, placeholder: str) -> None:
+        """Run a MERGE with the token of the session."""
+        self.spark.sql(statement, **{placeholder: rows})
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """Run the UPDATE of a mode."""

@@ -290,7 +290,6 @@ class IcebergTarget(IcebergTable):
 
         A column whose type Iceberg cannot widen is replaced, and all files are rewritten.
         """
-
         if actions is None:
             at = at.of(UNNUMBERED)  # it leads to the same columns each time, and the rows end under the token
             if not self._actions(self._load(), columns):

@@ -72,7 +72,9 @@ def catalog(tmp_path: Path) -> dict[str, str]:
 
 
 def table_of(catalog: dict[str, str], name: str) -> Table:
-    return load_catalog(catalog["name"], **{key: value for key, value in catalog.items() if key != "name"}).load_table(name)
+    return load_catalog(catalog["name"], **{key: value for key, value in catalog.items() if key != "name"}).load_table(
+        name
+    )
 
 
 def text(value: Any) -> str | None:
@@ -98,7 +100,9 @@ def rows_of(mirror: Mirrored, catalog: dict[str, str], name: str) -> list[dict[s
     found = by_pyiceberg(table)
     plain = [{key: value for key, value in row.items() if not key.startswith("_")} for row in found]
     full = f"`iceberg:{catalog['name']}`.`{mirror.lake}`.`{name}`"
-    other = [{key: value for key, value in row.items() if not key.startswith("_")} for row in by_spark(mirror, table, full)]
+    other = [
+        {key: value for key, value in row.items() if not key.startswith("_")} for row in by_spark(mirror, table, full)
+    ]
     assert sorted(plain, key=str) == sorted(other, key=str), name
     return found
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
 
 from tests.fixtures.mariadb import MariaDb
 from tests.mirroring.values.test_mode_tables import FIRST, SECOND, at, replayed, shown, told_apart
@@ -173,10 +174,11 @@ def test_no_statistics_hide_a_row(primary: MariaDb, catalog: dict[str, str], mir
         "INSERT INTO ends VALUES (2, 0, -9999999999999999999999999.99999, 0.0, 1.7e308, "
         "CONCAT(REPEAT('\U0010ffff', 16), 'a'), X'00', '1000-01-01', '1000-01-01 00:00:00', '1970-01-01 00:00:01', "
         "'-838:59:59', -128, VEC_FromText('[3,4]'))",
-        "INSERT INTO ends VALUES (3, 1, 0, 3.4e38, -0.0, CONCAT(REPEAT('\ud7ff', 16), 'b'), NULL, NULL, NULL, NULL, NULL, NULL, "
-        "NULL)",
+        "INSERT INTO ends VALUES (3, 1, 0, 3.4e38, -0.0, CONCAT(REPEAT('\ud7ff', 16), 'b'), NULL, NULL, NULL, NULL, "
+        "NULL, NULL, NULL)",
         "INSERT INTO ends (id) VALUES (-2147483648), (2147483647)",
-        f"INSERT INTO ends (id, t) VALUES (4, CONCAT(REPEAT('a', 16), 'b')), (5, REPEAT('a', 16)), (6, ''), (7, {long})",
+        f"INSERT INTO ends (id, t) VALUES (4, CONCAT(REPEAT('a', 16), 'b')), (5, REPEAT('a', 16)), (6, ''), "
+        f"(7, {long})",
     )
     mirror = mirrored(primary, "shop", format="iceberg", icebergCatalog=catalog)
     mirror.run()
@@ -184,8 +186,6 @@ def test_no_statistics_hide_a_row(primary: MariaDb, catalog: dict[str, str], mir
     table = table_of(catalog, f"{mirror.lake}.ends")
     whole = table.scan().to_arrow().to_pylist()
     assert len(whole) == 9
-    from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThanOrEqual
-
     for name in whole[0]:
         if name == "v":
             continue

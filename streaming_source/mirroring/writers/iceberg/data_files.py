@@ -4,8 +4,8 @@
 delete files. `write_rows` writes a DataFrame as Parquet files with field ids, and returns their descriptions for the
 commit. Files that no commit names are invisible to readers.
 
-The statistics must never hide a row. Bounds are dropped for floats, because readers place NaN differently, and for
-columns of which a row group has no bounds, because Parquet omits bounds of long values.
+The statistics must never hide a row. Bounds are dropped for floats with NaN, because readers place NaN differently, and
+for columns of which a row group has no bounds, because Parquet omits bounds of long values.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def _reader(
 
 def write_rows(rows: DataFrame, files: TableFiles) -> list[DataFile]:
     """Write rows, whose columns are those of the table in their order, and return the new files."""
+    rows = rows.toDF(*(f"c{place}" for place, _ in enumerate(rows.columns)))  # mapInArrow splits names at dots
     found = rows.mapInArrow(_writer(files), "file BINARY").collect()
     return [pickle.loads(row["file"]) for row in found]  # noqa: S301  (from our own task)
 
@@ -154,6 +155,7 @@ class _OpenFile:
         self._output = files.io().new_output(self.path)
         self._stream = self._output.create(overwrite=False)
         settings = _get_parquet_writer_kwargs(files.metadata.properties)
+        self._with_nan: set[int] = set()
         self._writer = pq.ParquetWriter(self._stream, schema=self._arrow, store_decimal_as_integer=True, **settings)
 
     @property
@@ -164,8 +166,12 @@ class _OpenFile:
     def write(self, table: pa.Table) -> None:
         """Write a row group."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         columns = [table.column(place).cast(field.type) for place, field in enumerate(self._arrow)]
+        for place, column in enumerate(columns):
+            if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                self._with_nan.add(self._schema.fields[place].field_id)
         whole = pa.Table.from_arrays(columns, schema=self._arrow)
         self._writer.write_table(whole, row_group_size=max(1, whole.num_rows))
 
@@ -185,7 +191,7 @@ class _OpenFile:
         mapping = parquet_path_to_id_mapping(self._schema)
         plan = compute_statistics_plan(self._schema, self._files.metadata.properties)
         found = data_file_statistics_from_parquet_metadata(parquet, plan, mapping).to_serialized_dict()
-        for number in _without_bounds(parquet, mapping, self._schema):
+        for number in _without_bounds(parquet, mapping, self._schema) | self._with_nan:
             found["lower_bounds"].pop(number, None)
             found["upper_bounds"].pop(number, None)
         return DataFile.from_args(
@@ -203,8 +209,8 @@ class _OpenFile:
 
 
 def _without_bounds(parquet: Any, mapping: Mapping[str, int], schema: Schema) -> set[int]:
-    """Return the field ids of columns whose bounds could hide rows."""
-    found = set()
+    """Return the field ids of columns whose bounds could hide rows, besides columns with NaN."""
+    found, top = set(), {field.field_id for field in schema.fields}
     for group in range(parquet.num_row_groups):
         for place in range(parquet.num_columns):
             column = parquet.row_group(group).column(place)
@@ -212,6 +218,7 @@ def _without_bounds(parquet: Any, mapping: Mapping[str, int], schema: Schema) ->
             known = column.statistics
             bounded = known is not None and known.has_min_max
             empty = known is not None and known.has_null_count and known.null_count == column.num_values
-            if str(schema.find_type(number)) in _FLOATS or not (bounded or empty):
+            nested = str(schema.find_type(number)) in _FLOATS and number not in top
+            if nested or not (bounded or empty):
                 found.add(number)
     return found

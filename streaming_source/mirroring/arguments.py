@@ -19,7 +19,7 @@ OnAlter = Literal["evolve", "stop"]
 OnCascade = Literal["apply", "ignore", "stop"]
 OnTableError = Literal["suspend", "fail"]
 Writer = Literal["spark", "native"]
-Format = Literal["delta", "parquet"]
+Format = Literal["delta", "parquet", "iceberg"]
 PARALLEL: Final = 4
 """Default number of tables whose MERGEs run at the same time. A small MERGE spends most of its time in the driver."""
 MOST_PARALLEL: Final = 64
@@ -35,6 +35,7 @@ class ValueKind(NamedTuple):
 TEXT: Final = ValueKind("a string", (str,))
 FILE: Final = ValueKind("a path", (str, os.PathLike))
 TABLE: Final = ValueKind("a table of names and values", (Mapping,))
+NAME_OR_TABLE: Final = ValueKind("a name, or a table of names and values", (str, Mapping))
 NUMBER: Final = ValueKind("a whole number", (int,))
 TIME: Final = ValueKind("a time such as 6h", (str, int, float))
 
@@ -99,9 +100,16 @@ ARGUMENTS: Final = (
     Argument("control", "name or folder of the control table", unset="`mirror_control` beside the targets"),
     Argument(
         "format",
-        "`delta`, or `parquet` for [folders in the mode append_log](#formats)",
+        "`delta`, [`iceberg`](#iceberg), or `parquet` for [folders in the mode append_log](#formats)",
         default="delta",
         choices=get_args(Format),
+    ),
+    Argument(
+        "icebergCatalog",
+        "name of a catalog in PyIceberg's configuration, or its properties: `type`, `uri`, `warehouse`, and optionally "
+        "its `name`",
+        NAME_OR_TABLE,
+        unset='`default`, with `format="iceberg"`',
     ),
     Argument(
         "writer",

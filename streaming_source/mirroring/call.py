@@ -48,6 +48,7 @@ def mirror(
     checkpointLocation: str,  # noqa: N803  (as Spark spells it)
     control: str | None = None,
     format: str = "delta",  # noqa: A002  (as Spark spells it)
+    icebergCatalog: str | Mapping[str, str] | None = None,  # noqa: N803
     writer: str | None = None,
     onTruncate: str = "apply",  # noqa: N803
     onDrop: str = "keep",  # noqa: N803
@@ -76,7 +77,8 @@ def mirror(
         into: the template of target names: `lake.{database}_{table}`.
         checkpointLocation: a folder that only this mirror uses.
         control: the control table, which holds the state of each target. Unset: `mirror_control` beside the targets.
-        format: the format of targets: `delta`, or `parquet` for folders in the mode append_log.
+        format: the format of targets: `delta`, `parquet` for folders in the mode append_log, or `iceberg`.
+        icebergCatalog: the catalog of Iceberg targets: its name in PyIceberg's configuration, or its properties.
         writer: what writes targets. `native`: the tasks that decode the rows of a table, and Spark for the changes that
             they cannot write. `spark`: Spark's MERGE alone. Unset: `native` for Delta tables.
         onTruncate: `apply` empties the target, `stop` suspends the table.

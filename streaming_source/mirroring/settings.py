@@ -22,6 +22,7 @@ from streaming_source.mirroring.arguments import BY_LOWER, MOST_PARALLEL, PARALL
 from streaming_source.mirroring.control.target_names import TargetNames
 from streaming_source.mirroring.reading.resnapshot import requests_folder
 from streaming_source.mirroring.writers.choose import FORMATS
+from streaming_source.mirroring.writers.iceberg.catalogs import ICEBERG, kind_of, register
 from streaming_source.mirroring.writers.native.upkeep import upkeep_properties
 from streaming_source.mirroring.writers.native.writer import check_deltalake
 from streaming_source.options.source_options import FORMER_NAMES, OPTIONS, SourceOptions
@@ -183,7 +184,8 @@ def mirror_settings(arguments: Mapping[str, Any], source: Mapping[str, object]) 
     ruled = table_rules(arguments["rules"], has_key=key_file is not None)
     _check_sql(ruled, source)
     kind, every = arguments["format"], arguments["auditEvery"]
-    names, target_format = TargetNames(arguments["into"], arguments["control"], kind), FORMATS[kind]
+    named_by = _kind(kind, arguments["icebergCatalog"])
+    names, target_format = TargetNames(arguments["into"], arguments["control"], named_by), FORMATS[kind]
     _check_format(target_format, names, ruled, audited=every is not None)
     way = _writer(arguments["writer"], kind)
     left_out = frozenset() if way == "spark" else NOT_NATIVE
@@ -245,6 +247,13 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
             f"{given} writes folders, but into or control is the name of a table.",
             hint='For example into="/lake/{database}/{table}".',
         )
+    if wanted.name == ICEBERG and (names.folders or "/" in names.control):
+        raise ConfigError(
+            f"{given} writes tables of a catalog, but into or control is a folder.",
+            hint='For example into="lake.{table}"; the catalog\'s warehouse has the files.',
+        )
+    if wanted.name == ICEBERG and audited:
+        raise ConfigError(f"auditEvery does not read targets with {given} yet.", hint="Remove it.")
     modes = {rule.mode: pattern for pattern, rule in rules.given} or {CURRENT: ""}
     other = next((mode for mode in modes if mode not in wanted.modes), None)
     if other is not None:
@@ -256,6 +265,15 @@ def _check_format(wanted: TargetFormat, names: TargetNames, rules: TableRules, *
         )
     if audited and not any(live_rows(mode) for mode in wanted.modes):
         raise ConfigError(f"auditEvery compares rows, but targets with {given} hold changes.", hint="Remove it.")
+
+
+def _kind(wanted: str, catalog: str | Mapping[str, object] | None) -> str:
+    """Return the kind of the targets' names, and register the catalog of Iceberg targets."""
+    if wanted == ICEBERG:
+        return kind_of(register(catalog))
+    if catalog is not None:
+        raise ConfigError(f"icebergCatalog is for format=iceberg, but format={wanted}.", hint="Remove one of them.")
+    return wanted
 
 
 def _writer(requested: Writer | None, kind: str) -> Writer:

@@ -345,7 +345,7 @@ class TableBatch:
     def lacking_columns(self) -> list[str]:
         """Return the columns that a Delta target lacks although the control row lists them."""
         ruled = transformed_table(self.spark, self.row.table, self.settings)
-        existing = {spark_column_key(name) for name in self.target.read().columns}
+        existing = {spark_column_key(name) for name in self.target.rows().columns}
         wanted = (column.name for column in self.mode.columns(ruled.columns))
         return [name for name in wanted if spark_column_key(name) not in existing]
 

@@ -19,7 +19,7 @@ from replica.snapshot.check.facts import Cascade
 from streaming_source.driver.own_session import own_session
 from streaming_source.mirroring.apply.faults import typed_storage_errors
 from streaming_source.mirroring.control.target_names import TargetNames
-from streaming_source.mirroring.writers.choose import FORMATS, control_store
+from streaming_source.mirroring.writers.choose import control_store, kinds
 from streaming_source.mirroring.writers.native.data_files import NativeWriteError
 from streaming_source.mirroring.writers.native.delta_rows import replace_rows, stored_columns, stored_rows
 from streaming_source.mirroring.writers.target_format import METADATA
@@ -461,7 +461,7 @@ def control_of(spark: SparkSession, call: str, into: str | None, control: str | 
     """
     if into is None and control is None:
         raise ConfigError(f"{call} needs into or control.", hint=_HINT)
-    names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in FORMATS]
+    names = [TargetNames("{table}" if into is None else into, control, kind).control for kind in kinds()]
     spark = own_session(spark)
     name = next((each for each in names if control_store(spark, each).exists()), None)
     if name is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from replica.errors import ConfigError
 from replica.schema.patterns import table_text
+from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg
 from streaming_source.schema.spark_names import catalog_key
 from streaming_source.sinks.sql_text import identifier
 
@@ -33,10 +34,15 @@ _BARE: Final = re.compile(r"[^`{}]+")
 
 
 class TargetNames:
-    """Names of the targets and of the control table; `kind`: the format of folder targets."""
+    """Names of the targets and of the control table.
+
+    `kind` is the format of folder targets, or `iceberg:` with the name of a catalog. The latter is the first part of
+    all names, and such a catalog makes its namespaces itself.
+    """
 
     def __init__(self, into: str, control: str | None = None, kind: str = "delta") -> None:
         self._kind = kind
+        self._catalog = [kind] if is_iceberg(kind) else []
         self.folders = _is_folder(into)
         self._parts = [into.strip()] if self.folders else into.strip().split(".")
         for part in self._parts:
@@ -47,18 +53,22 @@ class TargetNames:
         if "{table}" not in into:
             raise ConfigError(f"into={into!r} has no {{table}}: all tables would go into one.", hint=_EXAMPLE)
         parts = self._own_control(into) if control is None else self._given_control(control.strip())
-        self.control = quoted(parts)
-        self.control_namespace = quoted(parts[:-1]) if len(parts) > 1 and not _is_folder(parts[-1]) else None
+        self.control = quoted([*self._catalog, *parts])
+        own = not self._catalog and len(parts) > 1 and not _is_folder(parts[-1])
+        self.control_namespace = quoted(parts[:-1]) if own else None
 
     def target(self, name: TableName) -> str:
         """Return the name of the target of a source table."""
         if self.folders:
             return quoted([self._kind, self._filled(self._parts[0], _in_path(name))])
-        return quoted(self._filled(part, name) for part in self._parts)
+        return quoted([*self._catalog, *(self._filled(part, name) for part in self._parts)])
 
     def namespace(self, name: TableName) -> str | None:
-        """Return the namespace of a target; None for the session's current namespace and for folders."""
-        if self.folders:
+        """Return the namespace of a target, which Spark creates.
+
+        None stands for the session's current namespace, for folders, and for catalogs of Iceberg.
+        """
+        if self.folders or self._catalog:
             return None
         return quoted(self._filled(part, name) for part in self._parts[:-1]) if len(self._parts) > 1 else None
 

@@ -24,6 +24,7 @@ from streaming_source.mirroring.foreign_keys.lost_values import (
     numbers_of,
     places,
 )
+from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.sinks.sql_text import braced, identifier
 from streaming_source.sinks.upserts import sql_name
 
@@ -302,7 +303,8 @@ class FoundRows:
         ]
         numbers = [self._numbers[row] for row in rows]
         table = pa.concat_tables(self._parts).take(numbers_of(numbers))
-        target_schema = spark.table(target).schema
+        opened = open_target(spark, target)
+        target_schema = opened.rows().schema
         schema = StructType([StructField(f"k{n}", target_schema[key].dataType) for n, key in enumerate(self.keys)])
         schema = schema.add("gtid", "string").add("committed", "timestamp").add("sequence", "string")
         sequences = (
@@ -313,7 +315,7 @@ class FoundRows:
         flags |= {f"n{n}": [name in self.nulls.get(key, ()) for key, _ in rows] for n, name in enumerate(columns)}
         for name, values in flags.items():
             table, schema = table.append_column(name, array_of_values(values, pa.bool_())), schema.add(name, "boolean")
-        spark.sql(merge_of_found(target, self.keys, columns, mode), gone=spark.createDataFrame(table, schema))
+        opened.merge(merge_of_found(target, self.keys, columns, mode), spark.createDataFrame(table, schema), "gone")
 
 
 def merge_of_found(target: str, keys: Sequence[str], nulls: Sequence[str], mode: Mode) -> str:

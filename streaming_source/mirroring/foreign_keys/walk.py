@@ -36,6 +36,7 @@ from streaming_source.mirroring.foreign_keys.stale_rows import (
 from streaming_source.mirroring.modes.choose import mode_of
 from streaming_source.mirroring.reading.rules import transformed_table
 from streaming_source.mirroring.statements.alterations import statements_of
+from streaming_source.mirroring.writers.choose import open_target
 from streaming_source.schema.table_columns import catalog_table_columns
 from streaming_source.schema.target_modes import APPEND_LOG, CURRENT, HISTORY, SOFT_DELETE
 from streaming_source.sinks.queries import SPARK_ERRORS
@@ -163,7 +164,7 @@ class WalkRows:
 
     def _live(self, row: ControlRow) -> DataFrame:
         """Return the rows of a target that are rows of the table."""
-        target, live = self._batch.sparkSession.table(row.target), _LIVE[row.mode]
+        target, live = open_target(self._batch.sparkSession, row.target).rows(), _LIVE[row.mode]
         return target if live is None else target.where(live)
 
     def _change_rows(self, row: ControlRow, names: Sequence[str]) -> DataFrame:

@@ -146,7 +146,7 @@ def _replaced(part: NetChanges, changed: DataFrame) -> DataFrame:
     same = f.lit(True)
     for name in _names(part):
         same &= f.col(name).eqNullSafe(f.col(f"lost{name}"))
-    target = part.target.read().select(f.struct(*map(identifier, part.columns)).alias("row"))
+    target = part.target.rows().select(f.struct(*map(identifier, part.columns)).alias("row"))
     matching = target.select("row", *_identity(part)).join(lost, same, "left_semi")
     both = matching.select("row", f.lit(1).alias("there"), f.lit(0).alias("number")).unionByName(
         changed.select("row", f.lit(0).alias("there"), "number")

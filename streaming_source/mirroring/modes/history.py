@@ -147,7 +147,7 @@ def _filled(events: DataFrame, part: NetChanges, in_order: WindowSpec) -> DataFr
 
     # The image of an INSERT is complete, so the window hands no value of a deleted row on to its successor.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    current = part.rows.sparkSession.table(part.target.name).where("_current")
+    current = part.target.rows().where("_current")
     known = current.select(f.struct(*map(identifier, part.columns)).alias("known"))
     same = f.lit(True)
     for name in part.keys:

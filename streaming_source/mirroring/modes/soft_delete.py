@@ -57,7 +57,7 @@ class SoftDelete:
 
     def can_append(self, target: TableWriter) -> bool:
         """Return True if no row is marked as deleted: a snapshot row would have to restore it."""
-        return target.read().where("_deleted").isEmpty()
+        return target.rows().where("_deleted").isEmpty()
 
     def end_all(self, target: TableWriter, statement: StatementRow, why: EndReason, at: Commit) -> None:  # noqa: ARG002
         """Mark all rows as deleted, whatever the reason; a re-snapshot restores the rows that it reads."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming_source.mirroring.writers.delta import DeltaFormat
+from streaming_source.mirroring.writers.iceberg.catalogs import is_iceberg, registered
+from streaming_source.mirroring.writers.iceberg.tables import IcebergFormat
 from streaming_source.mirroring.writers.parquet import ParquetFormat
 from streaming_source.sinks.delta import DELTA
 
@@ -13,13 +15,26 @@ if TYPE_CHECKING:
 
     from streaming_source.mirroring.writers.target_format import ControlStore, TableWriter, TargetFormat
 
-FORMATS: Final[dict[str, TargetFormat]] = {each.name: each for each in (DeltaFormat(), ParquetFormat())}
+FORMATS: Final[dict[str, TargetFormat]] = {
+    each.name: each for each in (DeltaFormat(), ParquetFormat(), IcebergFormat())
+}
 
 
 def format_of(name: str) -> TargetFormat:
-    """Return the format of a target or control table by its SQL name: Delta, unless a folder's name has another."""
+    """Return the format of a target or control table by its name.
+
+    The format is Delta, unless the first part of a folder's name has another, or the first part names a catalog of
+    Iceberg.
+    """
+    if is_iceberg(name):
+        return FORMATS[IcebergFormat.name]
     first, _, rest = name.partition(".")
     return FORMATS.get(first.strip("`"), FORMATS[DELTA]) if "/" in rest else FORMATS[DELTA]
+
+
+def kinds() -> list[str]:
+    """Return the kinds of names with which `TargetNames` finds a control table: formats, and catalogs of Iceberg."""
+    return [*(name for name in FORMATS if name != IcebergFormat.name), *registered()]
 
 
 def open_target(spark: SparkSession, name: str, *, made: bool = False, folder: str | None = None) -> TableWriter:

@@ -186,13 +186,13 @@ class DeltaTarget(DeltaTable):
     folder: str | None = None
     _parts: frozenset[str] | None = None
 
-    def read(self) -> DataFrame:
-        """Return the current rows."""
-        return read_delta(self.spark, self.name)
-
     def count(self) -> int | None:
         """Return the number of rows, which Spark reads from Delta's log."""
-        return self.read().count()
+        return self.rows().count()
+
+    def rows(self) -> DataFrame:
+        """Return the current rows."""
+        return read_delta(self.spark, self.name)
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the target, or replace it and keep its versions."""
@@ -288,11 +288,11 @@ class DeltaTarget(DeltaTable):
         """Return True if a column already has a wider type, because the target keeps older rows that need it."""
         if not isinstance(action, SetType):
             return False
-        return fits(action.type, self.read().schema[action.name].dataType.simpleString().upper())
+        return fits(action.type, self.rows().schema[action.name].dataType.simpleString().upper())
 
     def _as_text(self, columns: Sequence[TargetColumn]) -> None:
         """Convert columns to STRING if their type changes to STRING."""
-        types = {field.name: field.dataType.simpleString() for field in self.read().schema}
+        types = {field.name: field.dataType.simpleString() for field in self.rows().schema}
         for column in columns:
             meanwhile, name = f"_text_of_{column.name}", identifier(column.name)
             if column.type != TEXT or not (meanwhile in types or AS_TEXT.fullmatch(types.get(column.name, ""))):
@@ -332,6 +332,10 @@ class DeltaTarget(DeltaTable):
         merged = partial(self.spark.sql, merge, changes=rows)
         self._once(changes.at, merged if merge else rows.writeTo(self.name).append)
 
+    def merge(self, statement: str, rows: DataFrame, placeholder: str) -> None:
+        """Run a MERGE with the token of the session."""
+        self.spark.sql(statement, **{placeholder: rows})
+
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """Run the UPDATE of a mode."""
         self._once(at, lambda: self.spark.sql(mode.end_statement(self, statement)))
@@ -370,7 +374,7 @@ class DeltaTarget(DeltaTable):
         self.spark.sql(set_properties(self.name, {KEY: properties[KEY]}))
 
     def _actions(self, wanted: dict[str, TargetColumn]) -> list[TargetAction]:
-        existing = {field.name: field for field in self.read().schema}
+        existing = {field.name: field for field in self.rows().schema}
         dropped = tuple(name for name in existing if name not in wanted)
         actions: list[TargetAction] = [DropColumns(dropped)] if dropped else []
         for name, field in existing.items():

@@ -131,7 +131,7 @@ class FolderTarget(DeltaTarget):
 
     def _as_text(self, columns: Sequence[TargetColumn]) -> None:
         """Convert columns to STRING if their type changes to STRING."""
-        types = {field.name: field.dataType.simpleString() for field in self.read().schema}
+        types = {field.name: field.dataType.simpleString() for field in self.rows().schema}
         for column in columns:
             if column.type == TEXT and AS_TEXT.fullmatch(types.get(column.name, "")):
                 self._carry_out(SetType(column.name, TEXT))

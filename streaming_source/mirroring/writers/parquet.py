@@ -119,12 +119,12 @@ class ParquetTarget(ParquetFolder):
 
     _waiting: list[DataFrame] = field(default_factory=list)
 
-    def read(self) -> DataFrame:
-        """Return the rows of all micro-batches."""
-        return self._folders.read(self._columns()).drop(COLUMN)
-
     def count(self) -> None:
         """Return None: no MERGE writes this target."""
+
+    def rows(self) -> DataFrame:
+        """Return the rows of all micro-batches."""
+        return self._folders.read(self._columns()).drop(COLUMN)
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the folder, or remove the micro-batches of an existing one."""
@@ -158,6 +158,10 @@ class ParquetTarget(ParquetFolder):
     def apply(self, mode: Mode, changes: NetChanges) -> None:
         """Append the rows of a log for the changes."""
         self.append(mode.appended(changes), changes.at)
+
+    def merge(self, statement: str, rows: DataFrame, placeholder: str) -> None:
+        """Refuse: rows of a log never change."""
+        raise NotImplementedError(f"{self.name}: a log does not change its rows ({statement}, {rows}, {placeholder}).")
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """Refuse: rows of a log never change."""

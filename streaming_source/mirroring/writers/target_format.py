@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from replica.errors import ReplicaError
 from streaming_source.auditing.mirror.from_mirror import batch_of, commits_of, version_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from streaming_source.mirroring.modes.mode import Mode, NetChanges
     from streaming_source.mirroring.statements.added_values import KnownValue
     from streaming_source.transforms.transformed_images import TargetColumn
+
+
+class StorageAwayError(ReplicaError):
+    """The catalog or the storage of targets does not answer. It ends the query, which can repeat the micro-batch."""
+
+    exit_code = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +91,11 @@ class TableWriter(Protocol):
     def properties(self) -> Mapping[str, str]:
         """Return the properties with which the target was created."""
 
-    def read(self) -> DataFrame:
-        """Return the current rows."""
-
     def count(self) -> int | None:
         """Return the number of rows, or None if this needs a scan."""
+
+    def rows(self) -> DataFrame:
+        """Return the current rows."""
 
     def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
         """Create the target without rows, or replace the existing target of this mirror."""
@@ -122,6 +129,15 @@ class TableWriter(Protocol):
 
     def apply(self, mode: Mode, changes: NetChanges) -> None:
         """Apply changes and snapshot rows as the mode defines, in the one commit `changes.at`."""
+
+    def merge(self, statement: str, rows: DataFrame, placeholder: str) -> None:
+        """Run a MERGE that has no token, because a repeated micro-batch repeats it.
+
+        Args:
+            statement: the MERGE, with the placeholder in braces for its source.
+            rows: the source.
+            placeholder: the name of the source in the statement.
+        """
 
     def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
         """End all valid rows, in a mode that keeps ended rows."""

@@ -111,7 +111,7 @@ def test_the_interface_for_formats_is_that_of_the_code() -> None:
 
 
 def test_all_code_of_the_page_is_run_here() -> None:
-    blocks = {"parquet", "call", "file", "rules", "kept", "modes", "history", "again", "resync"}
+    blocks = {"iceberg", "parquet", "call", "file", "rules", "kept", "modes", "history", "again", "resync"}
     assert set(BLOCKS) == blocks | {"status", "position", "audit"}
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 

@@ -32,8 +32,15 @@ result = writer_contract.{call}
         "broken_off(own_session(spark), {folder!r}, writer_contract.read_again, soft=True)",
         "unfinished(own_session(spark), {folder!r})",
         "late_and_twice(own_session(spark), 'delta.`{folder}`')",
+        "broken_off(own_session(spark), {folder!r}, writer_contract.altered_and_filled, {iceberg})",
+        "broken_off(own_session(spark), {folder!r}, writer_contract.emptied_and_filled, {iceberg})",
+        "broken_off(own_session(spark), {folder!r}, writer_contract.read_again, soft=True, {iceberg})",
+        "iceberg_twins(own_session(spark), {folder!r})",
+        "iceberg_unanswered(own_session(spark), {folder!r})",
         "parquet(own_session(spark), 'parquet.`{folder}`')",
     ],
 )
 def test_each_batch_is_in_the_target_once(workbench: Workbench, tmp_path: Path, call: str) -> None:
-    assert workbench.run(_RUN.format(call=call.format(folder=str(tmp_path / "t")))) == []
+    folder = str(tmp_path / "t")
+    call = call.replace("{iceberg}", f"named=writer_contract.iceberg_table(spark, {folder!r})")
+    assert workbench.run(_RUN.format(call=call.format(folder=folder))) == []

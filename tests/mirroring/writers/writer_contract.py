@@ -7,9 +7,12 @@ before the n-th commit of a try, so also right after the one before.
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.table import Transaction
 from pyspark.sql import SparkSession
 from pyspark.sql.readwriter import DataFrameWriterV2
 
@@ -21,6 +24,7 @@ from streaming_source.mirroring.modes.mode import NetChanges
 from streaming_source.mirroring.statements.added_values import KnownValue
 from streaming_source.mirroring.writers import delta
 from streaming_source.mirroring.writers.choose import control_store, open_target
+from streaming_source.mirroring.writers.iceberg.catalogs import kind_of, register
 from streaming_source.mirroring.writers.target_format import (
     READS,
     RESNAPSHOT,
@@ -91,6 +95,13 @@ def crash(left: int) -> Iterator[list[int]]:
         cls.sql = counting_sql  # type: ignore[method-assign,assignment]
     DataFrameWriterV2.append = counting_append  # type: ignore[method-assign]
     delta.remove_rows = counting_remove
+    commit_transaction = Transaction.commit_transaction
+
+    def counting_transaction(self: Transaction) -> Any:
+        commit()
+        return commit_transaction(self)
+
+    Transaction.commit_transaction = counting_transaction  # type: ignore[method-assign]
     try:
         yield counted
     finally:
@@ -98,10 +109,11 @@ def crash(left: int) -> Iterator[list[int]]:
             cls.sql = whole  # type: ignore[method-assign]
         DataFrameWriterV2.append = append  # type: ignore[method-assign]
         delta.remove_rows = remove
+        Transaction.commit_transaction = commit_transaction  # type: ignore[method-assign]
 
 
 def rows_of(spark: SparkSession, name: str) -> list[tuple[str, ...]]:
-    found = spark.table(name)
+    found = open_target(spark, name).rows()
     return [tuple(found.columns), *sorted(tuple(map(str, row)) for row in found.collect())]
 
 
@@ -167,20 +179,28 @@ def made(spark: SparkSession, name: str, *, soft: bool) -> TableWriter:
     return target
 
 
-def broken_off(spark: SparkSession, folder: str, work: Try, *, native: bool = False, soft: bool = False) -> list[str]:
+def broken_off(
+    spark: SparkSession,
+    folder: str,
+    work: Try,
+    *,
+    native: bool = False,
+    soft: bool = False,
+    named: Callable[[str], str] = "delta.`{}`".format,
+) -> list[str]:
     """Break a batch off before each of its commits, and try it again twice: the second try changes nothing."""
 
     def tried(number: int) -> list[tuple[str, ...]]:
         place = f"{folder}{number}"
-        work(open_target(spark, f"delta.`{place}`", folder=place if native else None))
-        return rows_of(spark, f"delta.`{place}`")
+        work(open_target(spark, named(place), folder=place if native else None))
+        return rows_of(spark, named(place))
 
-    made(spark, f"delta.`{folder}0`", soft=soft)
+    made(spark, named(f"{folder}0"), soft=soft)
     with crash(-1) as commits:
         wanted = tried(0)
     wrong = []
     for left in range(1, commits[0]):
-        made(spark, f"delta.`{folder}{left}`", soft=soft)
+        made(spark, named(f"{folder}{left}"), soft=soft)
         with contextlib.suppress(CrashError), crash(left):
             tried(left)
             wrong.append(f"{left} of {commits[0]}: it was not broken off")
@@ -237,6 +257,58 @@ def unfinished(spark: SparkSession, folder: str) -> list[str]:
         wrong += [] if spark.table(table).columns == ["id"] else [f"{table} was not made"]
     spark.sql("DROP DATABASE broken_off CASCADE")
     return wrong
+
+
+def iceberg_table(spark: SparkSession, folder: str) -> Callable[[str], str]:
+    """Register a catalog in a folder, and return the function that names its tables by their places."""
+    settings = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}.db",
+        "warehouse": f"file://{folder}.lake",
+        "name": "contract",
+    }
+    kind = kind_of(register(settings))
+    return lambda place: f"`{kind}`.`lake`.`{Path(place).name}`"
+
+
+def iceberg_twins(spark: SparkSession, folder: str) -> list[str]:
+    """Twins with one commit at the same time, a task of an older batch, and another writer between them."""
+    name = iceberg_table(spark, folder)(folder)
+    made(spark, name, soft=False)
+    told = "(3, 0, 0, 0, 0) AS t(id, a, b, c, n)"
+    sessions = [own_session(spark) for _ in range(3)]
+    foreign = open_target(sessions[2], name)
+    with ThreadPoolExecutor(3) as pool:
+        twins = [pool.submit(open_target(one, name).append, rows(one, told), AT.of(READS)) for one in sessions[:2]]
+        other = rows(sessions[2], "(100, 0, 0, 0, 0) AS t(id, a, b, c, n)")
+        foreign.append(other, Commit("another", 1, "0-1-1", READS))
+        for twin in twins:
+            twin.result()
+    open_target(spark, name).append(
+        rows(spark, "(4, 0, 0, 0, 0) AS t(id, a, b, c, n)"), Commit("m", 7, "0-1-50", READS)
+    )
+    found = [row[0] for row in rows_of(spark, name)[1:]]
+    return [] if found == ["1", "100", "2", "3"] else [f"rows {found}"]
+
+
+def iceberg_unanswered(spark: SparkSession, folder: str) -> list[str]:
+    """A commit whose answer is lost: it is in the target once, and the next try does nothing."""
+    name = iceberg_table(spark, folder)(folder)
+    target = made(spark, name, soft=False)
+    whole = Transaction.commit_transaction
+
+    def lost(self: Transaction) -> Any:
+        whole(self)
+        raise CommitStateUnknownException("504")
+
+    Transaction.commit_transaction = lost  # type: ignore[method-assign]
+    try:
+        target.append(rows(spark, "(3, 0, 0, 0, 0) AS t(id, a, b, c, n)"), AT.of(READS))
+    finally:
+        Transaction.commit_transaction = whole  # type: ignore[method-assign]
+    target.append(rows(spark, "(3, 0, 0, 0, 0) AS t(id, a, b, c, n)"), AT.of(READS))
+    found = [row[0] for row in rows_of(spark, name)[1:]]
+    return [] if found == ["1", "2", "3"] else [f"rows {found}"]
 
 
 def parquet(spark: SparkSession, name: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Iceberg tables as targets, written through PyIceberg without a jar in the JVM."""

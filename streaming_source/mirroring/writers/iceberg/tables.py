@@ -1,0 +1,643 @@
+"""Iceberg tables as targets, in all modes, and the control table beside them.
+
+Spark's tasks write data files, and the driver commits them with PyIceberg. Each commit is one snapshot, also that of
+an ALTER, so that each snapshot has the columns of its rows. The commit's token (`Commit`) is in the summary of the
+snapshot for readers, and in a property of the table for `has`: expiring snapshots does not remove a property.
+
+A change rewrites the data files whose bounds admit a changed key (copy-on-write). A commit fails if anything else has
+committed since the files were chosen. Then all is read and computed again, so no row of another writer is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import StorageLevel
+
+from replica.errors import DataLossError, SchemaError
+from replica.rows.tables.plan import fits
+from streaming_source.mirroring.statements.alterations import renamed
+from streaming_source.mirroring.writers.iceberg.catalogs import (
+    ICEBERG,
+    catalog_errors,
+    catalog_of,
+    check_pyiceberg,
+    parts_of,
+)
+from streaming_source.mirroring.writers.iceberg.columns import ddl_of, iceberg_schema, iceberg_type, spark_schema
+from streaming_source.mirroring.writers.iceberg.data_files import TableFiles, new_files, read_rows, write_rows
+from streaming_source.mirroring.writers.iceberg.statements import merged, updated
+from streaming_source.mirroring.writers.target_format import (
+    METADATA,
+    ROWS,
+    UNNUMBERED,
+    AddColumns,
+    Commit,
+    DropColumns,
+    RenameColumn,
+    SetType,
+    StorageAwayError,
+)
+from streaming_source.schema.row_schema import arrow_schema, spark_type
+from streaming_source.schema.spark_names import spark_column_key
+from streaming_source.schema.target_modes import MEANINGS
+from streaming_source.sinks.sql_text import identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table, Transaction
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming_source.mirroring.batch.batch_facts import StatementRow
+    from streaming_source.mirroring.control.control_table import ControlRow
+    from streaming_source.mirroring.control.target_names import TargetNames
+    from streaming_source.mirroring.modes.mode import Mode, NetChanges
+    from streaming_source.mirroring.statements.added_values import KnownValue
+    from streaming_source.mirroring.writers.target_format import TargetAction
+    from streaming_source.transforms.transformed_images import TargetColumn
+
+_log = logging.getLogger(__name__)
+_LAST: Final = "mariadb.commit."
+"""Property with the last micro-batch of a mirror and its parts; the id of the mirror follows the dot."""
+_SUMMARY: Final = ("mirror", "batch", "position", "part")
+_TRIES: Final = 6
+"""Most attempts at a commit while other writers commit."""
+_WAIT_S: Final = 0.2
+_RETRIES: Final = "commit.retry.num-retries"
+_MOST_KEYS: Final = 200
+"""Most keys that PyIceberg compares with the bounds of a file one by one; with more keys, only their range."""
+_RANGED: Final = frozenset({"byte", "short", "integer", "long", "date", "string"})
+_PARTITION_BYTES: Final = 64 << 20
+"""Bytes of rewritten files in one task of the write."""
+_TEXT: Final = "STRING"
+_AS_TEXT: Final = frozenset({"byte", "short", "integer", "long", "date", "decimal"})
+"""Types whose values Spark converts to the same text as the server."""
+
+
+class IcebergFormat:
+    """Format of Iceberg tables."""
+
+    name = ICEBERG
+    modes = frozenset(MEANINGS)
+    only_folders = False
+    own_properties: Mapping[str, str] = {
+        "write.metadata.delete-after-commit.enabled": "true",  # otherwise each commit leaves a metadata file
+        "write.metadata.previous-versions-max": "100",
+        "write.parquet.compression-codec": "zstd",
+    }
+
+    def check_session(self, spark: SparkSession, names: TargetNames, writer: str) -> None:  # noqa: ARG002  (every session)
+        """Refuse an environment without PyIceberg.
+
+        Raises:
+            InstallationError: PyIceberg is missing, or has another version.
+        """
+        check_pyiceberg()
+
+    def target(self, spark: SparkSession, name: str, **_: object) -> IcebergTarget:
+        """Open a target. Other arguments have no effect: a target that is created again has no commits."""
+        return IcebergTarget(spark, name)
+
+    def control(self, spark: SparkSession, name: str) -> IcebergControl:
+        """Return the control table of this name."""
+        return IcebergControl(spark, name)
+
+
+@dataclass(slots=True)
+class IcebergTable:
+    """Iceberg table of a mirror; `name`: its name with the catalog, as the control table has it."""
+
+    spark: SparkSession
+    name: str
+    _catalog_name: str = field(init=False)
+    _identifier: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._catalog_name, self._identifier = parts_of(self.name)
+
+    @property
+    def _catalog(self) -> Catalog:
+        return catalog_of(self._catalog_name)
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        return catalog_errors(self._catalog_name, self.name)
+
+    def _load(self) -> Table:
+        with self._errors():
+            table = self._catalog.load_table(self._identifier)
+        # PyIceberg's own retry would commit the same rows again after a twin of this task. This changes the loaded
+        # copy, not the table.
+        table.metadata.properties[_RETRIES] = "0"
+        return table
+
+    def exists(self) -> bool:
+        """Return True if the table exists."""
+        with self._errors():
+            return self._catalog.table_exists(self._identifier)
+
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties of the table."""
+        return {} if not self.exists() else dict(self._load().properties)
+
+    def _make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str], summary: Mapping[str, str]) -> None:
+        with self._errors():
+            if len(self._identifier) > 1:
+                self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+            begun = self._catalog.create_table_transaction(
+                self._identifier, iceberg_schema(columns), properties={"format-version": "2", **properties}
+            )
+            _snapshot(begun, summary, [], [])
+            begun.commit_transaction()
+
+    def _commit(self, write: Callable[[Table, Transaction], Sequence[DataFile]], done: Callable[[Table], bool]) -> None:
+        """Stage a commit and commit it; after a conflict, load the table and stage it again.
+
+        Args:
+            write: stages the commit, and returns its new files.
+            done: returns True if the table has the commit.
+
+        Raises:
+            SchemaError: other writers committed during each attempt.
+        """
+        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+        for attempt in range(_TRIES):
+            table = self._load()
+            if done(table):
+                return
+            begun = table.transaction()
+            files: Sequence[DataFile] = ()
+            try:
+                with self._errors():
+                    files = write(table, begun)
+                    begun.commit_transaction()
+            except CommitFailedException as error:
+                _log.debug("%s was changed meanwhile, attempt %d: %s", self.name, attempt + 1, error)
+                _remove(table, files)
+                time.sleep(_WAIT_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311
+            except CommitStateUnknownException as error:
+                if not done(self._load()):
+                    raise StorageAwayError(
+                        f"the Iceberg catalog {self._catalog_name} did not answer a commit of {self.name}.",
+                        hint="Start the mirror again: it repeats the batch.",
+                    ) from error
+                return
+            else:
+                return
+        raise SchemaError(
+            f"{self.name} was changed by another writer during each of {_TRIES} attempts at a commit.",
+            hint="Stop the other writer, or let it wait between its commits. Then re-snapshot the table.",
+        )
+
+    def _columns_as(self, rows: DataFrame, schema: Schema) -> DataFrame:
+        """Return rows with the columns of a schema, in its order and types; lacking columns are NULL."""
+        from pyspark.sql import functions as f
+
+        names = {spark_column_key(name): name for name in rows.columns}
+        chosen = []
+        for wanted in spark_schema(schema):
+            name = names.get(spark_column_key(wanted.name))
+            value = f.lit(None) if name is None else f.col(identifier(name))
+            chosen.append(value.cast(wanted.dataType).alias(wanted.name))
+        return rows.select(*chosen)
+
+
+@dataclass(slots=True)
+class IcebergTarget(IcebergTable):
+    """Target that is an Iceberg table."""
+
+    def count(self) -> int | None:
+        """Return the number of rows from the table's metadata, or None if other writers left delete files."""
+        tasks = list(self._load().scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            return None
+        return sum(task.file.record_count for task in tasks)
+
+    def rows(self) -> DataFrame:
+        """Return the current rows."""
+        table = self._load()
+        with self._errors():
+            return read_rows(self.spark, TableFiles.of(table, table.metadata), list(table.scan().plan_files()))
+
+    def create(self, columns: Sequence[TargetColumn], comment: str, properties: Mapping[str, str]) -> None:
+        """Create the target without rows, or empty the existing target and keep its snapshots."""
+        about = {**properties, **({"comment": comment} if comment else {})}
+        at = self._session_commit()
+        summary = {} if at is None else _summary(at)
+        if not self.exists():
+            self._make(columns, about, summary)
+            return
+
+        def stage(table: Table, begun: Transaction) -> Sequence[DataFile]:
+            if _shape(table.schema()) != _shape(iceberg_schema(columns)):
+                with begun.update_schema(allow_incompatible_changes=True) as change:
+                    for old in table.schema().fields:
+                        change.delete_column((old.name,))
+                    for new in iceberg_schema(columns).fields:
+                        change.add_column((new.name,), new.field_type, new.doc)
+            tokens = [name for name in table.properties if name.startswith(_LAST)]
+            if tokens:
+                begun.remove_properties(*tokens)
+            begun.set_properties(about)
+            _snapshot(begun, summary, [], [task.file for task in table.scan().plan_files()])
+            return ()
+
+        self._commit(stage, lambda _: False)
+
+    def _session_commit(self) -> Commit | None:
+        """Return the token of the running micro-batch, which the mirror keeps in the session."""
+        known = json.loads(str(self.spark.conf.get(METADATA, None) or "{}"))
+        return Commit(known["mirror"], known["batch"], known["position"], UNNUMBERED) if "batch" in known else None
+
+    def has(self, at: Commit) -> bool:
+        """Return True if the target has a commit, or a later one of the same mirror."""
+        return _has(self._load(), at)
+
+    def _once(
+        self, at: Commit, stage: Callable[[Table, Transaction], tuple[Sequence[DataFile], Sequence[DataFile]]]
+    ) -> None:
+        """Make one commit, unless the table already has it.
+
+        Args:
+            at: the token.
+            stage: stages changes of the columns, and returns new files and files that they replace.
+        """
+
+        def write(table: Table, begun: Transaction) -> Sequence[DataFile]:
+            added, replaced = stage(table, begun)
+            if at.part:
+                batch, parts = _tokens(table, at.mirror)
+                listed = sorted({*(parts if batch == at.batch else ()), at.part})
+                begun.set_properties({f"{_LAST}{at.mirror}": json.dumps([at.batch, listed])})
+            _snapshot(begun, _summary(at), added, replaced)
+            return added
+
+        self._commit(write, lambda table: _has(table, at))
+
+    def alter(self, columns: Sequence[TargetColumn], at: Commit, actions: Sequence[TargetAction] | None = None) -> None:
+        """Change the columns in one commit.
+
+        A column whose type Iceberg cannot widen is replaced, and all files are rewritten.
+        """
+        if actions is None:
+            at = at.of(UNNUMBERED)  # it leads to the same columns each time, and the rows end under the token
+            if not self._actions(self._load(), columns):
+                return
+
+        def stage(table: Table, begun: Transaction) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+            wanted = self._actions(table, columns) if actions is None else actions
+            casts: dict[str, str] = {}
+            """Types of rewritten columns, by their names in the end."""
+            origin = {each.name: each.name for each in table.schema().fields}
+            for action in wanted:
+                _staged(begun, action, origin, casts)
+            if not casts:
+                return (), ()
+            tasks = list(table.scan().plan_files())
+            rows = read_rows(self.spark, TableFiles.of(table, table.metadata), tasks)
+            named = rows.select(*(rows[identifier(old)].alias(new) for new, old in origin.items()))
+            return self._rewritten(table, begun, named, tasks)
+
+        self._once(at, stage)
+
+    def _actions(self, table: Table, columns: Sequence[TargetColumn]) -> list[TargetAction]:
+        """Return the actions that lead from the columns of the table to these."""
+        wanted = {column.name: column for column in columns}
+        existing = {each.name: each.field_type for each in table.schema().fields}
+        dropped = tuple(name for name in existing if name not in wanted)
+        actions: list[TargetAction] = [DropColumns(dropped)] if dropped else []
+        for name, kind in existing.items():
+            if (
+                name not in wanted
+                or iceberg_type(spark_type(wanted[name].type)) == kind
+                or _same(wanted[name].type, kind)
+            ):
+                continue
+            old, new = ddl_of(kind), wanted[name].type
+            if fits(new, old):
+                continue
+            if not (fits(old, new) or (new == _TEXT and spark_type(old).typeName() in _AS_TEXT)):
+                raise SchemaError(
+                    f"the rows in {self.name} have {name} as {old}, and its type is {new} now. Older rows cannot stay.",
+                    hint="Drop the target or move it away, and re-snapshot the table (mirror_resnapshot).",
+                )
+            actions.append(SetType(name, new))
+        added = tuple(column for name, column in wanted.items() if name not in existing)
+        return [*actions, AddColumns(added)] if added else actions
+
+    def rename(self, names: Mapping[str, str | None], at: Commit) -> None:
+        """Rename columns in one commit. Drop columns whose names other columns get."""
+
+        def stage(table: Table, begun: Transaction) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+            existing = [each.name for each in table.schema().fields]
+            kept = {old: new for new, old in names.items() if old is not None and old in existing}
+            dropped = tuple(name for name in existing if name in names and name not in kept)
+            others = [name for name in existing if name not in kept and name not in dropped]
+            actions: list[TargetAction] = [DropColumns(dropped)] if dropped else []
+            for action in (*actions, *renamed(kept, others)):
+                _staged(begun, action, {}, {})
+            return (), ()
+
+        self._once(at, stage)
+
+    def fill(self, values: Mapping[str, KnownValue], at: Commit) -> None:
+        """Set columns of all rows to these values, in one commit that rewrites all files."""
+
+        def change(rows: DataFrame) -> DataFrame:
+            return rows.withColumns(
+                {name: value.column().cast(rows.schema[name].dataType) for name, value in values.items()}
+            )
+
+        self._once(at, lambda table, begun: self._all_rewritten(table, begun, change))
+
+    def truncate(self, at: Commit) -> None:
+        """Delete all rows, without reading them."""
+        self._once(at, lambda table, _: ((), [task.file for task in table.scan().plan_files()]))
+
+    def apply(self, mode: Mode, changes: NetChanges) -> None:
+        """Apply the MERGE of a mode to the files that may have changed keys, or append its rows."""
+        if self.has(changes.at):
+            return
+        rows, merge = mode.merge(changes)
+        if not merge:
+            self.append(rows, changes.at)
+            return
+        self._merge(merge, rows, "changes", changes.keys, changes.at)
+
+    def merge(self, statement: str, rows: DataFrame, placeholder: str) -> None:
+        """Run a MERGE that may come again, as that of a foreign key."""
+        at = self._session_commit() or Commit("", 0, "", UNNUMBERED)
+        self._merge(statement, rows, placeholder, (), at.of(UNNUMBERED))
+
+    def _merge(self, statement: str, rows: DataFrame, placeholder: str, keys: Sequence[str], at: Commit) -> None:
+        rows = rows.persist(StorageLevel.MEMORY_ONLY)  # read for the keys and for the join; never on disk: see rules
+        try:
+
+            def stage(table: Table, begun: Transaction) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+                tasks = list(table.scan(row_filter=_with_keys(rows, keys, table.schema())).plan_files())
+                old = read_rows(self.spark, TableFiles.of(table, table.metadata), tasks)
+                return self._rewritten(table, begun, merged(statement, old, rows, placeholder), tasks)
+
+            self._once(at, stage)
+        finally:
+            rows.unpersist()
+
+    def end_rows(self, mode: Mode, statement: StatementRow, at: Commit) -> None:
+        """Apply the UPDATE of a mode to all files."""
+        update = mode.end_statement(self, statement)
+        self._once(at, lambda table, begun: self._all_rewritten(table, begun, lambda rows: updated(update, rows)))
+
+    def append(self, rows: DataFrame, at: Commit) -> None:
+        """Append rows in one commit."""
+
+        def stage(table: Table, _: Transaction) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+            files = TableFiles.of(table, table.metadata)
+            return write_rows(self._columns_as(rows, table.schema()), files), ()
+
+        self._once(at, stage)
+
+    def finish(self, rows: int, at: Commit) -> None:
+        """Do nothing: each append is visible at once."""
+
+    def restore(self, row: ControlRow) -> None:
+        """Make the snapshot that belongs to the control row the current one, with its columns."""
+
+        def stage(table: Table, begun: Transaction) -> Sequence[DataFile]:
+            from pyiceberg.table.update import SetCurrentSchemaUpdate
+
+            snapshot = self._snapshot_at(table, row)
+            if snapshot.schema_id is not None and snapshot.schema_id != table.schema().schema_id:
+                begun._stage((SetCurrentSchemaUpdate.model_validate({"schema-id": snapshot.schema_id}),))  # noqa: SLF001  (there is no public API)
+            update, requirement = begun._set_ref_snapshot(  # noqa: SLF001
+                snapshot_id=snapshot.snapshot_id, ref_name="main", type="branch"
+            )
+            begun._stage(update, requirement)  # noqa: SLF001
+            return ()
+
+        def done(table: Table) -> bool:
+            current = table.current_snapshot()
+            return current is not None and current.snapshot_id == self._snapshot_at(table, row).snapshot_id
+
+        self._commit(stage, done)
+
+    def drop(self) -> None:
+        """Remove the table and its files."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        with self._errors(), contextlib.suppress(NoSuchTableError):
+            self._catalog.purge_table(self._identifier)
+
+    def rows_at(self, row: ControlRow) -> DataFrame:
+        """Return the rows of the snapshot that belongs to a control row."""
+        table = self._load()
+        snapshot = self._snapshot_at(table, row)
+        scan = table.scan(snapshot_id=snapshot.snapshot_id)
+        with self._errors():
+            files = TableFiles.of(table, table.metadata, scan.projection())
+            return read_rows(self.spark, files, list(scan.plan_files()))
+
+    def _snapshot_at(self, table: Table, row: ControlRow) -> Snapshot:
+        from pyiceberg.table.snapshots import ancestors_of
+
+        for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+            known = {} if snapshot.summary is None else snapshot.summary.additional_properties
+            if (
+                known.get("mariadb.mirror") == row.mirror
+                and int(known.get("mariadb.batch", row.batch + 1)) <= row.batch
+            ):
+                return snapshot
+        raise DataLossError(
+            f"{self.name} does not keep its rows of the micro-batch {row.batch} any more.",
+            hint="Expire snapshots later.",
+        )
+
+    def _all_rewritten(
+        self, table: Table, begun: Transaction, change: Callable[[DataFrame], DataFrame]
+    ) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+        tasks = list(table.scan().plan_files())
+        rows = read_rows(self.spark, TableFiles.of(table, table.metadata), tasks)
+        return self._rewritten(table, begun, change(rows), tasks)
+
+    def _rewritten(
+        self, table: Table, begun: Transaction, rows: DataFrame, tasks: Sequence[FileScanTask]
+    ) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+        """Write the rows that replace those of data files, with the columns of the transaction."""
+        files = TableFiles.of(table, begun.table_metadata)
+        parts = 1 + sum(task.file.file_size_in_bytes for task in tasks) // _PARTITION_BYTES
+        added = write_rows(self._columns_as(rows, files.schema).coalesce(int(parts)), files)
+        return added, [task.file for task in tasks]
+
+
+class IcebergControl(IcebergTable):
+    """Control table that is an Iceberg table; each state is one snapshot."""
+
+    __slots__ = ()
+
+    def make(self, columns: Sequence[TargetColumn], properties: Mapping[str, str]) -> None:
+        """Create the control table without rows, if it does not exist."""
+        if not self.exists():
+            self._make(columns, {**IcebergFormat.own_properties, **properties}, {})
+
+    def add_columns(self, columns: Sequence[TargetColumn]) -> None:
+        """Add columns."""
+        with self._errors(), self._load().update_schema() as change:
+            for new in iceberg_schema(columns).fields:
+                change.add_column((new.name,), new.field_type, new.doc)
+
+    def rows(self) -> DataFrame:
+        """Return the rows of the current snapshot, which the driver reads."""
+        import pyarrow as pa
+
+        table = self._load()
+        schema = spark_schema(table.schema())
+        with self._errors():
+            found = table.scan().to_arrow()
+        wanted = arrow_schema(schema)
+        columns = [found.column(each.name).cast(each.type) for each in wanted]
+        return self.spark.createDataFrame(pa.Table.from_arrays(columns, schema=wanted), schema)
+
+    def replace(self, rows: DataFrame) -> None:
+        """Replace all rows, in one snapshot that the driver writes."""
+        import pyarrow as pa
+
+        def stage(table: Table, begun: Transaction) -> Sequence[DataFile]:
+            content = pa.table(self._columns_as(rows, table.schema()).toArrow())
+            added = list(new_files(TableFiles.of(table, table.metadata), [content]))
+            _snapshot(begun, {}, added, [task.file for task in table.scan().plan_files()])
+            return added
+
+        self._commit(stage, lambda _: False)
+
+
+def _snapshot(
+    begun: Transaction, summary: Mapping[str, str], added: Sequence[DataFile], replaced: Sequence[DataFile]
+) -> None:
+    """Stage one snapshot, also if it changes no file."""
+    update = begun.update_snapshot(snapshot_properties=dict(summary))
+    producer = update.overwrite() if replaced else update.fast_append()
+    with producer as made:
+        for file in added:
+            made.append_data_file(file)
+        for file in replaced:
+            made.delete_data_file(file)
+
+
+def _summary(at: Commit) -> dict[str, str]:
+    return {f"mariadb.{name}": str(value) for name, value in at._asdict().items() if name in _SUMMARY and value != ""}
+
+
+def _tokens(table: Table, mirror: str) -> tuple[int, list[str]]:
+    """Return the last micro-batch of a mirror and its parts; -1 if there is none."""
+    batch, parts = json.loads(table.properties.get(f"{_LAST}{mirror}", "[-1, []]"))
+    return batch, parts
+
+
+def _has(table: Table, at: Commit) -> bool:
+    """Return True if a table has a commit. The rows of a micro-batch are committed after its statements."""
+    batch, parts = _tokens(table, at.mirror)
+    if not at.part or batch < at.batch:
+        return False
+    return batch > at.batch or at.part in parts or (at.part not in ROWS and not ROWS.isdisjoint(parts))
+
+
+def _shape(schema: Schema) -> list[tuple[str, str, str | None]]:
+    """Return the columns for a comparison, without field ids."""
+    return [(each.name, ddl_of(each.field_type), each.doc) for each in schema.fields]
+
+
+def _same(name: str, kind: Any) -> bool:
+    return ddl_of(iceberg_type(spark_type(name))) == ddl_of(kind)
+
+
+def _staged(begun: Transaction, action: TargetAction, origin: dict[str, str], casts: dict[str, str]) -> None:
+    """Stage an action on the columns.
+
+    Args:
+        begun: the transaction.
+        action: the action.
+        origin: the names of columns before the transaction, by their current names. It is changed.
+        casts: types of columns whose values have to be rewritten, by name. It is changed.
+    """
+    with begun.update_schema(allow_incompatible_changes=True) as change:
+        match action:
+            case AddColumns(columns):
+                for new in iceberg_schema(columns).fields:
+                    change.add_column((new.name,), new.field_type, new.doc)
+            case DropColumns(names):
+                for name in names:
+                    change.delete_column((name,))
+                    origin.pop(name, None)
+                    casts.pop(name, None)
+            case RenameColumn(old, new_name):
+                change.rename_column((old,), new_name)
+                for known in (origin, casts):
+                    if old in known:
+                        known[new_name] = known.pop(old)
+            case SetType(name, kind):
+                _retype(begun, change, name, kind, casts)
+            case _:
+                pass  # all columns are optional
+
+
+def _retype(begun: Transaction, change: Any, name: str, kind: str, casts: dict[str, str]) -> None:
+    from pyiceberg.exceptions import ResolveError
+    from pyiceberg.schema import promote
+
+    old = next(each for each in begun.table_metadata.schema().fields if each.name == name)
+    new = iceberg_type(spark_type(kind))
+    if ddl_of(new) == ddl_of(old.field_type):
+        return
+    try:
+        promote(old.field_type, new)
+    except ResolveError:
+        change.delete_column((name,))
+        change.add_column((name,), new, old.doc)
+        casts[name] = kind
+    else:
+        change.update_column((name,), field_type=new)
+
+
+def _with_keys(rows: DataFrame, keys: Sequence[str], schema: Schema) -> BooleanExpression:
+    """Return a filter for files that may have rows with the keys of changes; it may also admit others."""
+    from pyiceberg import expressions
+    from pyspark.sql import functions as f
+
+    of: Any = expressions  # PyIceberg accepts names and values, but its types do not say so
+    found: Any = of.AlwaysTrue()
+    types = {each.name: each.dataType.typeName() for each in spark_schema(schema)}
+    for key in keys:
+        if key not in rows.columns or "." in key or types.get(key) not in _RANGED:
+            continue
+        value = f.col(identifier(key))
+        one = rows.agg(f.min(value), f.max(value), f.count_if(value.isNull())).first()
+        if one is None or one[0] is None or one[2]:
+            continue
+        low, high = (_literal(bound) for bound in one[:2])
+        found = of.And(found, of.GreaterThanOrEqual(key, low), of.LessThanOrEqual(key, high))
+        some = [row[0] for row in rows.select(value).distinct().limit(_MOST_KEYS + 1).collect()]
+        if 1 < len(some) <= _MOST_KEYS:
+            found = of.And(found, of.In(key, {_literal(each) for each in some}))
+    return found
+
+
+def _literal(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _remove(table: Table, files: Sequence[DataFile]) -> None:
+    """Remove files of a commit that failed; the removal may fail, too."""
+    for file in files:
+        with contextlib.suppress(Exception):
+            table.io.delete(file.file_path)

@@ -112,7 +112,7 @@ def test_the_interface_for_formats_is_that_of_the_code() -> None:
 
 def test_all_code_of_the_page_is_run_here() -> None:
     blocks = {"iceberg", "parquet", "call", "file", "rules", "kept", "modes", "history", "again", "resync"}
-    assert set(BLOCKS) == blocks | {"status", "position", "audit"}
+    assert set(BLOCKS) == blocks | {"status", "position", "audit", "report"}
     assert PAGE.count("```python") + PAGE.count("```toml") == len(BLOCKS)
 
 
@@ -164,6 +164,16 @@ def test_the_pages_program_and_status(workbench: Workbench, tmp_path: Path) -> N
         assert workbench.run(f"{BLOCKS['position']}\nresult = tables['shop.orders'].count()") == 2
         equal = "result = [result.equal, [table.target_rows for table in result.tables]]"
         assert workbench.run(f"{BLOCKS['audit']}\n{equal}") == [True, [2]]
+        shown = "result = [isinstance(status, DataFrame), status.limit(1).count(), status._repr_html_()]"
+        code = f"from pyspark.sql import DataFrame\n{BLOCKS['status']}\n{shown}"
+        is_one, count, picture = workbench.run(code)
+        assert (is_one, count) == (True, 1)
+        assert "shop.orders" in picture
+        assert "<span>equal</span>" in picture
+        workbench.run(BLOCKS["report"])
+        report = (workbench.folder / "mirror.html").read_text(encoding="utf-8")
+        assert "1 equal" in report
+        assert "Rows and changes per second<span>now" in report
         primary.sql("DELETE FROM shop.orders WHERE id = 1")
         workbench.run(
             BLOCKS["call"] + _WAIT.format(what="[r.id for r in spark.table('lake.shop_orders').collect()] == [2]")

@@ -147,12 +147,13 @@ def test_rows_changes_statements_and_an_audit(lake: Lake, primary: MariaDb) -> N
 
     arguments = {name: lake.arguments[name] for name in ("host", "port", "user", "password")}
     result = lake.workbench.run(
-        f"from streaming_source import audit, mirror_status, mirror_tables\n"
+        f"from streaming_source import audit, mirror_report, mirror_status, mirror_tables\n"
         f"found = audit(spark, mirror={str(lake.lake_folder / 'mirror_control')!r}, **{arguments!r})\n"
         f"into = {lake.arguments['into']!r}\n"
         "read = mirror_tables(spark, into=into)\n"
         "status = mirror_status(spark, into=into)\n"
         "audits = {row['source_table']: row['audit'] for row in status.collect()}\n"
+        f"mirror_report(spark, into=into, file={str(lake.lake_folder / 'page.html')!r})\n"
         "result = [[one.table for one in found.tables if one.equal], [one.reason for one in found.left_out],"
         " read['shop.c'].count(), read['shop.s'].where('_deleted').count(), audits]"
     )
@@ -162,6 +163,9 @@ def test_rows_changes_statements_and_an_audit(lake: Lake, primary: MariaDb) -> N
     assert count == 1
     assert deleted > 0
     assert audits["c"] == "equal"
+    page = (lake.lake_folder / "page.html").read_text(encoding="utf-8")
+    assert "4 equal" in page
+    assert "Rows and changes per second<span>now" in page
 
 
 def test_a_resnapshot_keeps_history_and_replaces_current_rows(lake: Lake, primary: MariaDb) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import re
+from pathlib import Path
 
+import replica
 from replica.protocol.groups.fingerprint import Fingerprint
 from replica.protocol.gtid import Gtid, GtidPosition
-from streaming_source.mirroring.control.metrics import MirrorLag
+from streaming_source.mirroring.control.metrics import METRICS, MirrorLag, metric_prefix
 from streaming_source.offsets.offset import SourceOffset
 
 NOW = dt.datetime(2026, 11, 23, 12, 0, 10, 500_000, dt.UTC)
@@ -49,3 +53,20 @@ def test_a_session_that_sets_its_clock_ahead_hides_no_later_lag() -> None:
     lag = MirrorLag()
     assert lag.at(NOW, [(dt.datetime(2105, 1, 1, tzinfo=dt.UTC), ago(60))], end(None)) == 0.0
     assert lag.at(NOW, [(ago(30), ago(60))], end(None)) == 30.0
+
+
+def test_the_dashboard_asks_for_every_metric_by_the_name_that_spark_gives_it() -> None:
+    """PrometheusServlet of Spark: `metrics_`, the name with `_` for other characters, and `_Value`."""
+    dashboard = json.loads((Path(replica.__file__).parent / "packaging" / "grafana-dashboard.json").read_text())
+    listed = [target for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    ours = [one for one in listed if "_AccumulatorSource_mirror_" in one["expr"]]
+    assert {one["legendFormat"].rpartition(" ")[2] for one in ours} == {"{{mirror}}"}
+    asked = [re.findall(r'"(metrics_[^"]*)"', one["expr"]) for one in ours]
+    for name, _ in METRICS:
+        source = f"app-1.driver.AccumulatorSource.{metric_prefix('`lake`.`mirror_control`')}.{name}"
+        exported = f"metrics_{re.sub('[^a-zA-Z0-9]', '_', source)}_Value"
+        found = [two for two in asked if all(re.fullmatch(one, exported) for one in two)]
+        assert len(found) == 1, name
+        mirror = re.fullmatch(found[0][1], exported)
+        assert mirror is not None
+        assert mirror[1] == "lake_mirror_control"
